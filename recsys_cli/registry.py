@@ -1,0 +1,70 @@
+"""Names that a config may use, as literal tables of import paths; resolved on use, so that listing costs nothing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from recsys_cli.errors import ConfigError
+
+# Dataset name → "module:function"; the function takes (name, options) and returns a Source.
+DATASETS: dict[str, str] = {
+    "movielens-100k": "recsys_cli.data.movielens:source",
+    "movielens-1m": "recsys_cli.data.movielens:source",
+    "movielens-10m": "recsys_cli.data.movielens:source",
+    "movielens-20m": "recsys_cli.data.movielens:source",
+    "movielens-25m": "recsys_cli.data.movielens:source",
+    "movielens-32m": "recsys_cli.data.movielens:source",
+    "movielens-latest-small": "recsys_cli.data.movielens:source",
+    "synthetic": "recsys_cli.data.synthetic:source",
+    "synthetic-small": "recsys_cli.data.synthetic:source",
+    "synthetic-25m": "recsys_cli.data.synthetic:source",
+    "files": "recsys_cli.data.files:source",
+}
+
+# Engine name → "module:Class", an etl.engine.Engine. Order is preference for `auto` among those that are available.
+ENGINES: dict[str, str] = {
+    "polars": "recsys_cli.etl.polars_engine.engine:PolarsEngine",
+    "nvtabular": "recsys_cli.etl.nvtabular_engine.engine:NVTabularEngine",
+}
+
+# Model name → package with `config.Config` (no torch, so a config is checked without loading it) and `model.Model`.
+MODELS: dict[str, str] = {
+    "mlp": "recsys_cli.models.mlp",
+}
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return " (did you mean X?)" for the nearest known name, or nothing where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def load(path: str) -> Any:
+    """Import what "module:attribute" names.
+
+    Raises:
+        ConfigError: The module or the attribute does not exist.
+    """
+    module, _, attribute = path.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise ConfigError(f"cannot load {path!r}: {error}", hint="a component is named as package.module:Name") from error
+
+
+def lookup(table: dict[str, str], name: str, *, what: str) -> str:
+    """Return the table's entry for `name`; a name with a colon is an import path and stands for itself.
+
+    Raises:
+        ConfigError: The name is not known; the message has the nearest one and lists all.
+    """
+    if ":" in name:
+        return name
+    if name not in table:
+        raise ConfigError(
+            f"unknown {what} {name!r}{suggest(name, table)}", hint=f"known: {', '.join(sorted(table))}"
+        )
+    return table[name]
