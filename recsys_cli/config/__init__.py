@@ -1,0 +1,15 @@
+"""The config: one YAML file, validated and frozen. `load` reads it; the section types say what may be in it."""
+
+from __future__ import annotations
+
+from recsys_cli.config.load import dump, load
+from recsys_cli.config.sections import (
+    DatasetConfig,
+    EtlConfig,
+    EvaluateConfig,
+    ModelConfig,
+    RunConfig,
+    TrainConfig,
+)
+
+__all__ = ["DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "RunConfig", "TrainConfig", "dump", "load"]

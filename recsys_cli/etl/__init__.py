@@ -1,0 +1,1 @@
+"""How to compute a feature plan: the only code that knows dataframes."""

@@ -1,0 +1,1 @@
+"""How good a trained model is: metrics, full ranking, baselines and the report."""

@@ -1,0 +1,1 @@
+"""What to compute: pure descriptions, no engine."""

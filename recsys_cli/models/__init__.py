@@ -1,0 +1,1 @@
+"""Torch modules; they know Schema and Batch, and nothing else."""

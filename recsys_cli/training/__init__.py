@@ -1,0 +1,1 @@
+"""The training loop, which yields events; optimizers and checkpoints."""

@@ -1,0 +1,136 @@
+"""The sections of a config, as frozen types: what may be written, what it means, and what it is when left out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from recsys_cli.features.plan import FeaturePlan
+from recsys_cli.features.split import AnySplit, RandomSplit
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class Section(BaseModel):
+    """What all sections share: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class DatasetConfig(BaseModel):
+    """Which dataset; the options beside the name are the dataset's own, and are checked by it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+
+    name: str
+    """Name in the catalog (`recsys ls datasets`), `files` for tables of your own, or "package.module:function"."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The dataset's own options."""
+        return dict(self.model_extra or {})
+
+
+class EtlConfig(Section):
+    """How the data is prepared. Only `layout` and `on_bad_rows` change what comes out."""
+
+    engine: str = "auto"
+    """`polars`, `nvtabular`, or `auto` for the fastest that this machine can run."""
+    layout: Literal["star", "flat"] = "star"
+    """`star` keeps joined columns once per id; `flat` writes them into every row, for users who feed another tool."""
+    on_bad_rows: Literal["error", "skip"] = "error"
+    """Stop at rows that cannot be read, naming them, or leave them out and keep them in a file."""
+    shard_rows: int = Field(2_000_000, ge=1)
+    """About how many rows each parquet file holds; the shuffle depends on it, so it belongs to the result."""
+    seed: int = Field(42, ge=0)
+    """Decides the order of the training rows."""
+
+
+class ModelConfig(BaseModel):
+    """Which model; the options beside the name are the model's own, and are checked by it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+
+    name: str = "mlp"
+    """Name of the model (`recsys ls models`), or "package.module" with `config.Config` and `model.Model`."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The model's own options."""
+        return dict(self.model_extra or {})
+
+
+class TrainConfig(Section):
+    """How the model is trained."""
+
+    epochs: int = Field(1, ge=1)
+    """Passes over the training rows."""
+    batch_size: int = Field(32_768, ge=1)
+    """Rows of a step."""
+    seed: int = Field(42, ge=0)
+    """Decides the weights at the start, the order of the rows and the dropout."""
+    sparse: bool = False
+    """Update only the embedding rows of the batch: SparseAdam for embeddings and AdamW for the rest, instead of Adam for all."""
+    learning_rate: float = Field(0.01, gt=0)
+    """Step size of all parameters, or of all but the embeddings where `embedding_learning_rate` is given."""
+    embedding_learning_rate: float | None = Field(None, gt=0)
+    """Step size of the embedding tables; as `learning_rate` where left out."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Decoupled weight decay (AdamW) of all parameters but the embeddings."""
+    embedding_weight_decay: float = Field(0.0, ge=0)
+    """Decoupled weight decay of the embedding tables; not with `sparse`, whose optimizer has none."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """bf16 autocast or fp32; `auto` is bf16 where the hardware computes it natively."""
+    device: Device = "auto"
+    """Where to train; `auto` takes a GPU if there is one."""
+    early_stopping: int | None = Field(None, ge=1)
+    """Stop after so many epochs without a better valid AUC; None trains all epochs."""
+    checkpoint_steps: int = Field(1_000, ge=1)
+    """Write the `last` checkpoint every so many steps, and at the end of every epoch."""
+    memory: int = Field(4_096, ge=1)
+    """Budget of the loader in MiB: a split that fits is kept in memory, a larger one is streamed."""
+
+    @model_validator(mode="after")
+    def _sparse_has_no_decay(self) -> TrainConfig:
+        if self.sparse and self.embedding_weight_decay:
+            raise ValueError("embedding_weight_decay is not there with sparse: true, because decay touches every row")
+        return self
+
+
+class EvaluateConfig(Section):
+    """What is measured."""
+
+    split: Literal["auto", "valid", "test"] = "auto"
+    """Which rows; `auto` is test where there is one, valid otherwise."""
+    k: tuple[int, ...] = (10, 50)
+    """Cut-offs of the ranking metrics."""
+    ranking_users: int | None = Field(2_000, ge=1)
+    """Rank for a seeded sample of so many users (named as a sample in all results); None for all."""
+    relevant: Literal["positive", "all"] = "positive"
+    """Which held-out interactions a ranking should find: those with label 1, or all."""
+    bootstrap: int = Field(1_000, ge=10)
+    """Resamples behind each 95 % interval."""
+    seed: int = Field(42, ge=0)
+    """Decides the sample of users and the resamples."""
+    batch_size: int = Field(65_536, ge=1)
+    """Rows scored at a time; bounds memory, changes nothing else."""
+
+
+class RunConfig(Section):
+    """The whole experiment."""
+
+    dataset: DatasetConfig
+    """Where the raw interactions come from."""
+    split: AnySplit = RandomSplit()
+    """Which rows train, validate and test."""
+    features: FeaturePlan
+    """What is computed from them."""
+    etl: EtlConfig = EtlConfig()
+    """How it is computed."""
+    model: ModelConfig = ModelConfig()
+    """What is trained."""
+    train: TrainConfig = TrainConfig()
+    """How it is trained."""
+    evaluate: EvaluateConfig = EvaluateConfig()
+    """How it is measured."""

@@ -1,0 +1,28 @@
+"""JoinExternal: bring in the columns of another table."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from recsys_cli.features.ops.op import Op
+
+
+class JoinExternal(Op):
+    """Bring columns of a table of the dataset to the interactions, by a key; many interactions to one row.
+
+    A left join: interactions without a row in the table get nulls (an empty list for a list column). Keys that stand
+    twice in the table are an error that names them. Nothing is fitted. The order of the interactions stays.
+
+    The joined columns are taken per encoded key: in the star layout they are stored once per id, so all keys that are
+    unseen in train share one row, the row of nulls. Both layouts and all engines keep to that.
+    """
+
+    op: Literal["JoinExternal"] = "JoinExternal"
+    table: str
+    """Name of the table (`recsys ls datasets` shows which there are)."""
+    on: str
+    """The key column, in the interactions and in the table; it has to be categorified by a later op."""
+    columns: tuple[str, ...] = Field(min_length=1)
+    """Columns of the table to bring in."""

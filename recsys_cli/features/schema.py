@@ -1,0 +1,148 @@
+"""The prepared columns: the treaty between ETL, loader, model and serving. It knows no engine and no tensor library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from recsys_cli.errors import ConfigError, DataError
+
+PADDING, NULL, UNSEEN = 0, 1, 2
+"""Encoded ids with a fixed meaning: padding, null, and out of vocabulary. The vocabulary starts at FIRST."""
+FIRST = 3
+
+
+class Role(StrEnum):
+    """What a column is for."""
+
+    USER = "user"
+    ITEM = "item"
+    FEATURE = "feature"
+    LABEL = "label"
+    TIMESTAMP = "timestamp"
+
+
+class Kind(StrEnum):
+    """How a column's values are to be read."""
+
+    CATEGORICAL = "categorical"
+    NUMERIC = "numeric"
+
+
+class Column(BaseModel):
+    """One prepared column."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    name: str
+    """Name of the column, and of the feature in a batch."""
+    role: Role
+    """What it is for."""
+    kind: Kind
+    """Whether values are encoded ids or numbers."""
+    dtype: Literal["int8", "int16", "int32", "int64", "float32", "float64"]
+    """Type of the values (of the elements, where ragged)."""
+    cardinality: int | None = None
+    """Rows of the embedding table (ids are below it); None for numbers."""
+    vocabulary: str | None = None
+    """Name of the vocabulary that its ids come from; None for numbers."""
+    ragged: bool = False
+    """Whether each row holds a list of values."""
+    table: str | None = None
+    """The column whose ids number the rows of the table it lives in; None where it lives in the interactions."""
+
+    @model_validator(mode="after")
+    def _categories_are_counted(self) -> Column:
+        if (self.kind is Kind.CATEGORICAL) != (self.cardinality is not None):
+            raise ValueError(f"column {self.name}: cardinality goes with categorical columns, and only with them")
+        return self
+
+
+class Schema(BaseModel):
+    """The prepared columns in order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    columns: tuple[Column, ...]
+
+    def __getitem__(self, name: str) -> Column:
+        """Return a column by name.
+
+        Raises:
+            ConfigError: There is no such column; the message lists those that there are.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise ConfigError(f"no column {name!r} in the prepared data; there are {', '.join(self.names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All column names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def select(self, keep: Callable[[Column], bool]) -> tuple[Column, ...]:
+        """Return the columns for which `keep` is true, in order."""
+        return tuple(column for column in self.columns if keep(column))
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """What a model may look at: user, item and feature columns; never the label or the time."""
+        return self.select(lambda column: column.role in {Role.USER, Role.ITEM, Role.FEATURE})
+
+    @property
+    def categorical(self) -> tuple[Column, ...]:
+        """Feature columns of encoded ids, ragged ones included."""
+        return tuple(column for column in self.features if column.kind is Kind.CATEGORICAL)
+
+    @property
+    def numeric(self) -> tuple[Column, ...]:
+        """Feature columns of numbers."""
+        return tuple(column for column in self.features if column.kind is Kind.NUMERIC)
+
+    @property
+    def labels(self) -> tuple[Column, ...]:
+        """What is to be predicted."""
+        return self.select(lambda column: column.role is Role.LABEL)
+
+    def only(self, role: Role) -> Column:
+        """Return the single column of a role (user, item).
+
+        Raises:
+            ConfigError: There is none, or more than one.
+        """
+        found = self.select(lambda column: column.role is role)
+        if len(found) != 1:
+            raise ConfigError(f"the prepared data needs exactly one {role.value} column and has {len(found)}")
+        return found[0]
+
+    def in_table(self, table: str | None) -> tuple[Column, ...]:
+        """Return the columns that live in one table; None is the interactions."""
+        return self.select(lambda column: column.table == table)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The key columns that have a table of joined features, in order of appearance."""
+        return tuple(dict.fromkeys(column.table for column in self.columns if column.table is not None))
+
+    def write(self, path: Path) -> None:
+        """Write as indented JSON."""
+        path.write_text(self.model_dump_json(indent=2, exclude_defaults=True) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Schema:
+        """Read what `write` wrote.
+
+        Raises:
+            DataError: The file is not a schema of this version.
+        """
+        try:
+            return cls.model_validate_json(path.read_text())
+        except ValueError as error:
+            raise DataError(
+                f"{path}: not a schema that this version reads: {error}", hint="recsys etl --force"
+            ) from error

@@ -1,0 +1,20 @@
+"""Options of the `mlp` model. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Config(BaseModel):
+    """The network of the Merlin notebook: embeddings, concatenated, through dense layers to one logit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    embedding_dim: int | dict[str, int] | None = None
+    """Width of the embeddings: one for all, by column name, or from the cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
+    hidden: tuple[int, ...] = (128, 128, 128)
+    """Widths of the dense layers, each followed by ReLU and BatchNorm."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout after each dense layer."""
+    embedding_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout of the concatenated embeddings."""

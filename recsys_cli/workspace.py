@@ -1,0 +1,249 @@
+"""The workspace: the only author of paths in it, and of how an artifact comes to be there: whole, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from recsys_cli import __version__
+from recsys_cli.errors import DataError, MissingArtifactError, RecsysError
+from recsys_cli.features.schema import Schema
+
+FORMAT = 1
+"""Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
+
+
+def key_of(*parts: Any) -> str:
+    """Return sha256 over the canonical JSON of what an artifact depends on, as hex."""
+    text = json.dumps([FORMAT, *parts], sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole: to a temporary name, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A folder with a manifest. The manifest is written last: without it there is no artifact."""
+
+    folder: Path
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is there, whole."""
+        return (self.folder / "manifest.json").is_file()
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What it is, what it was made from and how.
+
+        Raises:
+            DataError: The manifest cannot be read.
+        """
+        try:
+            manifest: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.folder}: cannot read its manifest: {error}") from error
+        return manifest
+
+    @property
+    def key(self) -> str:
+        """What it depends on, as one hash."""
+        return str(self.manifest["key"])
+
+
+@dataclass(frozen=True)
+class RawData(Artifact):
+    """A dataset as it was downloaded and unpacked."""
+
+
+@dataclass(frozen=True)
+class PreparedData(Artifact):
+    """What `recsys etl` wrote: encoded shards by split, tables by key column, the vocabularies, the schema and the plan."""
+
+    @property
+    def schema(self) -> Schema:
+        """The prepared columns."""
+        return Schema.read(self.folder / "schema.json")
+
+    def shards(self, split: str) -> list[Path]:
+        """Return the parquet files of a split, in order; empty where the split is."""
+        return sorted((self.folder / split).glob("*.parquet"))
+
+    def rows(self, split: str) -> int:
+        """Return how many rows a split has."""
+        return int(self.manifest["rows"].get(split, 0))
+
+    def table(self, key_column: str) -> Path:
+        """Return the file with the features of a key column's ids: row i belongs to id i."""
+        return self.folder / "tables" / f"{key_column}.parquet"
+
+    def vocabulary(self, name: str) -> Path:
+        """Return the file with a vocabulary's `value` and `count`: row i belongs to id i + 3."""
+        return self.folder / "vocab" / f"{name}.parquet"
+
+
+@dataclass(frozen=True)
+class TrainedRun(Artifact):
+    """What `recsys train` wrote. While it is being written there is no manifest, but a `last` checkpoint to resume from."""
+
+    @property
+    def config(self) -> Path:
+        """The config that it was trained with."""
+        return self.folder / "config.yaml"
+
+    def checkpoint(self, which: str) -> Path:
+        """Return the file of the `best` or the `last` checkpoint."""
+        return self.folder / "checkpoints" / f"{which}.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line: what was measured while training."""
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def evaluation(self) -> Path:
+        """What `recsys evaluate` measured."""
+        return self.folder / "evaluation.json"
+
+    @property
+    def report(self) -> Path:
+        """The page that shows it."""
+        return self.folder / "report.html"
+
+
+class Workspace:
+    """A directory with everything that was made: raw/, data/, runs/, current.yaml."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def raw(self, dataset: str) -> RawData:
+        """Return a dataset's place, whether or not it is there."""
+        return RawData(self.root / "raw" / dataset)
+
+    def data(self, key: str) -> PreparedData:
+        """Return the place of the prepared data with a key, whether or not it is there."""
+        return PreparedData(self.root / "data" / key[:16])
+
+    def run(self, name: str) -> TrainedRun:
+        """Return a run by its name or by a unique beginning or end of it.
+
+        Raises:
+            MissingArtifactError: There is none such, or more than one.
+        """
+        found = [run for run in self.runs() if run.folder.name == name]
+        found = found or [r for r in self.runs() if r.folder.name.startswith(name) or r.folder.name.endswith(name)]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(run.folder.name for run in (found or self.runs())) or "none yet"
+        what = f"{len(found)} runs match {name!r}" if found else f"no run {name!r} in {self.root}"
+        raise MissingArtifactError(f"{what}; there are: {names}", hint="recsys status")
+
+    def runs(self) -> list[TrainedRun]:
+        """Return all runs, finished or not, oldest first."""
+        folder = self.root / "runs"
+        if not folder.is_dir():
+            return []
+        return [TrainedRun(path) for path in sorted(folder.iterdir()) if (path / "config.yaml").is_file()]
+
+    def new_run(self, model: str, key: str) -> TrainedRun:
+        """Return the place of a new run: its name sorts by time and ends in the key's beginning."""
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{model.rpartition('.')[2]}-{key[:8]}"
+        return TrainedRun(self.root / "runs" / name)
+
+    @property
+    def current(self) -> Path:
+        """The config that the last stage used."""
+        return self.root / "current.yaml"
+
+    @property
+    def cache(self) -> Path:
+        """Where partial downloads survive a failed attempt."""
+        return self.root / "raw" / ".cache"
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give a temporary folder inside the workspace; removed at the end, and by the next command after a kill."""
+        folder = self.root / ".scratch" / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._sweep(folder.parent)
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def create(self, artifact: Artifact, manifest: dict[str, Any]) -> Iterator[Path]:
+        """Give a folder to fill; at the end add the manifest and rename it to the artifact's place, replacing an old one.
+
+        Args:
+            artifact: What is being made.
+            manifest: Filled by the caller until the end of the block; needs `key`. Kind, version and time are added.
+        """
+        with self.scratch() as folder:
+            made = folder / "artifact"
+            made.mkdir()
+            yield made
+            write_manifest(made, type(artifact).__name__, manifest)
+            artifact.folder.parent.mkdir(parents=True, exist_ok=True)
+            if artifact.folder.exists():
+                artifact.folder.replace(folder / "old")
+            made.replace(artifact.folder)
+
+    @contextmanager
+    def lock(self, name: str, *, timeout: float = 600) -> Iterator[None]:
+        """Hold the workspace's lock of a name, such as "etl"; a second process waits.
+
+        Raises:
+            RecsysError: It was not free within `timeout` seconds.
+        """
+        path = self.root / ".locks" / f"{name}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=timeout)
+        except Timeout as error:
+            raise RecsysError(
+                f"another process works on {name} in {self.root} and did not finish within {timeout:.0f} s",
+                hint=f"wait for it, or use another --workspace (the lock is {path})",
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @staticmethod
+    def _sweep(parent: Path) -> None:
+        """Remove the scratch folders of processes that are no more."""
+        for folder in parent.iterdir() if parent.is_dir() else ():
+            owner = folder.name.partition("-")[0]
+            if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None:
+    """Write manifest.json: the mark of a whole artifact."""
+    head = {
+        "kind": kind,
+        "format": FORMAT,
+        "recsys": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    write_text(folder / "manifest.json", json.dumps({**head, **manifest}, indent=2, default=str) + "\n")
