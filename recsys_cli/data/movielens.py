@@ -1,0 +1,160 @@
+"""The MovieLens family: the facts of each release, and where its archive is found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from recsys_cli.data import movielens_layouts as layouts
+from recsys_cli.data.archive import unpack
+from recsys_cli.data.digest import Digest, file_digest, refuse_impostor
+from recsys_cli.data.fetch import download
+from recsys_cli.data.options import NoOptions, parse_options
+from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
+from recsys_cli.errors import ConfigError
+from recsys_cli.events import Emit, Message
+
+PUBLISHER = "https://files.grouplens.org/datasets/movielens/"
+MIRROR_VARIABLE = "RECSYS_MIRROR"
+NOTICE = (
+    "MovieLens data is published by GroupLens, University of Minnesota, for research: acknowledge it in publications "
+    "(Harper and Konstan 2015, doi.org/10.1145/2827872), ask GroupLens before any commercial use, and read the "
+    "release's README before passing the data on."
+)
+
+
+@dataclass(frozen=True)
+class Release:
+    """The facts of one release.
+
+    Attributes:
+        archive: File name at the publisher's and at a mirror.
+        rows: Number of ratings.
+        size: Bytes of the archive.
+        md5: Digest of the archive, or None where GroupLens brings out new editions under the same name.
+        layout: Describes the release's files in a folder.
+    """
+
+    archive: str
+    rows: int
+    size: int
+    md5: str | None
+    layout: Callable[[Path], tuple[RawTable, ...]]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of the files that are needed from the archive."""
+        return tuple(file.name for table in self.layout(Path()) for file in table.files)
+
+    @property
+    def digest(self) -> Digest | None:
+        """What the archive has to be."""
+        return Digest(self.md5, size=self.size) if self.md5 else None
+
+
+RELEASES: dict[str, Release] = {
+    "movielens-100k": Release("ml-100k.zip", 100_000, 4_924_029, "0e33842e24a9c977be4e0107933c0723", layouts.bars_100k),
+    "movielens-1m": Release("ml-1m.zip", 1_000_209, 5_917_549, "c4d9eecfca2ab87c1945afe126590906", layouts.colons_1m),
+    "movielens-10m": Release(
+        "ml-10m.zip", 10_000_054, 65_566_137, "ce571fd55effeba0271552578f2648bd", layouts.colons_10m
+    ),
+    "movielens-20m": Release(
+        "ml-20m.zip", 20_000_263, 198_702_078, "cd245b17a1ae2cc31bb14903e1204af3", layouts.comma_separated
+    ),
+    "movielens-25m": Release(
+        "ml-25m.zip", 25_000_095, 261_978_986, "6b51fb2759a8657d3bfcbfc42b592ada", layouts.comma_separated
+    ),
+    "movielens-32m": Release(
+        "ml-32m.zip", 32_000_204, 238_950_008, "d472be332d4daa821edc399621853b57", layouts.comma_separated
+    ),
+    "movielens-latest-small": Release("ml-latest-small.zip", 100_836, 978_202, None, layouts.comma_separated),
+}
+
+
+class MovieLens:
+    """One release of MovieLens as a Source.
+
+    Args:
+        name: Its name in the catalog.
+        release: Its facts.
+    """
+
+    def __init__(self, name: str, release: Release) -> None:
+        self._name = name
+        self._release = release
+
+    @property
+    def info(self) -> DatasetInfo:
+        """The catalog's line."""
+        return info(self._name)
+
+    def identity(self) -> dict[str, object]:
+        """Return the archive's name and the digest that it has to have."""
+        return {"archive": self._release.archive, "md5": self._release.md5}
+
+    def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:
+        """Fill the folder with the release's ratings, movies and (where it has them) users.
+
+        Raises:
+            ConfigError: The mirror is no web address, or the local file does not exist.
+            DataError: The download or the archive is not what it should be.
+        """
+        if request.from_file:
+            archive, origin = request.from_file, str(request.from_file)
+            found = self._check_local(archive, emit)
+        else:
+            archive, origin = request.cache / self._release.archive, self._url(request.mirror)
+            found = download(origin, archive, digest=self._release.digest, emit=emit)
+        unpack(archive, self._release.members, request.folder, emit=emit)
+        return {"origin": origin, "bytes": archive.stat().st_size, "md5": found}
+
+    def tables(self, folder: Path) -> tuple[RawTable, ...]:
+        """Describe the release's files in `folder`."""
+        return self._release.layout(folder)
+
+    def _url(self, mirror: str | None) -> str:
+        base = mirror or os.environ.get(MIRROR_VARIABLE) or PUBLISHER
+        archive = self._release.archive
+        if not base.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"mirror {base!r} is not a web address",
+                hint=f"give --mirror (or {MIRROR_VARIABLE}) as https://host/folder, where {archive} lies",
+            )
+        return f"{base.rstrip('/')}/{archive}"
+
+    def _check_local(self, archive: Path, emit: Emit) -> str:
+        if not archive.is_file():
+            raise ConfigError(
+                f"there is no file {archive}", hint=f"--from-file takes the path of {self._release.archive}"
+            )
+        refuse_impostor(archive, source=str(archive))
+        wrong = self._release.digest.mismatch(archive) if self._release.digest else None
+        if wrong:
+            text = f"{archive} is not the {self._release.archive} that GroupLens publishes: {wrong}; using it as given"
+            emit(Message(text, level="warning"))
+        return file_digest(archive)
+
+
+def info(name: str) -> DatasetInfo:
+    """Return the catalog's line about a release."""
+    release = RELEASES[name]
+    return DatasetInfo(
+        name=name,
+        rows=release.rows,
+        size=release.size,
+        licence="GroupLens, research use",
+        homepage=f"https://grouplens.org/datasets/movielens/{name.removeprefix('movielens-').removesuffix('-small')}/",
+        notice=NOTICE,
+    )
+
+
+def source(name: str, options: Mapping[str, object]) -> MovieLens:
+    """Open a release.
+
+    Raises:
+        ConfigError: There are options; MovieLens has none.
+    """
+    parse_options(NoOptions, options, dataset=name)
+    return MovieLens(name, RELEASES[name])
