@@ -9,7 +9,9 @@ from typing import Any
 
 import yaml
 
+from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError
+from recsys_cli.registry import suggest
 
 Key = tuple[str | int, ...]
 
@@ -39,23 +41,27 @@ def read(path: Path) -> Document:
     Raises:
         ConfigError: It does not exist, is not YAML, or says a key twice; with file and line.
     """
+    text = _text(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise ConfigError(f"no config file {path}", hint="recsys ls configs, or recsys init to write one") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml12.compose(text)
+        places: dict[Key, str] = {}
+        twice: list[str] = []
+        if isinstance(root, yaml.MappingNode):
+            _note_places(root, (), str(path), places, twice)
+        values = yaml12.parse(text)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise ConfigError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
-    if not isinstance(root, yaml.MappingNode):
-        raise ConfigError(f"{path}: a config is a mapping with sections such as dataset and features")
-    places: dict[Key, str] = {}
-    _note_places(root, (), str(path), places)
-    return Document(yaml.safe_load(text), places)
+        raise ConfigError(f"{_where(path, error)}: not YAML: {_reason(error)}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: an anchor in it contains itself") from error
+    if not isinstance(values, dict):
+        what = "is empty" if values is None else "is no mapping"
+        raise ConfigError(
+            f"{path}: {what}; a config has sections such as dataset and features",
+            hint="recsys init writes one for a table of your own; recsys ls configs shows those that come along",
+        )
+    if twice:
+        raise ConfigError("\n".join(twice))
+    return Document(values, places)
 
 
 def override(document: Document, overrides: Sequence[str]) -> None:
@@ -65,43 +71,85 @@ def override(document: Document, overrides: Sequence[str]) -> None:
         ConfigError: An override has no `=`, or goes through something that is not a mapping or list.
     """
     for text in overrides:
-        path, equals, value = text.partition("=")
-        if not equals or not path.strip():
+        name, equals, value = text.partition("=")
+        key: Key = tuple(part.strip() for part in name.split("."))
+        if not equals or not all(key):
             raise ConfigError(f"{text!r} is not an override", hint="write section.key=value, such as train.epochs=3")
         try:
-            parsed = yaml.safe_load(value)
+            parsed = yaml12.parse(value)
         except yaml.YAMLError as error:
-            raise ConfigError(f"{text!r}: the value is not YAML: {error}") from error
-        key: Key = tuple(int(part) if part.isdigit() else part for part in path.strip().split("."))
-        _set(document.values, key, parsed, text)
-        document.places[key] = f"override {text}"
+            raise ConfigError(
+                f"{text!r}: the value is not YAML: {_reason(error)}", hint="quote it: 'section.key=\"a: b\"'"
+            ) from error
+        document.places[_set(document.values, key, parsed, text)] = f"override {text}"
 
 
-def _set(values: Any, key: Key, value: Any, text: str) -> None:
-    for part in key[:-1]:
-        if isinstance(values, dict):
-            values = values.setdefault(part, {})
-        elif isinstance(values, list) and isinstance(part, int) and part < len(values):
-            values = values[part]
+def _set(values: dict[str, Any], key: Key, value: Any, text: str) -> Key:
+    """Set one value and return its key with list positions as numbers."""
+    here: Any = values
+    found: list[str | int] = []
+    for depth, name in enumerate(key):
+        part = _step(here, str(name), text, ".".join(map(str, key[:depth])))
+        found.append(part)
+        if depth == len(key) - 1:
+            here[part] = value
+        elif isinstance(here, dict) and here.get(part) is None:
+            here[part] = here = {}
         else:
-            raise ConfigError(f"{text!r}: there is nothing at {part!r} to set a key in")
-    if isinstance(values, dict) or (isinstance(values, list) and isinstance(key[-1], int) and key[-1] < len(values)):
-        values[key[-1]] = value  # type: ignore[index]  # checked just above
-    else:
-        raise ConfigError(f"{text!r}: there is nothing to set {key[-1]!r} in")
+            here = here[part]
+    return tuple(found)
 
 
-def _note_places(node: yaml.Node, key: Key, path: str, places: dict[Key, str]) -> None:
+def _step(here: Any, name: str, text: str, parent: str) -> str | int:
+    """Read a part of an override's name as a key or as a position, by what it leads into."""
+    if isinstance(here, dict):
+        return name
+    if not isinstance(here, list):
+        raise ConfigError(f"{text!r}: {parent} is {here!r}, which has no {name!r} in it")
+    if not name.isdecimal() or int(name) >= len(here):
+        positions = f"0 to {len(here) - 1}" if here else "none, it is empty"
+        raise ConfigError(f"{text!r}: {parent} is a list, and {name!r} is no position in it ({positions})")
+    return int(name)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        near = suggest(path.name, [other.name for other in path.parent.glob("*.yaml")])
+        raise ConfigError(
+            f"no config file {path}{near}", hint="recsys ls configs shows which there are; recsys init writes one"
+        ) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8: byte 0x{error.object[error.start]:02x}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _where(path: Path, error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+
+
+def _reason(error: yaml.YAMLError) -> str:
+    parts = [getattr(error, "context", None), getattr(error, "problem", None)]
+    return ", ".join(part for part in parts if part) or str(error)
+
+
+def _note_places(node: yaml.Node, key: Key, path: str, places: dict[Key, str], twice: list[str]) -> None:
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                line = key_node.start_mark.line + 1
+                raise ConfigError(f"{path}:{line}: a key has to be text", hint="quote a value that begins with { or [")
             inner = (*key, key_node.value)
+            place = f"{path}:{key_node.start_mark.line + 1}"
             if inner in places:
-                name = ".".join(map(str, inner))
-                raise ConfigError(f"{path}:{key_node.start_mark.line + 1}: {name} is there twice")
-            places[inner] = f"{path}:{key_node.start_mark.line + 1}"
-            _note_places(value_node, inner, path, places)
+                twice.append(f"{place}: {'.'.join(map(str, inner))} is there twice, first at {places[inner]}")
+            places[inner] = place
+            _note_places(value_node, inner, path, places, twice)
     elif isinstance(node, yaml.SequenceNode):
         for index, value_node in enumerate(node.value):
-            inner = (*key, index)
-            places[inner] = f"{path}:{value_node.start_mark.line + 1}"
-            _note_places(value_node, inner, path, places)
+            places[*key, index] = f"{path}:{value_node.start_mark.line + 1}"
+            _note_places(value_node, (*key, index), path, places, twice)

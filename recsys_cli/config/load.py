@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
+from recsys_cli.config import yaml12
 from recsys_cli.config.document import Document, Key, override, read
 from recsys_cli.config.problems import describe
 from recsys_cli.config.sections import RunConfig
@@ -30,6 +30,8 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
 
 def validate(document: Document, *, source: Path) -> RunConfig:
     """Validate plain values; see `load`."""
+    # A section whose lines are all commented out is one that is left out.
+    document.values = {name: value for name, value in document.values.items() if value is not None}
     problems: list[str] = []
     config: RunConfig | None = None
     try:
@@ -39,13 +41,28 @@ def validate(document: Document, *, source: Path) -> RunConfig:
     problems += _component_problems(document)
     if problems or config is None:
         what = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise ConfigError(f"{source}: {what}\n" + "\n".join(problems), hint=f"recsys validate {source} checks it again")
+        message = "\n  ".join([f"{source}: {what}", *problems])
+        raise ConfigError(message, hint=f"mend it, then check it with: recsys validate {source}")
     return config
 
 
 def dump(config: BaseModel) -> str:
     """Write a config as YAML, with every default spelled out; `load` gives the same config back."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return yaml12.write(config.model_dump(mode="json"))
+
+
+def model_config_type(name: str) -> type[BaseModel]:
+    """Return the class of a model's own options, without loading torch.
+
+    Args:
+        name: A name of the registry, or the import path of a package like `recsys_cli.models.mlp`.
+
+    Raises:
+        ConfigError: The model is not known.
+    """
+    package = name if "." in name else lookup(MODELS, name, what="model")
+    kind: type[BaseModel] = load_component(f"{package}.config:Config")
+    return kind
 
 
 def model_config(name: str, options: dict[str, Any]) -> BaseModel:
@@ -55,41 +72,40 @@ def model_config(name: str, options: dict[str, Any]) -> BaseModel:
         ConfigError: The model is not known.
         ValidationError: An option is wrong.
     """
-    package = lookup(MODELS, name, what="model") if ":" not in name and name in MODELS else name
-    if package == name and "." not in name:
-        lookup(MODELS, name, what="model")
-    built: BaseModel = load_component(f"{package}.config:Config").model_validate(options)
-    return built
+    return model_config_type(name).model_validate(options)
 
 
 def _component_problems(document: Document) -> list[str]:
     """Check what the sections leave to their components: dataset and model options, the engine's name."""
-    values = document.values
     problems: list[str] = []
-    dataset, model, etl = (values.get(name) for name in ("dataset", "model", "etl"))
+    dataset, model, etl = (document.values.get(name) for name in ("dataset", "model", "etl"))
     if isinstance(dataset, dict) and isinstance(dataset.get("name"), str):
-        options = {key: value for key, value in dataset.items() if key != "name"}
-        problems += _attempt(lambda: _dataset(dataset["name"], options), document, ("dataset",))
-    if isinstance(model, dict):
-        options = {key: value for key, value in model.items() if key != "name"}
-        problems += _attempt(lambda: model_config(str(model.get("name", "mlp")), options), document, ("model",))
+        problems += _attempt(lambda: _open_dataset(**dataset), document, ("dataset",))
+    if isinstance(model, dict) and isinstance(model.get("name", "mlp"), str):
+        problems += _attempt(lambda: _build_model(**model), document, ("model",))
     if isinstance(etl, dict) and isinstance(etl.get("engine"), str) and etl["engine"] != "auto":
         problems += _attempt(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
     return problems
 
 
-def _dataset(name: str, options: dict[str, Any]) -> None:
+def _open_dataset(name: str, **options: Any) -> None:
     load_component(lookup(DATASETS, name, what="dataset"))(name, options)
 
 
-def _attempt(check: Any, document: Document, section: Key) -> list[str]:
+def _build_model(name: str = "mlp", **options: Any) -> None:
+    model_config(name, options)
+
+
+def _attempt(check: Callable[[], object], document: Document, section: Key) -> list[str]:
     try:
         check()
     except ValidationError as error:
         return describe(error, None, document, prefix=section)
     except ConfigError as error:
-        where = document.place(section)
-        name = ".".join(map(str, section))
-        hint = f" — {error.hint}" if error.hint else ""
-        return [f"  {where}: {name}: {error.message}{hint}"]
+        if isinstance(error.__cause__, ValidationError):  # a component that put its own words around it; ours have lines
+            return describe(error.__cause__, None, document, prefix=section)
+        key = section if len(section) > 1 else (*section, "name")
+        where = document.place(key)
+        hint = f"; {error.hint}" if error.hint else ""
+        return [f"{where + ': ' if where else ''}{'.'.join(map(str, key))}: {error.message}{hint}"]
     return []

@@ -13,6 +13,28 @@ from recsys_cli.config.document import Document, Key
 from recsys_cli.registry import suggest
 
 _TAGS = ("op", "method")
+# What a value has to be, by the kind of pydantic's error; several of them at one key are joined by "or".
+_KINDS = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping (keys with values)",
+    "model_type": "a mapping (keys with values)",
+    "model_attributes_type": "a mapping (keys with values)",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "more than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
 
 
 def describe(
@@ -22,59 +44,92 @@ def describe(
 
     Args:
         error: What pydantic found.
-        root: The type that was validated, to know the keys that exist; None for a component, whose title is enough.
+        root: The type that was validated, to know the keys that exist; None for a component, which pydantic names.
         document: Where the keys were written.
         prefix: Key of the section that was validated, where it was not the whole config.
     """
-    lines = []
+    sentences: dict[Key, list[str]] = {}
     for detail in error.errors(include_url=False):
-        path = _clean(detail["loc"], document.values, prefix)
-        where = document.place(path)
-        name = ".".join(map(str, path)) or "config"
-        lines.append(f"  {where + ': ' if where else ''}{name}: {_sentence(detail, root, document.values, path)}")
-    return list(dict.fromkeys(lines))
+        path = _clean(detail, document.values, prefix)
+        known = _known_keys(root, document.values, path[:-1]) if root else []
+        sentences.setdefault(path, []).append(_sentence(detail, known, path))
+    return [_line(document.place(path), path, _joined(found)) for path, found in sentences.items()]
 
 
-def _clean(loc: tuple[int | str, ...], values: Any, prefix: Key) -> Key:
+def _line(where: str, path: Key, sentence: str) -> str:
+    name = ".".join(map(str, path))
+    return ": ".join(part for part in (where, name, sentence) if part)
+
+
+def _clean(detail: ErrorDetails, values: Any, prefix: Key) -> Key:
     """Drop from a pydantic location the names of union members, which are no keys of the document."""
     cleaned: list[str | int] = list(prefix)
     here: Any = values
     for part in prefix:
-        here = here.get(part, {}) if isinstance(here, dict) else {}
+        here = here.get(part) if isinstance(here, dict) else None
+    loc = detail["loc"]
     for position, part in enumerate(loc):
-        is_tag = isinstance(here, dict) and part not in here and part in {here.get(tag) for tag in _TAGS}
-        if is_tag and position < len(loc) - 1:
+        is_last = position == len(loc) - 1
+        if isinstance(here, dict) and part in here:
+            here = here[part]
+        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
+            here = here[part]
+        elif is_last and detail["type"] == "missing":
+            here = None
+        else:
             continue
         cleaned.append(part)
-        if isinstance(here, dict):
-            here = here.get(part)
-        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
-            here = here[int(part)]
-        else:
-            here = None
     return tuple(cleaned)
 
 
-def _sentence(detail: ErrorDetails, root: type[BaseModel] | None, values: Any, path: Key) -> str:
+def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:
     context: Mapping[str, Any] = detail.get("ctx") or {}
-    match detail["type"]:
+    kind = detail["type"]
+    got = _shown(detail["input"])
+    if kind in _KINDS:
+        return f"has to be {_KINDS[kind]}, not {got}"
+    if kind in _BOUNDS:
+        bound, words = _BOUNDS[kind]
+        return f"has to be {words} {context[bound]:g}, not {got}"
+    match kind:
         case "extra_forbidden":
-            known = _known_keys(root, values, path[:-1]) if root else []
             listing = f"; known: {', '.join(known)}" if known else ""
-            return f"unknown key{suggest(str(path[-1]), known)}{listing}"
+            return f"unknown key{suggest(str(path[-1]), known) or listing}"
         case "missing":
             return "is missing"
+        case "too_short":
+            return f"needs {context['min_length']} or more, and has {context['actual_length']}"
         case "union_tag_not_found":
             return f"needs {context['discriminator']}, to say which one it is"
         case "union_tag_invalid":
             expected = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
             tag = str(context["tag"])
-            return f"unknown {context['discriminator']} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
+            return f"unknown {str(context['discriminator']).strip(chr(39))} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
         case "literal_error":
-            return f"has to be {context['expected']}, not {detail['input']!r}"
+            return f"has to be {context['expected']}, not {got}"
         case "value_error":
             return str(context["error"])
-    return f"{detail['msg'][0].lower()}{detail['msg'][1:]}, not {detail['input']!r}"
+    return f"{detail['msg'][0].lower()}{detail['msg'][1:]}, not {got}"
+
+
+def _shown(value: Any) -> str:
+    """Write a value as YAML would, and not all of a long one."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _joined(sentences: list[str]) -> str:
+    """Join what the members of a union say about one value."""
+    first, *others = dict.fromkeys(sentences)
+    start, end = "has to be ", first.rpartition(", not ")[2]
+    if not others or not all(s.startswith(start) and s.endswith(f", not {end}") for s in (first, *others)):
+        return "; ".join((first, *others))
+    kinds = [s.removeprefix(start).removesuffix(f", not {end}") for s in (first, *others)]
+    return f"{start}{' or '.join(kinds)}, not {end}"
 
 
 def _known_keys(root: type[BaseModel], values: Any, path: Key) -> list[str]:

@@ -1,0 +1,106 @@
+"""Finding the rows of a text that cannot be read, and saying where and why; only used where the fast reader stumbled."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.etl.dialect import field_type, plain_separator
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that was left out or stopped the work.
+
+    Attributes:
+        file: Where it is.
+        line: Its first line in the file, from 1.
+        column: The first column that is wrong; None where the number of fields is.
+        reason: What is wrong with it.
+        text: The row as it stands there.
+    """
+
+    file: Path
+    line: int
+    column: str | None
+    reason: str
+    text: str
+
+    def __str__(self) -> str:
+        """One line for a message."""
+        column = f" column {self.column}:" if self.column else ""
+        return f"{self.file}:{self.line}:{column} {self.reason}"
+
+
+def sift(text: BinaryIO, table: RawTable, *, first_line: int, file: Path) -> tuple[pa.Table, list[BadRow]]:
+    """Read text row by row and separate what can be read from what cannot.
+
+    Args:
+        text: The header, where the table has one, and some lines of the file.
+        table: The dialect; its columns are known.
+        first_line: Number in the file of the first line after the header.
+        file: Named in the bad rows.
+
+    Returns:
+        The good rows with all columns as they stand in the file (lists still as text), and the bad rows.
+    """
+    lines = io.TextIOWrapper(text, encoding="utf-8", errors="replace", newline="")
+    rows = csv.reader(lines, delimiter=plain_separator(table), **_quoting(table))
+    if table.header:
+        next(rows, None)
+    offset = first_line - rows.line_num
+    names = [column.name for column in table.columns]
+    good: list[list[object]] = []
+    bad: list[BadRow] = []
+    previous = rows.line_num
+    for fields in rows:
+        line, previous = previous + offset, rows.line_num
+        if not fields:
+            continue
+        values, column, reason = _convert(fields, table.columns)
+        if reason is None:
+            good.append(values)
+        else:
+            bad.append(BadRow(file, line, column, reason, table.separator.join(fields)))
+    columns = list(zip(*good, strict=True)) or [()] * len(names)
+    types = [field_type(column) for column in table.columns]
+    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names), bad
+
+
+def _quoting(table: RawTable) -> dict[str, Any]:
+    return {"quotechar": table.quote} if table.quote else {"quoting": csv.QUOTE_NONE}
+
+
+def _convert(fields: list[str], columns: tuple[RawColumn, ...]) -> tuple[list[object], str | None, str | None]:
+    if len(fields) != len(columns):
+        return [], None, f"{len(fields)} fields instead of {len(columns)}"
+    values: list[object] = []
+    for field, column in zip(fields, columns, strict=True):
+        kind = field_type(column)
+        if field == "" and kind != pa.string() and not column.nullable:
+            return [], column.name, "is empty"
+        try:
+            values.append(_value(field, kind))
+        except (ValueError, OverflowError):
+            return [], column.name, f"{field!r} is not {_article(column.dtype)}"
+    return values, None, None
+
+
+def _value(field: str, kind: pa.DataType) -> object:
+    if kind == pa.string():
+        return field
+    if field == "":
+        return None
+    number = float(field) if pa.types.is_floating(kind) else int(field)
+    pa.scalar(number, kind)  # raises where the number does not fit the type
+    return number
+
+
+def _article(dtype: str) -> str:
+    return "a number" if dtype.startswith("float") else "a whole number that fits " + dtype

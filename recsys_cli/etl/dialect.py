@@ -1,0 +1,56 @@
+"""How the dialect of a raw table is told to Arrow's CSV reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyarrow import csv
+
+from recsys_cli.data.source import RawColumn, RawTable
+
+ARROW_TYPES: dict[str, pa.DataType] = {
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+}
+_UNIT_SEPARATOR = "\x1f"
+
+
+def plain_separator(table: RawTable) -> str:
+    """Return a separator of one character: the table's own, or one that stands for it."""
+    return table.separator if len(table.separator) == 1 else _UNIT_SEPARATOR
+
+
+def text_columns(table: RawTable) -> tuple[RawColumn, ...]:
+    """Return the columns whose field holds a list as one text."""
+    return tuple(column for column in table.columns if column.separator is not None)
+
+
+def field_type(column: RawColumn) -> pa.DataType:
+    """Return the type of a field as it stands in the file: a list is a text there."""
+    return pa.string() if column.separator is not None else ARROW_TYPES[column.dtype]
+
+
+def parse_options(table: RawTable, **more: object) -> csv.ParseOptions:
+    """Return how lines are cut into fields."""
+    return csv.ParseOptions(
+        delimiter=plain_separator(table), quote_char=table.quote or False, newlines_in_values=bool(table.quote), **more
+    )
+
+
+def convert_options(table: RawTable, wanted: Sequence[str]) -> csv.ConvertOptions:
+    """Return how fields become values: an empty field is null, and so is an empty text that may be left out."""
+    if not table.columns:
+        return csv.ConvertOptions(include_columns=list(wanted) or None, strings_can_be_null=True)
+    flags = {flag: pa.int8() for names in table.flags.values() for flag in names}
+    types = {column.name: field_type(column) for column in table.columns} | flags
+    return csv.ConvertOptions(
+        include_columns=list(wanted),
+        column_types=types,
+        null_values=[""],
+        strings_can_be_null=any(column.nullable for column in table.columns),
+        quoted_strings_can_be_null=False,
+    )

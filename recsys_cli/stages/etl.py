@@ -1,0 +1,239 @@
+"""`recsys etl`: raw interactions to prepared data."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from recsys_cli.config import RunConfig, dump
+from recsys_cli.data import open_source
+from recsys_cli.data.source import RawTable
+from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.etl.bad_rows import BadRow
+from recsys_cli.etl.engine import Engine, choose
+from recsys_cli.etl.read import Reader
+from recsys_cli.etl.staging import Staged, stage
+from recsys_cli.etl.summary import cold_shares
+from recsys_cli.etl.write import ShardWriter, typed_table, write_table
+from recsys_cli.events import Emit, Message, Progress, ignore
+from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.schema import Schema
+from recsys_cli.features.split import SPLITS, FilesSplit
+from recsys_cli.stages import Made
+from recsys_cli.workspace import PreparedData, RawData, Workspace, key_of
+
+
+def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, emit: Emit = ignore) -> Made[PreparedData]:
+    """Prepare the data of a config, unless that is done already.
+
+    Raises:
+        MissingArtifactError: The dataset is not there.
+        ConfigError: The features do not fit the tables.
+        DataError: Rows cannot be read.
+        MissingExtraError: The engine is not installed.
+    """
+    raw = raw_data(config, workspace)
+    data = workspace.data(data_key(config, raw))
+    with workspace.lock("etl"):
+        if data.exists and not force:
+            return Made(data, up_to_date=True)
+        manifest: dict[str, Any] = {"key": data_key(config, raw)}
+        with workspace.scratch() as scratch, workspace.create(data, manifest) as folder:
+            manifest |= _Job(config, raw, scratch, folder, emit).run()
+    if isinstance(leakage := getattr(config.split, "leakage", None), str):
+        emit(Message(leakage))
+    return Made(data, up_to_date=False)
+
+
+def prepared_data(config: RunConfig, workspace: Workspace) -> PreparedData:
+    """Return the prepared data of a config.
+
+    Raises:
+        MissingArtifactError: It has not been prepared.
+    """
+    data = workspace.data(data_key(config, raw_data(config, workspace)))
+    if not data.exists:
+        raise MissingArtifactError(
+            f"the data of this config is not prepared in {workspace.root}", hint="recsys etl CONFIG"
+        )
+    return data
+
+
+def raw_data(config: RunConfig, workspace: Workspace) -> RawData:
+    """Return the dataset of a config.
+
+    Raises:
+        MissingArtifactError: It has not been downloaded.
+    """
+    raw = workspace.raw(config.dataset.name)
+    source = open_source(config.dataset.name, config.dataset.options)
+    if not raw.exists or raw.key != key_of(source.identity()):
+        state = "is there with other options" if raw.exists else "is not there"
+        raise MissingArtifactError(
+            f"dataset {config.dataset.name} {state} in {workspace.root}", hint=f"recsys download {config.dataset.name}"
+        )
+    return raw
+
+
+def data_key(config: RunConfig, raw: RawData) -> str:
+    """Return what the prepared data depends on: not the engine, because engines agree."""
+    sections = {
+        "split": config.split.model_dump(mode="json"),
+        "features": config.features.model_dump(mode="json"),
+        "etl": config.etl.model_dump(mode="json", exclude={"engine"}),
+    }
+    if isinstance(config.split, FilesSplit):
+        stats = {path: Path(path).stat() for path in config.split.paths().values() if Path(path).is_file()}
+        sections["files"] = {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()}
+    return key_of("data", sections, raw.key)
+
+
+@dataclass
+class _Job:
+    """One run of the stage."""
+
+    config: RunConfig
+    raw: RawData
+    scratch: Path
+    folder: Path
+    emit: Emit
+
+    def run(self) -> dict[str, Any]:
+        """Fill the artifact's folder and return what its manifest says."""
+        started = time.perf_counter()
+        seconds: dict[str, float] = {}
+        name, engine = choose(self.config.etl.engine)
+        with _timed(seconds, "read and split"):
+            staged, rejected = self._stage()
+        with _timed(seconds, "fit"):
+            fitted = engine.fit(self.config.features, staged)
+        schema = self._schema(fitted, staged)
+        with _timed(seconds, "transform and write"):
+            quality = self._write(engine, fitted, staged, schema)
+        if rejected:
+            self._keep_rejected(rejected)
+        return {
+            "rows": staged.rows,
+            "vocabularies": {column: table.num_rows for column, table in fitted.vocabularies.items()},
+            "quality": quality,
+            "cold": cold_shares(fitted, staged),
+            "bad_rows": len(rejected),
+            "raw": self.raw.key,
+            "engine": name,
+            "seconds": seconds | {"total": round(time.perf_counter() - started, 3)},
+            "peak_memory": peak_memory(),
+        }
+
+    def _stage(self) -> tuple[Staged, list[BadRow]]:
+        raw_tables = {
+            table.name: table
+            for table in open_source(self.config.dataset.name, self.config.dataset.options).tables(self.raw.folder)
+        }
+        plan = self.config.features
+        wanted = {op.table: [op.on, *op.columns] for op in plan.joins}
+        readers = {name: self._reader(raw_tables[name]) for name in wanted if name in raw_tables}
+        interactions = self._interactions(raw_tables["interactions"])
+        schemas = {name: self._reader(table).schema() for name, table in raw_tables.items()}
+        schemas["interactions"] = next(iter(interactions.values())).schema()
+        plan.check(schemas)
+        for reader in interactions.values():
+            reader.columns = plan.reads
+        staged = stage(
+            interactions,
+            {name: reader.read() for name, reader in readers.items()},
+            self.config,
+            folder=self.scratch,
+            emit=self.emit,
+        )
+        if not staged.rows["train"]:
+            raise DataError("no rows to train on: the split leaves none, or the interactions are empty")
+        return staged, [row for reader in (*interactions.values(), *readers.values()) for row in reader.rejected]
+
+    def _reader(self, table: RawTable) -> Reader:
+        return Reader(table, skip_bad=self.config.etl.on_bad_rows == "skip", threads=os.cpu_count() or 1)
+
+    def _interactions(self, table: RawTable) -> dict[str, Reader]:
+        if not isinstance(self.config.split, FilesSplit):
+            return {"all": self._reader(table)}
+        given = {}
+        for split, path in self.config.split.paths().items():
+            options = {"interactions": path}
+            given[split] = self._reader(open_source("files", options).tables(Path())[0])
+        return given
+
+    def _schema(self, fitted: FittedPlan, staged: Staged) -> Schema:
+        types = {field.name: field.type for field in staged.schema}
+        for op in self.config.features.joins:
+            joined = staged.tables[op.table].schema
+            types |= {column: joined.field(column).type for column in op.columns}
+        return self.config.features.prepared_schema(fitted.cardinalities, types, layout=self.config.etl.layout)
+
+    def _write(self, engine: Engine, fitted: FittedPlan, staged: Staged, schema: Schema) -> dict[str, Any]:
+        fitted.write(self.folder)
+        schema.write(self.folder / "schema.json")
+        (self.folder / "config.yaml").write_text(dump(self.config), encoding="utf-8")
+        self._write_tables(engine, fitted, staged, schema)
+        quality: dict[str, Any] = {}
+        done, total = 0, sum(staged.rows.values())
+        for split in SPLITS:
+            writer = ShardWriter(self.folder / split, schema)
+
+            def write(shard: int, table: pa.Table, writer: ShardWriter = writer, done: int = done) -> None:
+                writer.write(shard, table)
+                self.emit(Progress("transform", done + writer.rows, total))
+
+            engine.transform(fitted, staged, split, layout=self.config.etl.layout, write=write)
+            done += writer.rows
+            quality[split] = {column: dict(counts) for column, counts in writer.missing.items()}
+        return quality
+
+    def _write_tables(self, engine: Engine, fitted: FittedPlan, staged: Staged, schema: Schema) -> None:
+        """Write the joined columns by id, in the flat layout too: evaluation and serving need an item's features."""
+        star = schema.model_copy(
+            update={
+                "columns": tuple(
+                    column.model_copy(update={"table": join.on})
+                    if (join := fitted.plan.join_of(column.name))
+                    else column
+                    for column in schema.columns
+                )
+            }
+        )
+        for key, table in engine.tables(fitted, staged).items():
+            columns = star.in_table(key)
+            write_table(typed_table(table, columns), self.folder / "tables" / f"{key}.parquet", columns)
+
+    def _keep_rejected(self, rejected: list[BadRow]) -> None:
+        lines = [
+            {"file": str(r.file), "line": r.line, "column": r.column, "reason": r.reason, "text": r.text}
+            for r in rejected
+        ]
+        (self.folder / "rejected.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
+        )
+        self.emit(
+            Message(f"left out {len(rejected)} bad rows; they are in rejected.jsonl of the prepared data", "warning")
+        )
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], what: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[what] = round(time.perf_counter() - started, 3)
+
+
+def peak_memory() -> int:
+    """Return the largest resident size that this process has had, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
