@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,7 @@ def validate(document: Document, *, source: Path) -> RunConfig:
     problems += _component_problems(document)
     if problems or config is None:
         what = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        message = "\n  ".join([f"{source}: {what}", *problems])
+        message = "\n  ".join([f"{source}: {what}", *sorted(problems, key=_line_number)])
         raise ConfigError(message, hint=f"mend it, then check it with: recsys validate {source}")
     return config
 
@@ -75,6 +77,12 @@ def model_config(name: str, options: dict[str, Any]) -> BaseModel:
     return model_config_type(name).model_validate(options)
 
 
+def _line_number(problem: str) -> float:
+    """Order problems as they stand in the file; those of overrides come after."""
+    found = re.match(r".*?:(\d+): ", problem)
+    return int(found[1]) if found else math.inf
+
+
 def _component_problems(document: Document) -> list[str]:
     """Check what the sections leave to their components: dataset and model options, the engine's name."""
     problems: list[str] = []
@@ -82,7 +90,7 @@ def _component_problems(document: Document) -> list[str]:
     if isinstance(dataset, dict) and isinstance(dataset.get("name"), str):
         problems += _attempt(lambda: _open_dataset(**dataset), document, ("dataset",))
     if isinstance(model, dict) and isinstance(model.get("name", "mlp"), str):
-        problems += _attempt(lambda: _build_model(**model), document, ("model",))
+        problems += _model_problems(document, **model)
     if isinstance(etl, dict) and isinstance(etl.get("engine"), str) and etl["engine"] != "auto":
         problems += _attempt(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
     return problems
@@ -92,18 +100,23 @@ def _open_dataset(name: str, **options: Any) -> None:
     load_component(lookup(DATASETS, name, what="dataset"))(name, options)
 
 
-def _build_model(name: str = "mlp", **options: Any) -> None:
-    model_config(name, options)
+def _model_problems(document: Document, name: str = "mlp", **options: Any) -> list[str]:
+    problems = _attempt(lambda: model_config_type(name), document, ("model",))
+    try:
+        if not problems:
+            model_config(name, options)
+    except ValidationError as error:
+        problems = describe(error, model_config_type(name), document, prefix=("model",))
+    return problems
 
 
 def _attempt(check: Callable[[], object], document: Document, section: Key) -> list[str]:
     try:
         check()
-    except ValidationError as error:
-        return describe(error, None, document, prefix=section)
     except ConfigError as error:
-        if isinstance(error.__cause__, ValidationError):  # a component that put its own words around it; ours have lines
-            return describe(error.__cause__, None, document, prefix=section)
+        if isinstance(error.__cause__, ValidationError):  # a dataset put its own words around it; ours have lines
+            problems = describe(error.__cause__, None, document, prefix=section)
+            return [f"{problem}; {error.hint}" if error.hint else problem for problem in problems]
         key = section if len(section) > 1 else (*section, "name")
         where = document.place(key)
         hint = f"; {error.hint}" if error.hint else ""

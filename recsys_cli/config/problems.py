@@ -44,14 +44,17 @@ def describe(
 
     Args:
         error: What pydantic found.
-        root: The type that was validated, to know the keys that exist; None for a component, which pydantic names.
+        root: The type that was validated, to know the keys that exist; None where it is not at hand.
         document: Where the keys were written.
         prefix: Key of the section that was validated, where it was not the whole config.
     """
     sentences: dict[Key, list[str]] = {}
+    values: Any = document.values
+    for part in prefix:
+        values = values[part]
     for detail in error.errors(include_url=False):
         path = _clean(detail, document.values, prefix)
-        known = _known_keys(root, document.values, path[:-1]) if root else []
+        known = _known_keys(root, values, path[len(prefix) : -1]) if root else []
         sentences.setdefault(path, []).append(_sentence(detail, known, path))
     return [_line(document.place(path), path, _joined(found)) for path, found in sentences.items()]
 
@@ -100,11 +103,13 @@ def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:
         case "too_short":
             return f"needs {context['min_length']} or more, and has {context['actual_length']}"
         case "union_tag_not_found":
-            return f"needs {context['discriminator']}, to say which one it is"
+            tag = str(context["discriminator"]).strip("'")
+            return f"needs `{tag}: NAME`, to say which one it is"
         case "union_tag_invalid":
+            what = str(context["discriminator"]).strip("'")
             expected = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
             tag = str(context["tag"])
-            return f"unknown {str(context['discriminator']).strip(chr(39))} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
+            return f"unknown {what} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
         case "literal_error":
             return f"has to be {context['expected']}, not {got}"
         case "value_error":

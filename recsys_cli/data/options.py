@@ -38,7 +38,7 @@ def parse_options(model: type[Options], options: Mapping[str, object], *, datase
         raise ConfigError(
             "\n  ".join([f"dataset {dataset!r} cannot be opened:", *lines]),
             hint=f"options of {dataset}: {', '.join(known)}" if known else f"{dataset} has no options",
-        ) from None
+        ) from error
 
 
 def _line(detail: dict[str, Any], known: list[str]) -> str:
