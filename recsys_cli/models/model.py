@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
 
 
-@runtime_checkable
-class Model(Protocol):
-    """A torch module built as `Model(config, schema)` that can be trained and asked for scores."""
+class Model(nn.Module, ABC):
+    """A torch module that can be trained and asked for scores.
 
-    def loss(self, batch: Batch) -> Tensor:
-        """Return what training minimises, the mean over the batch's rows: a scalar."""
+    A model is built as `Model(config, schema, sparse=False)`: its own Config, the prepared columns, and whether the
+    gradients of its embedding tables shall be sparse tensors, which is what `train.sparse` asks for. Tables are
+    `nn.Embedding` or `nn.EmbeddingBag` modules: that is how the optimizers tell them from the rest.
+    """
 
+    @abstractmethod
     def score(self, batch: Batch) -> Tensor:
         """Return one logit a row, shape (B,), float32; higher is better. Needs no labels."""
 
-
-@runtime_checkable
-class CatalogueModel(Model, Protocol):
-    """A model that can score users against many items without looking at each pair as a row of its own.
-
-    Optional: full-catalogue rankings use it where it is there, and must not depend on it but in speed. For a network whose
-    first layer is linear, the items' part of that layer is computed once; for two towers, the items' vectors are.
-    """
-
-    def encode_items(self, items: Batch) -> Tensor:
-        """Compute what depends on items alone, from a batch of I items with item features only; shape (I, H)."""
-
-    def score_encoded(self, users: Batch, encoded: Tensor) -> Tensor:
-        """Return the logits of every user for every item, as `score` would, shape (U, I).
+    @abstractmethod
+    def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
+        """Return what training minimises, the mean over the batch's rows: a float32 scalar.
 
         Args:
-            users: A batch of U users with user features only.
-            encoded: Rows of what `encode_items` returned, shape (I, H). U times I is at most the caller's batch size.
+            batch: With labels.
+            scores: What `score(batch)` returned, where the caller has it already; saves validation a second pass.
         """
+
+    def forward(self, batch: Batch) -> Any:
+        """Return `score(batch)`: torch's own name for it."""
+        return self.score(batch)

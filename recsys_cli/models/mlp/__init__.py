@@ -1,1 +1,1 @@
-"""The network of the Merlin notebook."""
+"""The `mlp` model: the network of the Merlin notebook."""

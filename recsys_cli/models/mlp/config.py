@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 
 class Config(BaseModel):
@@ -10,9 +10,10 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    embedding_dim: int | dict[str, int] | None = None
-    """Width of the embeddings: one for all, by column name, or from the cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
-    hidden: tuple[int, ...] = (128, 128, 128)
+    embedding_dim: PositiveInt | dict[str, PositiveInt] | None = None
+    """Width of the embeddings: one for all, by column name, or (for columns not named, and where left out) from the
+    cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
+    hidden: tuple[PositiveInt, ...] = (128, 128, 128)
     """Widths of the dense layers, each followed by ReLU and BatchNorm."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout after each dense layer."""

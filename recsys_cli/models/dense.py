@@ -1,0 +1,61 @@
+"""Dense layers that know how their input came to be: a concatenation of table rows, or a last batch of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+from recsys_cli.models.embedding import Lookup
+
+
+class ConcatLinear(nn.Module):
+    """A dense layer over the concatenation of embeddings and numbers, which it does not build where it need not.
+
+    The layer is linear, so W [a; b] = W_a a + W_b b: each used row of a table is multiplied once, however often the batch
+    repeats it, and what is spread over the batch has the width of the output instead of that of the embeddings.
+
+    Args:
+        dims: Widths of the embeddings, in the order in which the lookups come.
+        num_numeric: How many numbers follow them.
+        width: Outputs.
+    """
+
+    def __init__(self, dims: Sequence[int], num_numeric: int, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(sum(dims) + num_numeric, width)
+        self.widths = [*dims, num_numeric]
+
+    def forward(self, lookups: Sequence[Lookup], numeric: Tensor, *, dropout: float = 0.0) -> Tensor:
+        """Return the layer's output, shape (B, width).
+
+        Args:
+            lookups: The embeddings.
+            numeric: The numbers, shape (B, num_numeric).
+            dropout: Share of the embeddings' elements to drop, for each row of the batch on its own.
+        """
+        if dropout:
+            spread = [F.dropout(lookup.spread(), dropout) for lookup in lookups]
+            together: Tensor = self.linear(torch.cat([*spread, numeric], dim=1))
+            return together
+        *weights, numeric_weight = self.linear.weight.split(self.widths, dim=1)
+        output = F.linear(numeric, numeric_weight, self.linear.bias)
+        for lookup, weight in zip(lookups, weights, strict=True):
+            output = output + lookup.map(partial(F.linear, weight=weight)).spread()
+        return output
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation that takes a batch of one row, as the last of an epoch may be.
+
+    One row has no variance: it is normalised with the running statistics, which it leaves as they are.
+    """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the rows normalised; shape (B, D)."""
+        if self.training and inputs.shape[0] == 1:
+            return F.batch_norm(inputs, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(inputs)

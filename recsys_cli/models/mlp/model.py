@@ -1,0 +1,78 @@
+"""The network of the Merlin notebook."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.dense import BatchNorm, ConcatLinear
+from recsys_cli.models.embedding import Embeddings, dims_of
+from recsys_cli.models.mlp.config import Config
+from recsys_cli.models.model import Model as BaseModel
+
+
+class Model(BaseModel):
+    """Embeddings and numbers, concatenated in the order of their names, through dense layers to one logit.
+
+    Each dense layer is followed by ReLU, BatchNorm and dropout. The loss is binary cross-entropy.
+
+    Raises:
+        ConfigError: The schema has no feature or not exactly one label, a list of numbers, or lacks a column of
+            `embedding_dim`.
+    """
+
+    def __init__(self, config: Config, schema: Schema, *, sparse: bool = False) -> None:
+        super().__init__()
+        self.config = config
+        self.label = _single_label(schema)
+        self.numeric = tuple(sorted(column.name for column in schema.numeric))
+        lists = [column.name for column in schema.numeric if column.ragged]
+        if lists:
+            raise ConfigError(f"mlp takes no lists of numbers, and {', '.join(lists)} has them", hint="categorify them")
+        self.embeddings = Embeddings(
+            schema.categorical, dims_of(schema.categorical, config.embedding_dim), sparse=sparse
+        )
+        dims = list(self.embeddings.dims.values())
+        if not dims and not self.numeric:
+            raise ConfigError("the prepared data has no feature column for the model to look at")
+        first, *widths = (*config.hidden, 1)
+        self.first = ConcatLinear(dims, len(self.numeric), first)
+        self.rest = nn.Sequential(*_after(first, widths, config.dropout)) if widths else nn.Identity()
+
+    def score(self, batch: Batch) -> Tensor:
+        """Return one logit a row; shape (B,)."""
+        lookups = [self.embeddings.lookup(name, batch) for name in self.embeddings.names]
+        dropout = self.config.embedding_dropout if self.training else 0.0
+        logits: Tensor = self.rest(self.first(lookups, self._numbers(batch), dropout=dropout))
+        return logits.squeeze(1).float()
+
+    def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
+        """Return the mean binary cross-entropy; a scalar, computed in float32 whatever the precision of the layers."""
+        logits = self.score(batch) if scores is None else scores
+        return F.binary_cross_entropy_with_logits(logits.float(), batch.labels[self.label].float())
+
+    def _numbers(self, batch: Batch) -> Tensor:
+        columns = [batch.features[name] for name in self.numeric]
+        dense = [column.float() for column in columns if not isinstance(column, Ragged)]
+        if dense:
+            return torch.stack(dense, dim=1)
+        return self.first.linear.weight.new_empty((batch.num_rows, 0))
+
+
+def _after(width: int, widths: list[int], dropout: float) -> list[nn.Module]:
+    """Return what follows a dense layer of a width: its non-linearity, and the layers after it."""
+    layers: list[nn.Module] = []
+    for before, after in zip([width, *widths], widths, strict=False):
+        layers += [nn.ReLU(), BatchNorm(before), *([nn.Dropout(dropout)] if dropout else []), nn.Linear(before, after)]
+    return layers
+
+
+def _single_label(schema: Schema) -> str:
+    labels = [column.name for column in schema.labels]
+    if len(labels) != 1:
+        raise ConfigError(f"mlp learns exactly one label, and the prepared data has {len(labels)}: {', '.join(labels)}")
+    return labels[0]

@@ -1,0 +1,34 @@
+"""Weights in a checkpoint file: every checkpoint, `best` or `last`, keeps the model's tensors under one prefix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.models.model import Model
+
+PREFIX = "model."
+"""What the names of the model's tensors begin with in a checkpoint."""
+
+
+def load_weights(model: Model, path: Path) -> None:
+    """Fill a model, in place and on its device, with the weights of a checkpoint.
+
+    Args:
+        model: Built from the same config and schema as the one that was saved.
+        path: A `best` or `last` checkpoint.
+
+    Raises:
+        MissingArtifactError: There is no such file.
+        DataError: It is not a checkpoint, or of another model.
+    """
+    if not path.is_file():
+        raise MissingArtifactError(f"no checkpoint {path}", hint="recsys train")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {key.removeprefix(PREFIX): file.get_tensor(key) for key in file.keys() if key.startswith(PREFIX)}  # noqa: SIM118
+        model.load_state_dict(tensors)
+    except (SafetensorError, RuntimeError) as error:
+        raise DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force") from error
