@@ -1,0 +1,149 @@
+"""The loader that training and evaluation iterate over: it knows where it is in which epoch, and puts batches together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.errors import ConfigError
+from recsys_cli.loader.order import Deal
+from recsys_cli.loader.prefetch import prefetch
+from recsys_cli.loader.reading import row_groups
+from recsys_cli.loader.records import Layout, Records
+from recsys_cli.loader.resident import Resident, ResidentEpoch, read_records
+from recsys_cli.loader.streaming import Streaming, StreamingEpoch
+from recsys_cli.loader.tables import Tables
+from recsys_cli.workspace import PreparedData
+
+_DEPTH = 4
+"""Batches that are ready or being built, beside the one in use."""
+
+
+class Loader:
+    """Iterate over the batches of a split, once each epoch, in an order that (seed, epoch) decides.
+
+    A split that fits into `memory` is read once and kept, and shuffled over all rows. A larger one is streamed: parts of
+    the files in random order, as many at a time as fit into a third of `memory`, and the rows of those shuffled. Its
+    order depends on `memory` too. Neither depends on the number of ranks: step i is the same rows however many share it
+    (see `order.Deal` for how). All ranks read all files when streaming, each with its own `memory`.
+
+    An iteration begins at step 0, unless `load_state_dict` was called since the last one. The same epoch is the same order:
+    call `set_epoch` for another.
+
+    Args:
+        data: What `recsys etl` wrote.
+        split: Name of the split.
+        batch_size: Rows of a batch on this rank.
+        shuffle: Whether to shuffle; otherwise rows come in the order of the files.
+        seed: Decides the order.
+        device: Where the batches are wanted.
+        memory: How much memory rows may take, in MiB.
+        rank: Which of the processes this is.
+        world_size: How many processes share the rows.
+
+    Raises:
+        DataError: The files are not what schema.json says, or there are no rows to train on.
+        ConfigError: `batch_size`, `rank` or `memory` is impossible.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but two are keywords with a default
+        self,
+        data: PreparedData,
+        split: str,
+        *,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        memory: int = 4096,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        if batch_size < 1 or not 0 <= rank < world_size:
+            raise ConfigError(f"a loader cannot have batch_size={batch_size}, rank={rank} of {world_size}")
+        schema = data.schema
+        self._labels = frozenset(column.name for column in schema.labels)
+        layout = Layout.of([column for column in (*schema.features, *schema.labels) if column.table is None])
+        groups = row_groups(data, split, layout.columns)
+        self.num_rows = sum(group.num_rows for group in groups)
+        self._deal = Deal(self.num_rows, batch_size, world_size)
+        self._rank = rank
+        self._device = torch.device(device)
+        self._tables = Tables(data, device=self._device, keys=schema.tables)
+        self._epoch, self._step, self._start = 0, 0, 0
+        budget = memory << 20
+        self.resident = layout.num_bytes(groups) <= budget
+        self._source: Resident | Streaming
+        if self.resident:
+            records = read_records(layout, groups)
+            self._source = Resident(_on_device(records, self._device), seed=seed if shuffle else None)
+        else:
+            self._source = Streaming(layout, groups, budget=budget, seed=seed if shuffle else None)
+
+    def __len__(self) -> int:
+        """Steps of an epoch, the same on every rank."""
+        return self._deal.num_steps
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._step, self._start = self._start, 0
+        return self._batches(self._step)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next iteration is of; another than the current one begins at its step 0."""
+        if epoch != self._epoch:
+            self._epoch, self._step, self._start = epoch, 0, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the position: how many batches of the current epoch were handed out."""
+        return {"epoch": self._epoch, "step": self._step}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Let the next iteration go on from a position that `state_dict` returned."""
+        self._epoch = int(state["epoch"])
+        self._step = self._start = int(state["step"])
+
+    def _batches(self, first: int) -> Iterator[Batch]:
+        epoch = self._source.epoch(self._epoch)
+
+        def build(step: int) -> Batch:
+            return self._build(epoch, step)
+
+        built = prefetch(build, range(first, len(self)), threads=epoch.threads, depth=_DEPTH)
+        try:
+            for step, batch in enumerate(built, first + 1):
+                self._step = step
+                yield batch
+        finally:
+            built.close()
+            epoch.close()
+
+    def _build(self, epoch: ResidentEpoch | StreamingEpoch, step: int) -> Batch:
+        rows = epoch.rows(*self._deal.span(step, self._rank))
+        rows = {name: _move(column, self._device) for name, column in rows.items()}
+        labels = {name: cast(Tensor, rows.pop(name)) for name in self._labels}
+        ids = {name: column for name, column in rows.items() if isinstance(column, Tensor)}
+        return Batch({**self._tables.join(ids), **rows}, labels)
+
+
+def _move(column: Feature, device: torch.device) -> Feature:
+    """Bring a column to the device; from pinned memory, so that the copy does not wait (CUDA: not run here yet)."""
+    values = column.values if isinstance(column, Ragged) else column
+    if device.type != "cuda" or values.is_cuda:
+        return column
+    if isinstance(column, Ragged):
+        pinned: Feature = Ragged(column.values.pin_memory(), column.offsets.pin_memory())
+    else:
+        pinned = column.pin_memory()
+    return pinned.to(device, non_blocking=True)
+
+
+def _on_device(records: Records, device: torch.device) -> Records:
+    """Keep the rows on the device if they take no more than half of what is free there (CUDA: not run here yet)."""
+    if device.type != "cuda":
+        return records
+    free, _ = torch.cuda.mem_get_info(device)
+    return records.to(device) if records.num_bytes <= free // 2 else records

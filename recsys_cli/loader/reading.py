@@ -1,0 +1,174 @@
+"""What a prepared parquet file must hold, column by column, and what is said when it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from recsys_cli.errors import DataError
+from recsys_cli.features.schema import Column, Kind
+from recsys_cli.workspace import PreparedData
+
+REDO = "recsys etl --force"
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ListArrays:
+    """A column of lists as it was read: all elements, and how many each row has."""
+
+    values: Array
+    lengths: Array
+
+
+Arrays = Mapping[str, Array | ListArrays]
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A part of a file that can be read on its own.
+
+    Attributes:
+        path: The file.
+        index: Which part of it.
+        num_rows: Its rows.
+        num_values: For each list column, at most how many elements there are.
+    """
+
+    path: Path
+    index: int
+    num_rows: int
+    num_values: Mapping[str, int]
+
+
+def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> list[RowGroup]:
+    """Find the parts of a split from the files' footers, in order; no row is read.
+
+    Raises:
+        DataError: The split is not there, or it is for training and empty; a file or a column is missing or unreadable.
+    """
+    rows = data.manifest["rows"]
+    if split not in rows:
+        raise DataError(f"{data.folder}: there is no split {split!r}; there are {', '.join(rows)}", hint=REDO)
+    groups = [group for path in data.shards(split) for group in _groups_of(path, columns)]
+    found, expected = sum(group.num_rows for group in groups), int(rows[split])
+    if found != expected:
+        raise DataError(
+            f"{data.folder / split}: holds {found} rows where the manifest says {expected}; files were lost or added",
+            hint=REDO,
+        )
+    if found == 0 and split == "train":
+        raise DataError(f"{data.folder / split}: there are no rows to train on", hint=REDO)
+    return [group for group in groups if group.num_rows]
+
+
+def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column]) -> Arrays:
+    """Read and check one part of an open file.
+
+    Raises:
+        DataError: As `to_arrays`.
+    """
+    table = file.read_row_group(group.index, columns=[column.name for column in columns])
+    return to_arrays(table, columns, group.path)
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a parquet file.
+
+    Raises:
+        DataError: It is not one.
+    """
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not a readable parquet file: {error}", hint=REDO) from error
+
+
+def to_arrays(table: pa.Table, columns: Sequence[Column], path: Path) -> Arrays:
+    """Turn columns into arrays; a null list is an empty list, a null number is NaN.
+
+    Args:
+        table: Rows of a file, with the columns.
+        columns: Those that are wanted.
+        path: The file that they came from, for messages.
+
+    Raises:
+        DataError: An id is null, negative or not below the cardinality, or a column has another type than the schema says.
+    """
+    return {column.name: _to_array(table[column.name], column, path) for column in columns}
+
+
+def _groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
+    with open_parquet(path) as file:
+        require_columns(file.schema_arrow, columns, path)
+        metadata = file.metadata
+        leaves = {metadata.schema.column(i).path.partition(".")[0]: i for i in range(metadata.num_columns)}
+        lists = [column.name for column in columns if column.ragged]
+        return [
+            RowGroup(
+                path,
+                index,
+                metadata.row_group(index).num_rows,
+                {name: metadata.row_group(index).column(leaves[name]).num_values for name in lists},
+            )
+            for index in range(metadata.num_row_groups)
+        ]
+
+
+def require_columns(found: pa.Schema, columns: Sequence[Column], path: Path) -> None:
+    """Check that a file has the columns that schema.json says it has.
+
+    Raises:
+        DataError: It lacks one, or has a list where a single value was expected, or the reverse.
+    """
+    for column in columns:
+        if column.name not in found.names:
+            raise DataError(f"{path}: no column {column.name!r}, which schema.json says is there", hint=REDO)
+        if _is_list(found.field(column.name).type) != column.ragged:
+            wanted = "lists" if column.ragged else "single values"
+            raise DataError(f"{path}: column {column.name!r} does not hold {wanted} as schema.json says", hint=REDO)
+
+
+def _is_list(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype))
+
+
+def _to_array(data: pa.ChunkedArray, column: Column, path: Path) -> Array | ListArrays:
+    if not column.ragged:
+        return _values(data, column, path)
+    lengths = pc.fill_null(pc.list_value_length(data), 0).to_numpy()
+    return ListArrays(_values(pc.list_flatten(data), column, path), lengths)
+
+
+def _values(data: pa.ChunkedArray, column: Column, path: Path) -> Array:
+    if column.kind is Kind.CATEGORICAL:
+        return _ids(data, column, path)
+    if not (pa.types.is_integer(data.type) or pa.types.is_floating(data.type) or pa.types.is_boolean(data.type)):
+        raise DataError(f"{path}: column {column.name!r} holds {data.type}, not numbers", hint=REDO)
+    return np.asarray(data.to_numpy())
+
+
+def _ids(data: pa.ChunkedArray, column: Column, path: Path) -> Array:
+    if not pa.types.is_integer(data.type) or data.null_count:
+        what = f"{data.null_count} nulls" if data.null_count else str(data.type)
+        raise DataError(f"{path}: column {column.name!r} holds {what} where ids were expected", hint=REDO)
+    values = np.asarray(data.to_numpy())
+    if values.size == 0:
+        return values
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high >= int(column.cardinality or 0):
+        wrong = low if low < 0 else high
+        raise DataError(
+            f"{path}: column {column.name!r} holds the id {wrong}, but ids go from 0 to {int(column.cardinality or 0) - 1}",
+            hint=REDO,
+        )
+    return values
