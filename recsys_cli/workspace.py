@@ -142,6 +142,17 @@ class Workspace:
         """Return the place of the prepared data with a key, whether or not it is there."""
         return PreparedData(self.root / "data" / key[:16])
 
+    def all_raw(self) -> list[RawData]:
+        """Return the datasets that are there, by name."""
+        return [RawData(path) for path in self._artifacts("raw")]
+
+    def all_data(self) -> list[PreparedData]:
+        """Return the prepared data that is there, by key."""
+        return [PreparedData(path) for path in self._artifacts("data")]
+
+    def _artifacts(self, kind: str) -> list[Path]:
+        return sorted(manifest.parent for manifest in (self.root / kind).glob("*/manifest.json"))
+
     def run(self, name: str) -> TrainedRun:
         """Return a run by its name or by a unique beginning or end of it.
 

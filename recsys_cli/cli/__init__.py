@@ -1,1 +1,86 @@
-"""The command line."""
+"""The command line: the app, its global options, and the one place where an error becomes a message and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recsys_cli import __version__
+from recsys_cli.cli import catalog, inspect, new, run
+from recsys_cli.cli.group import Command, Recsys
+from recsys_cli.cli.session import Session
+
+EPILOG = (
+    "From raw data to a measured model: recsys download movielens-25m, recsys etl configs/ml25m.yaml, "
+    "recsys train, recsys evaluate. Global options may stand anywhere on the line."
+)
+
+
+app = typer.Typer(
+    cls=Recsys,
+    help="Raw interactions to a served recommender, with one YAML file and one workspace folder.",
+    epilog=EPILOG,
+    # Plain help: the formatted one loads rich and its markdown, which doubles the time to an answer.
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"recsys {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    ctx: typer.Context,
+    workspace: Annotated[
+        Path,
+        typer.Option(
+            "--workspace", "-w", envvar="RECSYS_WORKSPACE", help="Folder that everything is made in.", metavar="DIR"
+        ),
+    ] = Path("workspace"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of unexpected errors.")] = False,
+    version: Annotated[  # noqa: ARG001 - answered by its callback
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Note the global options for the command that follows."""
+    ctx.obj = Session(root=workspace, as_json=as_json, quiet=quiet, verbose=verbose)
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "download": run.download,
+    "etl": run.etl,
+    "train": run.train,
+    "evaluate": run.evaluate,
+    "run": run.run,
+    "status": inspect.status,
+    "report": inspect.report,
+    "ls": catalog.ls,
+    "init": new.init,
+    "validate": inspect.validate,
+    "config": inspect.show_config,
+    "doctor": inspect.doctor,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, cls=Command)(_command)
+
+
+def main() -> None:
+    """Answer the console script `recsys`."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a title in a script that the terminal lacks is no reason to stop
+    app()

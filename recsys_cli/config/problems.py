@@ -73,9 +73,7 @@ def _clean(detail: ErrorDetails, values: Any, prefix: Key) -> Key:
     loc = detail["loc"]
     for position, part in enumerate(loc):
         is_last = position == len(loc) - 1
-        if isinstance(here, dict) and part in here:
-            here = here[part]
-        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
+        if _leads_into(here, part):
             here = here[part]
         elif is_last and detail["type"] == "missing":
             here = None
@@ -85,36 +83,46 @@ def _clean(detail: ErrorDetails, values: Any, prefix: Key) -> Key:
     return tuple(cleaned)
 
 
-def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:
+def _leads_into(here: Any, part: Any) -> bool:
+    return part in here if isinstance(here, dict) else isinstance(here, list) and part in range(len(here))
+
+
+def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:  # noqa: PLR0911 - a table of sentences
     context: Mapping[str, Any] = detail.get("ctx") or {}
-    kind = detail["type"]
     got = _shown(detail["input"])
-    if kind in _KINDS:
-        return f"has to be {_KINDS[kind]}, not {got}"
-    if kind in _BOUNDS:
-        bound, words = _BOUNDS[kind]
-        return f"has to be {words} {context[bound]:g}, not {got}"
-    match kind:
-        case "extra_forbidden":
-            listing = f"; known: {', '.join(known)}" if known else ""
-            return f"unknown key{suggest(str(path[-1]), known) or listing}"
-        case "missing":
-            return "is missing"
-        case "too_short":
-            return f"needs {context['min_length']} or more, and has {context['actual_length']}"
-        case "union_tag_not_found":
-            tag = str(context["discriminator"]).strip("'")
-            return f"needs `{tag}: NAME`, to say which one it is"
-        case "union_tag_invalid":
-            what = str(context["discriminator"]).strip("'")
-            expected = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
-            tag = str(context["tag"])
-            return f"unknown {what} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
+    match detail["type"]:
+        case kind if kind in _KINDS:
+            return f"has to be {_KINDS[kind]}, not {got}"
         case "literal_error":
             return f"has to be {context['expected']}, not {got}"
+        case kind if kind in _BOUNDS:
+            bound, words = _BOUNDS[kind]
+            return f"has to be {words} {context[bound]:g}, not {got}"
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return f"unknown key{suggest(str(path[-1]), known) or _listing(known)}"
+        case "too_short":
+            return f"needs {context['min_length']} or more, and has {context['actual_length']}"
+        case "union_tag_not_found" | "union_tag_invalid":
+            return _wrong_tag(context)
         case "value_error":
             return str(context["error"])
-    return f"{detail['msg'][0].lower()}{detail['msg'][1:]}, not {got}"
+        case _:
+            return f"{detail['msg'][0].lower()}{detail['msg'][1:]}, not {got}"
+
+
+def _listing(known: list[str]) -> str:
+    return f"; known: {', '.join(known)}" if known else ""
+
+
+def _wrong_tag(context: Mapping[str, Any]) -> str:
+    what = str(context["discriminator"]).strip("'")
+    if "tag" not in context:
+        return f"needs `{what}: NAME`, to say which one it is"
+    expected = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
+    tag = str(context["tag"])
+    return f"unknown {what} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
 
 
 def _shown(value: Any) -> str:
@@ -141,7 +149,7 @@ def _known_keys(root: type[BaseModel], values: Any, path: Key) -> list[str]:
     """Walk the types along a key path and return the keys that the type at its end has."""
     found: Any = root
     for part in path:
-        values = values[part] if isinstance(values, (dict, list)) else None
+        values = values[part] if _leads_into(values, part) else None
         if isinstance(part, str) and isinstance(found, type) and issubclass(found, BaseModel):
             if part not in found.model_fields:
                 return []

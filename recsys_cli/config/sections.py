@@ -41,7 +41,7 @@ class EtlConfig(Section):
     """`star` keeps joined columns once per id; `flat` writes them into every row, for users who feed another tool."""
     on_bad_rows: Literal["error", "skip"] = "error"
     """Stop at rows that cannot be read, naming them, or leave them out and keep them in a file."""
-    shard_rows: int = Field(2_000_000, ge=1)
+    shard_rows: int = Field(2_000_000, ge=1, le=8_000_000)
     """About how many rows each parquet file holds; the shuffle depends on it, so it belongs to the result."""
     seed: int = Field(42, ge=0)
     """Decides the order of the training rows."""

@@ -67,3 +67,8 @@ def compose(text: str) -> yaml.Node | None:
 def write(values: Any) -> str:
     """Write plain values, in their order."""
     return yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def quoted(text: str) -> str:
+    """Write a text as one YAML value that may stand anywhere, in quotes where it needs them."""
+    return yaml.dump([text], Dumper=Dumper, default_flow_style=True, allow_unicode=True, width=10_000).strip()[1:-1]

@@ -36,7 +36,7 @@ def download(
         DataError: The download or the archive is not what it should be.
     """
     source = open_source(dataset.name, dataset.options)
-    key = key_of("raw", dataset.name, source.identity())
+    key = key_of(source.identity())
     raw = workspace.raw(dataset.name)
     with workspace.lock(f"download-{dataset.name.replace(':', '-')}"):
         if not force and is_fresh(raw, source, key):

@@ -1,0 +1,212 @@
+"""`recsys ls`: what a config may name — datasets, ops, models, engines — and what each of them means."""
+
+from __future__ import annotations
+
+import inspect as python_inspect
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recsys_cli import registry
+from recsys_cli.cli.session import Session
+from recsys_cli.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from rich.console import Console
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    DATASETS = "datasets"
+    OPS = "ops"
+    MODELS = "models"
+    ENGINES = "engines"
+    CONFIGS = "configs"
+
+
+def ls(
+    ctx: typer.Context,
+    kind: Annotated[
+        Kind, typer.Argument(metavar="datasets|ops|models|engines|configs", help="What to list.", show_default=False)
+    ],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="One of them, to read what it means and which options it has.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """List what a config may name, or explain one.
+
+    recsys ls ops Categorify tells what the op does and which options it has.
+    """
+    session: Session = ctx.obj
+    rows = _LISTS[kind](session)
+    if name is None:
+        session.answer({kind.value: rows}, lambda to, result: _draw_list(to, kind, result))
+        return
+    found = next((row for row in rows if row["name"] == name), None)
+    if found is None:
+        names = [row["name"] for row in rows]
+        raise ConfigError(
+            f"no {kind.value[:-1]} {name!r}{registry.suggest(name, names)}", hint=f"known: {', '.join(names)}"
+        )
+    session.answer({**found, **_DETAILS.get(kind, lambda _: {})(name)}, _draw_one)
+
+
+def _datasets(session: Session) -> list[dict[str, Any]]:
+    from recsys_cli.data import catalog
+
+    return [
+        {
+            "name": info.name,
+            "rows": info.rows,
+            "bytes": info.size,
+            "licence": info.licence,
+            "here": session.workspace.raw(info.name).exists,
+            "homepage": info.homepage,
+            "notice": info.notice,
+        }
+        for info in catalog()
+    ]
+
+
+def _ops(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
+    return [{"name": name, "summary": _summary(op)} for name, op in _op_types().items()]
+
+
+def _models(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
+    return [{"name": name, "summary": _summary(_model_type(name))} for name in registry.MODELS]
+
+
+def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
+    from recsys_cli.cli.doctor import engines
+
+    return engines()
+
+
+def _configs(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
+    return [{"name": str(path), "summary": _first_comment(path)} for path in config_files()]
+
+
+_LISTS = {
+    Kind.DATASETS: _datasets,
+    Kind.OPS: _ops,
+    Kind.MODELS: _models,
+    Kind.ENGINES: _engines,
+    Kind.CONFIGS: _configs,
+}
+
+
+def config_files() -> list[Path]:
+    """Find the configs that come along: in ./configs, or beside the package in a checkout."""
+    places = (Path("configs"), Path(__file__).resolve().parents[2] / "configs")
+    folder = next((place for place in places if place.is_dir()), None)
+    return sorted(folder.rglob("*.yaml")) if folder else []
+
+
+def _first_comment(path: Path) -> str:
+    with path.open(encoding="utf-8") as lines:
+        return next((line.lstrip("# ").rstrip() for line in lines if line.startswith("#")), "")
+
+
+def _op_types() -> dict[str, type[BaseModel]]:
+    from typing import get_args
+
+    from recsys_cli.features.ops import AnyOp
+
+    union, *_ = get_args(AnyOp)
+    return {op.__name__: op for op in get_args(union)}
+
+
+def _model_type(name: str) -> type[BaseModel]:
+    from recsys_cli.config.load import model_config_type
+
+    return model_config_type(name)
+
+
+def _op_details(name: str) -> dict[str, Any]:
+    return _explain(_op_types()[name], leave_out="op")
+
+
+def _model_details(name: str) -> dict[str, Any]:
+    return _explain(_model_type(name))
+
+
+_DETAILS = {Kind.OPS: _op_details, Kind.MODELS: _model_details}
+
+
+def _summary(component: type[BaseModel]) -> str:
+    return (python_inspect.getdoc(component) or "").partition("\n")[0]
+
+
+def _explain(component: type[BaseModel], *, leave_out: str = "") -> dict[str, Any]:
+    """Read a component's meaning and options from its docstring and its fields."""
+    _, _, meaning = (python_inspect.getdoc(component) or "").partition("\n")
+    options = [
+        {
+            "name": name,
+            "type": _type_name(field.annotation),
+            "default": None if field.is_required() else field.default,
+            "required": field.is_required(),
+            "meaning": field.description or "",
+        }
+        for name, field in component.model_fields.items()
+        if name != leave_out
+    ]
+    return {"meaning": meaning.strip(), "options": options}
+
+
+def _type_name(annotation: Any) -> str:
+    if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "").replace(", ...]", "]").replace("tuple[", "list[")
+
+
+def _draw_list(to: Console, kind: Kind, result: Mapping[str, Any]) -> None:
+    from recsys_cli.cli.quantities import size
+    from recsys_cli.cli.tables import line, table
+
+    rows = result[kind.value]
+    if kind is Kind.DATASETS:
+        cells = [
+            (
+                row["name"],
+                row["licence"],
+                "here" if row["here"] else "",
+                f"{row['rows']:,}" if row["rows"] else "",
+                size(row["bytes"]) if row["bytes"] else "",
+            )
+            for row in rows
+        ]
+        table(to, "", ("dataset", "licence", "here?", "rows", "size"), cells, text=3)
+        line(to, "recsys download NAME gets one; recsys init makes a config for a table of your own")
+    elif rows:
+        table(to, "", (kind.value[:-1], "what it is"), [(row["name"], row["summary"]) for row in rows], text=2)
+        if kind in _DETAILS:
+            line(to, f"recsys ls {kind.value} NAME tells its meaning and options")
+    else:
+        line(to, "none in ./configs; recsys init writes one for a table of your own")
+
+
+def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
+    from recsys_cli.cli.tables import facts, line, table
+
+    line(to, result["name"], style="bold")
+    if "options" not in result:
+        facts(to, [(name, str(value)) for name, value in result.items() if name != "name" and value not in (None, "")])
+        return
+    line(to, result["summary"])
+    if result["meaning"]:
+        line(to, f"\n{result['meaning']}")
+    cells = [
+        (o["name"], o["type"], "needed" if o["required"] else str(o["default"]), o["meaning"])
+        for o in result["options"]
+    ]
+    line(to, "")
+    table(to, "", ("option", "type", "default", "meaning"), cells, text=4)

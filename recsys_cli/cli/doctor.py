@@ -1,0 +1,120 @@
+"""What this machine can do: versions, memory, devices, and which ETL engine `auto` takes and why."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib import metadata
+from typing import Any
+
+from recsys_cli.registry import ENGINES, load
+
+_PACKAGES = ("torch", "polars", "pyarrow", "numpy", "pydantic", "typer")
+# The last release of Merlin runs beside these alone; see the constraints file.
+_PINS = {"nvtabular": "23.8.0", "merlin-core": "23.8.0", "pandas": "1.5.", "numpy": "1.", "dask": "2023.7.1"}
+
+
+def engines() -> list[dict[str, Any]]:
+    """Tell of each ETL engine whether it runs here, in the order in which `auto` prefers them."""
+    found = []
+    for name, path in ENGINES.items():
+        engine = load(path)
+        missing = engine.missing()
+        found.append({
+            "name": name,
+            "summary": (engine.__doc__ or "").partition("\n")[0],
+            "available": missing is None,
+            "rank": engine.rank(),
+            "why_not": missing.message if missing else None,
+            "install": missing.hint if missing else None,
+        })  # fmt: skip
+    return sorted(found, key=lambda engine: (engine["available"], engine["rank"]), reverse=True)
+
+
+def examine() -> dict[str, Any]:
+    """Look at the machine and at what is installed."""
+    able = [engine["name"] for engine in engines() if engine["available"]]
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "executable": sys.executable,
+        "cores": _cores(),
+        "memory": _memory(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "torch": _torch(),
+        "nvtabular": _nvtabular(),
+        "engines": engines(),
+        "auto_engine": able[0] if able else None,
+    }
+
+
+def _cores() -> int:
+    """Count the cores that this process may use, which are fewer than the machine has in a container."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory() -> int | None:
+    """Return the machine's memory in bytes, or the container's limit where that is less."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:  # noqa: PTH123 - not a file of ours
+            return min(total, int(limit.read()))
+    except (OSError, ValueError):
+        return total
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _torch() -> dict[str, Any]:
+    try:
+        import torch
+    except ImportError as error:
+        return {"error": str(error)}
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    flags = _cpu_flags()
+    return {
+        "threads": torch.get_num_threads(),
+        "gpus": gpus,
+        "cuda": torch.version.cuda,
+        "bf16": {
+            "cpu": "AMX" if "amx_bf16" in flags else "AVX-512" if "avx512_bf16" in flags else None,
+            "gpu": bool(gpus) and torch.cuda.is_bf16_supported(including_emulation=False),
+        },
+    }
+
+
+def _cpu_flags() -> set[str]:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - not a file of ours
+            return set(next((line for line in lines if line.startswith("flags")), "").split())
+    except OSError:
+        return set()
+
+
+def _nvtabular() -> dict[str, Any]:
+    """Import NVTabular for real: it installs beside packages that it cannot be imported with."""
+    if _version("nvtabular") is None:
+        return {"state": "not installed", "wrong_pins": {}}
+    wrong = {
+        name: f"{found or 'missing'}, needs {wanted}{'*' if wanted.endswith('.') else ''}"
+        for name, wanted in _PINS.items()
+        if not (found := _version(name)) or not found.startswith(wanted)
+    }
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its dependencies warn about their own past
+            import nvtabular  # noqa: F401 - whether it can be imported is the question
+    except Exception as error:  # anything may come out of an import beside wrong versions
+        return {"state": f"cannot be imported: {type(error).__name__}: {error}", "wrong_pins": wrong}
+    return {"state": f"{_version('nvtabular')}, can be imported", "wrong_pins": wrong}

@@ -1,0 +1,65 @@
+"""How commands read their line and show their help: the group inside the error boundary, and plain usage lines."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from recsys_cli.cli.boundary import explain, hoist, interrupted
+
+
+class Command(TyperCommand):
+    """A command whose help shows arguments as people write them, without Python's types and braces."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Name what may follow the command."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then options."""
+        for heading, kind in (("Arguments", "argument"), ("Options", "option")):
+            params = [param for param in self.get_params(ctx) if param.param_type_name == kind]
+            records = [record for param in params if (record := param.get_help_record(ctx))]
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl([(re.sub(r" <.*>$", "", name), text) for name, text in records])
+
+
+class Recsys(TyperGroup):
+    """The group of all commands, inside the error boundary; global options are understood after a command, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the line, with the global options moved to where the group expects them."""
+        return super().parse_args(ctx, hoist(args))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an interrupt says how to go on."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(interrupted(ctx.obj)) from None
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the line and leave with its exit code: whatever goes wrong below becomes a message here."""
+        line = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(line, prog_name, complete_var, False, windows_expand_args, **extra)
+        except Exception as error:
+            code = explain(error, line)
+        code = code if isinstance(code, int) else 0
+        if standalone_mode:
+            sys.exit(code)
+        return code

@@ -1,0 +1,135 @@
+"""Commands that look and change nothing: validate, config, status, doctor, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recsys_cli.cli.params import Config, Overrides, config_path, joined, read_config, split_arguments
+from recsys_cli.cli.session import Session
+from recsys_cli.errors import MissingArtifactError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def validate(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
+    """Check a config and name everything wrong with it."""
+    session: Session = ctx.obj
+    arguments = joined(config, overrides)
+    found = read_config(session, arguments)
+    path = config_path(session, split_arguments(arguments)[0])
+    result = {"config": str(path), "valid": True, "dataset": found.dataset.name, "model": found.model.name}
+    session.report(result, lambda to, _: _line(to, f"{path} is valid"))
+
+
+def show_config(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
+    """Print a config with overrides and every default."""
+    session: Session = ctx.obj
+    found = read_config(session, joined(config, overrides))
+    from recsys_cli.config import dump
+
+    session.answer(found.model_dump(mode="json"), lambda *_: typer.echo(dump(found), nl=False))
+
+
+def status(ctx: typer.Context) -> None:
+    """Show what is in the workspace and what to run next."""
+    session: Session = ctx.obj
+    from recsys_cli.cli.status import survey
+
+    session.answer(survey(session.workspace), _draw_status)
+
+
+def doctor(ctx: typer.Context) -> None:
+    """Show what this machine can do, and what is missing."""
+    session: Session = ctx.obj
+    from recsys_cli.cli.doctor import examine
+
+    session.answer(examine(), _draw_doctor)
+
+
+def report(
+    ctx: typer.Context,
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", help="Its name, or the beginning or end of it.", show_default="current"),
+    ] = None,
+) -> None:
+    """Print where the report of a run is."""
+    session: Session = ctx.obj
+    from recsys_cli.cli.runs import named_or_current
+
+    found = named_or_current(session, run)
+    if not found.report.is_file():
+        raise MissingArtifactError(
+            f"run {found.folder.name} has no report yet", hint=f"recsys evaluate {found.folder.name}"
+        )
+    result = {"run": found.folder.name, "report": str(found.report.resolve())}
+    session.answer(result, lambda *_: typer.echo(result["report"]))
+
+
+def _line(to: Console, text: str) -> None:
+    from recsys_cli.cli.tables import line
+
+    line(to, text)
+
+
+def _draw_status(to: Console, found: Mapping[str, Any]) -> None:
+    from recsys_cli.cli.quantities import size
+    from recsys_cli.cli.tables import facts, line, table
+
+    if not (found["raw"] or found["data"] or found["runs"] or found["current"]["config"]):
+        line(to, f"{found['workspace']} is empty")
+        line(to, "next: recsys ls datasets, then recsys download NAME, or recsys init TABLE for your own", style="dim")
+        return
+    table(to, "raw", ("dataset", "size"), [(r["name"], size(r["bytes"])) for r in found["raw"]])
+    cells = [
+        (d["key"], *(f"{d['rows'].get(s, 0):,}" for s in ("train", "valid", "test")), size(d["bytes"]))
+        for d in found["data"]
+    ]
+    table(to, "prepared", ("key", "train", "valid", "test", "size"), cells)
+    runs = [
+        (r["name"], r["state"], *(_figure(r["metrics"], metric) for metric in ("auc", "ndcg@10")), size(r["bytes"]))
+        for r in found["runs"]
+    ]
+    table(to, "runs", ("run", "state", "AUC", "NDCG@10", "size"), runs, text=2)
+    current = found["current"]
+    shown = ("config", "problem", "dataset", "data", "run", "next")
+    facts(to, [(name, str(current.get(name) or "")) for name in shown])
+
+
+def _figure(metrics: Mapping[str, float | None], name: str) -> str:
+    value = metrics.get(name)
+    return "" if value is None else f"{value:.4f}"
+
+
+def _draw_doctor(to: Console, found: Mapping[str, Any]) -> None:
+    from recsys_cli.cli.quantities import size
+    from recsys_cli.cli.tables import facts
+
+    torch, nvtabular = found["torch"], found["nvtabular"]
+    bf16 = torch.get("bf16", {})
+    packages = ", ".join(f"{name} {version or 'missing'}" for name, version in found["packages"].items())
+    pins = "; ".join(f"{name} is {wrong}" for name, wrong in nvtabular["wrong_pins"].items())
+    able = [e["name"] for e in found["engines"] if e["available"]]
+    reasons = [f"{e['why_not']} ({e['install']})" for e in found["engines"] if not e["available"]]
+    facts(
+        to,
+        [
+            ("python", f"{found['python']} on {found['platform']}"),
+            ("", found["executable"]),
+            ("cores", str(found["cores"])),
+            ("memory", size(found["memory"]) if found["memory"] else "unknown"),
+            ("packages", packages),
+            ("torch", torch.get("error") or f"{torch['threads']} threads, CUDA {torch['cuda'] or 'not built in'}"),
+            ("GPUs", ", ".join(torch.get("gpus", ())) or "none"),
+            ("bf16", f"CPU: {bf16.get('cpu') or 'not native'}; GPU: {'native' if bf16.get('gpu') else 'no'}"),
+            ("nvtabular", nvtabular["state"]),
+            ("wrong pins", pins),
+            ("etl engines", ", ".join(able)),
+            ("", "; ".join(reasons)),
+            ("auto takes", f"{found['auto_engine']}, the fastest of these on this machine"),
+        ],
+    )

@@ -1,0 +1,57 @@
+"""Numbers as people read them: counts, bytes, seconds, rates and shares, short enough for a bar or a table."""
+
+from __future__ import annotations
+
+_STEPS = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
+
+
+def size(num_bytes: float) -> str:
+    """Say 261978986 as `262 MB`, as the publishers of files do."""
+    for factor, prefix in _STEPS:
+        if num_bytes >= factor:
+            return f"{_three(num_bytes / factor)}{prefix}B"
+    return f"{num_bytes:.0f} B"
+
+
+def amount(number: float) -> str:
+    """Say 25000095 as `25.0 M`; below ten thousand the number itself."""
+    if number < 10_000:
+        return f"{number:.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+    for factor, prefix in _STEPS:
+        if number >= factor:
+            return f"{_three(number / factor)}{prefix}"
+    return f"{number:.0f}"
+
+
+def count(number: int, unit: str) -> str:
+    """Say how many of a unit: `25.0 M rows`, `262 MB`."""
+    return size(number) if unit == "bytes" else f"{amount(number)} {unit}"
+
+
+def rate(speed: float, unit: str) -> str:
+    """Say how many a second."""
+    return f"{size(speed)}/s" if unit == "bytes" else f"{amount(speed)} {unit}/s"
+
+
+def duration(seconds: float) -> str:
+    """Say 4000 as `1 h 07 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def share(part: float) -> str:
+    """Say 0.1234 as `12.3 %`; what is there but tiny is not called zero, and what is missing a little is not called all."""
+    if 0 < part < 0.0005:
+        return "<0.1 %"
+    if 0.9995 <= part < 1:
+        return ">99.9 %"
+    return f"{100 * part:.1f} %"
+
+
+def _three(number: float) -> str:
+    """Write three digits: 1.23, 12.3, 123."""
+    return f"{number:.2f}" if number < 9.995 else f"{number:.1f}" if number < 99.95 else f"{number:.0f}"

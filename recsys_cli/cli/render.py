@@ -1,0 +1,166 @@
+"""Events as progress: bars on a terminal, now and then a line where stderr is a file, nothing with --quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from recsys_cli.cli.quantities import count, duration, rate, share
+from recsys_cli.events import Emit, Event, Message, Progress, ignore
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import Task, TaskID
+
+EVERY = 10.0
+"""Seconds between two lines of one task where there is no terminal."""
+
+
+def renderer(*, quiet: bool) -> AbstractContextManager[Emit]:
+    """Choose how to draw: by --quiet, and by what stderr is."""
+    if quiet:
+        return nullcontext(ignore)
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal and not console.is_dumb_terminal:
+        return _bars(console)
+    return nullcontext(Lines(lambda text: print(text, file=sys.stderr, flush=True)))  # noqa: T201 - this is the printer
+
+
+class Lines:
+    """Draw for logs and pipes: a line when a task begins to take long, every ten seconds, and when it ends.
+
+    Args:
+        write: Takes each line.
+        clock: Seconds; another one in tests.
+    """
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._clock = clock
+        self._paces: dict[str, Pace] = {}
+        self._written: dict[str, float] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Draw one event."""
+        if isinstance(event, Message):
+            self._write(f"warning: {event.text}" if event.level == "warning" else event.text)
+            return
+        now = self._clock()
+        pace = self._paces.setdefault(event.task, Pace(now, event.done))
+        since = self._written.setdefault(event.task, now)
+        if _ends(event):
+            self._write(pace.summary(event, now))
+            del self._paces[event.task], self._written[event.task]
+        elif now - since >= EVERY:
+            self._write(pace.line(event, now))
+            self._written[event.task] = now
+
+
+class Pace:
+    """How fast a task goes, from where it began: a download that is resumed begins in the middle.
+
+    Args:
+        start: Time of the first event.
+        first: Units done by then.
+    """
+
+    def __init__(self, start: float, first: int) -> None:
+        self.start = start
+        self.first = first
+
+    def line(self, event: Progress, now: float) -> str:
+        """Say how far it is."""
+        speed = (event.done - self.first) / max(now - self.start, 1e-9)
+        parts = [_amount(event)]
+        if speed:
+            parts.append(rate(speed, event.unit))
+        if speed and event.total is not None:
+            parts.append(f"{duration((event.total - event.done) / speed)} left")
+        return _joined(event, parts)
+
+    def summary(self, event: Progress, now: float) -> str:
+        """Say what it took in the end."""
+        seconds = now - self.start
+        done = event.done - self.first
+        parts = [count(event.done, event.unit)]
+        if seconds >= 0.05 and done:
+            parts += [f"in {duration(seconds)}", rate(done / seconds, event.unit)]
+        return _joined(event, parts)
+
+
+@contextmanager
+def _bars(console: Console) -> Iterator[Emit]:
+    from rich.text import Text
+
+    bars = _columns(console)
+    tasks: dict[str, TaskID] = {}
+    paces: dict[str, Pace] = {}
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Message):
+            warning = event.level == "warning"
+            console.print(Text(f"warning: {event.text}" if warning else event.text, style="yellow" if warning else ""))
+            return
+        paces.setdefault(event.task, Pace(time.monotonic(), event.done))
+        if event.task not in tasks:
+            tasks[event.task] = bars.add_task(event.task, total=event.total, unit=event.unit, fields={})
+        bars.update(tasks[event.task], total=event.total, completed=event.done, fields=event.fields)
+        if _ends(event):
+            bars.remove_task(tasks.pop(event.task))
+            console.print(Text(paces.pop(event.task).summary(event, time.monotonic()), style="dim"))
+
+    with bars:
+        yield emit
+
+
+def _columns(console: Console) -> Bars:
+    """Build the bar; a narrow terminal gets less of it rather than a broken line."""
+    from rich.progress import BarColumn, ProgressColumn, TextColumn
+    from rich.progress import Progress as Bars
+    from rich.table import Column
+    from rich.text import Text
+
+    class Facts(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            unit = task.fields["unit"]
+            event = Progress(
+                task.description, int(task.completed), None if task.total is None else int(task.total), unit
+            )
+            parts = [_amount(event)]
+            if task.speed:
+                parts.append(rate(task.speed, unit))
+            if task.time_remaining is not None and not task.finished:
+                parts.append(f"{duration(task.time_remaining)} left")
+            if console.width >= 100:
+                parts += [f"{name} {value}" for name, value in task.fields["fields"].items()]
+            return Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
+
+    name = TextColumn(
+        "{task.description}",
+        markup=False,
+        table_column=Column(no_wrap=True, overflow="ellipsis", max_width=max(14, console.width // 4)),
+    )
+    wide = [BarColumn(bar_width=20 if console.width < 120 else 30)] if console.width >= 80 else []
+    return Bars(
+        name, *wide, Facts(table_column=Column(no_wrap=True, overflow="ellipsis")), console=console, transient=True
+    )
+
+
+def _ends(event: Progress) -> bool:
+    return event.total is not None and event.done >= event.total
+
+
+def _amount(event: Progress) -> str:
+    if event.total is None:
+        return count(event.done, event.unit)
+    return f"{share(event.done / event.total if event.total else 1.0)} of {count(event.total, event.unit)}"
+
+
+def _joined(event: Progress, parts: list[str]) -> str:
+    return f"{event.task}: {' · '.join([*parts, *(f'{name} {value}' for name, value in event.fields.items())])}"

@@ -1,0 +1,7 @@
+"""What each stage made: as a plain result that --json prints, and drawn for people. One file per stage."""
+
+from __future__ import annotations
+
+from recsys_cli.cli.results import download, etl, evaluate, train
+
+__all__ = ["download", "etl", "evaluate", "train"]

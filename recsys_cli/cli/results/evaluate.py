@@ -1,0 +1,83 @@
+"""What `recsys evaluate` measured: the model beside the baselines, with intervals, and what the figures rest on."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from recsys_cli.cli.quantities import duration
+from recsys_cli.cli.tables import line, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from recsys_cli.workspace import TrainedRun
+
+_MARK = "*"
+
+
+def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
+    """Gather what the evaluation says."""
+    found: dict[str, Any] = json.loads(run.evaluation.read_text(encoding="utf-8"))
+    return {"up_to_date": up_to_date, **found, "path": str(run.evaluation), "report": str(run.report)}
+
+
+def draw(to: Console, found: Mapping[str, Any]) -> None:
+    """Show model and baselines side by side."""
+    from recsys_cli.evaluation.result import Counts
+
+    counts = Counts.model_validate(found["counts"])
+    what = f"{found['run']} on {found['split']}"
+    _draw_systems(to, f"{what}: {counts.rows:,} rows", found["pointwise"])
+    _draw_systems(to, f"ranking {counts.candidates:,} items for {counts.users_in_words}", found["ranking"])
+    line(to, f"{_MARK} best of its line; in brackets the 95 % interval", style="dim")
+    if found.get("ceiling"):
+        line(to, f"the data allows an AUC of {found['ceiling']['auc']:.4f} at best")
+    protocol = found["protocol"]
+    line(to, f"protocol: {'; '.join(protocol[part] for part in ('candidates', 'seen', 'relevant'))}")
+    for note in found["notes"]:
+        line(to, f"note: {note}", style="yellow")
+    state = "was measured before" if found["up_to_date"] else f"took {duration(sum(found['seconds'].values()))}"
+    line(to, f"{state}; report: {found['report']}")
+
+
+def _draw_systems(to: Console, title: str, systems: Mapping[str, Any]) -> None:
+    if not systems:
+        return
+    metrics = list(next(iter(systems.values())))
+    narrow = to.width < 26 * len(systems) + 20
+    cells = []
+    for metric in metrics:
+        estimates = [estimates.get(metric) for estimates in systems.values()]
+        best = _best(metric, estimates)
+        cells.append((metric, *(_cell(e, is_best=e is not None and e is best, narrow=narrow) for e in estimates)))
+    table(to, title, ("", *systems), cells)
+
+
+def _cell(estimate: Mapping[str, Any] | None, *, is_best: bool, narrow: bool) -> str:
+    if estimate is None or estimate["value"] is None:
+        return "–"
+    figure = f"{_MARK if is_best else ''}{estimate['value']:.4f}"
+    if estimate["low"] is None or estimate["high"] is None:
+        return figure
+    return f"{figure}{chr(10) if narrow else ' '}[{estimate['low']:.4f}, {estimate['high']:.4f}]"
+
+
+def _best(metric: str, estimates: list[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+    """Return the estimate that is best in the metric's own sense; none where only one system was measured."""
+    from recsys_cli.evaluation.metrics import POINTWISE
+
+    better = POINTWISE[metric].better if metric in POINTWISE else "higher"
+    there = [estimate for estimate in estimates if estimate is not None and estimate["value"] is not None]
+    if len(there) < 2:
+        return None
+
+    def badness(estimate: Mapping[str, Any]) -> float:
+        value = float(estimate["value"])
+        if better == "one":
+            return abs(math.log(value)) if value > 0 else math.inf
+        return value if better == "lower" else -value
+
+    return min(there, key=badness)

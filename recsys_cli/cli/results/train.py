@@ -1,0 +1,70 @@
+"""What `recsys train` made: how each epoch went, and where the run is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from recsys_cli.cli.quantities import amount, duration, share
+from recsys_cli.cli.tables import line, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from recsys_cli.stages import Made
+    from recsys_cli.workspace import TrainedRun
+
+
+def result(made: Made[TrainedRun]) -> dict[str, Any]:
+    """Gather what the metrics and the manifest say."""
+    run = made.artifact
+    lines = [json.loads(text) for text in run.metrics.read_text(encoding="utf-8").splitlines()]
+    epochs = [
+        {name: value for name, value in found.items() if name != "event"}
+        for found in lines
+        if found["event"] == "epoch"
+    ]
+    return {
+        "run": run.folder.name,
+        "up_to_date": made.up_to_date,
+        "path": str(run.folder),
+        "epochs": epochs,
+        "best_epoch": _best(epochs),
+        "manifest": run.manifest,
+        "next": "recsys evaluate",
+    }
+
+
+def draw(to: Console, found: Mapping[str, Any]) -> None:
+    """Show how the epochs went, where the run is and what comes next."""
+    if found["up_to_date"]:
+        line(to, f"training is up to date: {found['path']}")
+    else:
+        cells = [_epoch(epoch, is_best=epoch["epoch"] == found["best_epoch"]) for epoch in found["epochs"]]
+        headings = ("epoch", "train loss", "valid loss", "valid AUC", "rows/s", "waiting", "time")
+        table(to, "", headings, cells, text=0)
+        line(to, f"trained: {found['path']}{' (* the best epoch is kept)' if found['best_epoch'] else ''}")
+    if found["next"]:
+        line(to, f"next: {found['next']}", style="dim")
+
+
+def _best(epochs: list[dict[str, Any]]) -> int | None:
+    """Return the epoch with the best valid AUC, the earlier one of equals; None where nothing was validated."""
+    judged = [epoch for epoch in epochs if epoch["valid_auc"] is not None]
+    return max(judged, key=lambda epoch: (epoch["valid_auc"], -epoch["epoch"]))["epoch"] if judged else None
+
+
+def _epoch(epoch: Mapping[str, Any], *, is_best: bool) -> tuple[str, ...]:
+    seconds = epoch["seconds"] or 1e-9
+    return (
+        f"{'* ' if is_best else ''}{epoch['epoch']}",
+        *(_figure(epoch[name]) for name in ("train_loss", "valid_loss", "valid_auc")),
+        amount(epoch["rows"] / seconds),
+        share(epoch["waiting"] / seconds),
+        duration(epoch["seconds"]),
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"

@@ -1,0 +1,159 @@
+"""The stages as commands: read the line, run the stage, show what it made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recsys_cli.cli.params import Config, Force, Overrides, is_config, joined, read_config, settle
+from recsys_cli.cli.session import Draw, Session
+
+if TYPE_CHECKING:
+    from recsys_cli.config import DatasetConfig, EvaluateConfig, RunConfig
+    from recsys_cli.workspace import TrainedRun
+
+
+def download(
+    ctx: typer.Context,
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET",
+            help="Name in the catalog (recsys ls datasets), or a config whose dataset is meant.",
+            show_default=False,
+        ),
+    ],
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", metavar="ZIP", help="Unpack this archive instead of downloading.")
+    ] = None,
+    mirror: Annotated[
+        str | None,
+        typer.Option("--mirror", metavar="URL", help="Download from here instead of the publisher (or RECSYS_MIRROR)."),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Get a dataset of the catalog into the workspace."""
+    from recsys_cli.cli.results import download as shown
+    from recsys_cli.config import DatasetConfig
+
+    session: Session = ctx.obj
+    wanted = read_config(session, [dataset]).dataset if is_config(dataset) else DatasetConfig(name=dataset)
+    session.report(_download(session, wanted, mirror=mirror, from_file=from_file, force=force), shown.draw)
+
+
+def etl(ctx: typer.Context, config: Config = None, overrides: Overrides = None, force: Force = False) -> None:
+    """Prepare the data: split, encode, join."""
+    from recsys_cli.cli.results import etl as shown
+
+    session: Session = ctx.obj
+    wanted = settle(session, joined(config, overrides))
+    session.report(_etl(session, wanted, force=force), shown.draw)
+
+
+def train(
+    ctx: typer.Context,
+    config: Config = None,
+    overrides: Overrides = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", help="The same as train.epochs=N.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that was interrupted.")] = False,
+    force: Force = False,
+) -> None:
+    """Train the model on the prepared data."""
+    from recsys_cli.cli.results import train as shown
+
+    session: Session = ctx.obj
+    line = [*joined(config, overrides), *([f"train.epochs={epochs}"] if epochs is not None else ())]
+    wanted = settle(session, line)
+    session.report(_train(session, wanted, resume=resume, force=force), shown.draw)
+
+
+def evaluate(
+    ctx: typer.Context,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN|CONFIG",
+            help="Run (its name, or the beginning or end of it) or config; left out: the config of the last stage.",
+            show_default=False,
+        ),
+    ] = None,
+    overrides: Overrides = None,
+    force: Force = False,
+) -> None:
+    """Measure a trained model beside baselines; write a report."""
+    from recsys_cli.cli.results import evaluate as shown
+    from recsys_cli.cli.runs import run_and_config
+
+    session: Session = ctx.obj
+    trained, config = run_and_config(session, joined(run, overrides))
+    session.report(_evaluate(session, trained, config, force=force), shown.draw)
+
+
+def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, force: Force = False) -> None:
+    """Do everything in order, skipping what is up to date."""
+    from recsys_cli.cli import results as shown
+
+    session: Session = ctx.obj
+    wanted = settle(session, joined(config, overrides))
+    results: dict[str, Any] = {}
+
+    def show(stage: str, result: dict[str, Any], draw: Draw) -> None:
+        results[stage] = result
+        if not session.as_json:
+            session.report({**result, "next": None}, draw)  # what comes next comes by itself
+
+    show("download", _download(session, wanted.dataset, force=force), shown.download.draw)
+    show("etl", _etl(session, wanted, force=force), shown.etl.draw)
+    show("train", _train(session, wanted, resume=False, force=force), shown.train.draw)
+    trained = session.workspace.run(results["train"]["run"])
+    show("evaluate", _evaluate(session, trained, wanted.evaluate, force=force), shown.evaluate.draw)
+    if session.as_json:
+        session.report(results, lambda *_: None)
+
+
+def _download(
+    session: Session,
+    dataset: DatasetConfig,
+    *,
+    mirror: str | None = None,
+    from_file: Path | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    from recsys_cli.cli.results.download import result
+    from recsys_cli.stages.download import download as stage
+
+    with session.working("download") as emit:
+        made = stage(dataset, session.workspace, mirror=mirror, from_file=from_file, force=force, emit=emit)
+    return result(made)
+
+
+def _etl(session: Session, config: RunConfig, *, force: bool) -> dict[str, Any]:
+    from recsys_cli.cli.results.etl import result
+    from recsys_cli.data import open_source
+    from recsys_cli.stages.etl import etl as stage
+
+    if open_source(config.dataset.name, config.dataset.options).info.size is None:
+        _download(session, config.dataset)  # the user's own files: there is nothing to download, only to look at
+    with session.working("etl") as emit:
+        made = stage(config, session.workspace, force=force, emit=emit)
+    return result(made)
+
+
+def _train(session: Session, config: RunConfig, *, resume: bool, force: bool) -> dict[str, Any]:
+    from recsys_cli.cli.results.train import result
+    from recsys_cli.stages.train import train as stage
+
+    with session.working("train") as emit:
+        made = stage(config, session.workspace, resume=resume, force=force, emit=emit)
+    return result(made)
+
+
+def _evaluate(session: Session, trained: TrainedRun, config: EvaluateConfig, *, force: bool) -> dict[str, Any]:
+    from recsys_cli.cli.results.evaluate import result
+    from recsys_cli.stages.evaluate import evaluate as stage
+
+    with session.working("evaluate") as emit:
+        made = stage(trained, session.workspace, config=config, force=force, emit=emit)
+    return result(trained, up_to_date=made.up_to_date)

@@ -1,0 +1,69 @@
+"""Which run a command line means: by name, or as the one that a config has trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from recsys_cli.cli.params import config_path, is_config, read_config, split_arguments
+from recsys_cli.cli.session import Session
+from recsys_cli.errors import ConfigError, MissingArtifactError
+
+if TYPE_CHECKING:
+    from recsys_cli.config import EvaluateConfig, RunConfig
+    from recsys_cli.workspace import TrainedRun, Workspace
+
+
+def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedRun, EvaluateConfig]:
+    """Find the run to evaluate, and how to.
+
+    Raises:
+        ConfigError: The config is wrong, or an override of a named run is of another section.
+        MissingArtifactError: There is no such run, or the config has not been trained.
+    """
+    from recsys_cli.config import load
+
+    given, overrides = split_arguments(arguments)
+    if given is None or is_config(given):
+        config = read_config(session, arguments)
+        return find_run(session.workspace, config), config.evaluate
+    run = finished(session.workspace.run(given))
+    others = [text for text in overrides if not text.startswith("evaluate.")]
+    if others:
+        raise ConfigError(f"{', '.join(others)}: a run is what it is; only evaluate.KEY=VALUE goes with it")
+    return run, load(run.config, overrides).evaluate
+
+
+def find_run(workspace: Workspace, config: RunConfig) -> TrainedRun:
+    """Return the run that a config has trained.
+
+    Raises:
+        MissingArtifactError: There is none, or it is not finished.
+    """
+    from recsys_cli.stages.train import trained_run
+
+    return trained_run(config, workspace)
+
+
+def named_or_current(session: Session, name: str | None) -> TrainedRun:
+    """Return the run of a name, or without one the run of the current config.
+
+    Raises:
+        MissingArtifactError: There is none, or it is not finished.
+    """
+    from recsys_cli.config import load
+
+    if name is not None:
+        return finished(session.workspace.run(name))
+    return find_run(session.workspace, load(config_path(session, None)))
+
+
+def finished(run: TrainedRun) -> TrainedRun:
+    """Return the run, if it came to its end.
+
+    Raises:
+        MissingArtifactError: It did not.
+    """
+    if not run.exists:
+        raise MissingArtifactError(f"run {run.folder.name} is not finished", hint="recsys train --resume")
+    return run
