@@ -1,0 +1,38 @@
+"""What a baseline is: fitted on train rows, asked for the same figures as the model on the same rows."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.evaluation.interactions import Interactions
+
+
+class PointwiseBaseline(Protocol):
+    """Predicts single rows."""
+
+    @classmethod
+    def fit(cls, train: Interactions, *, num_items: int) -> PointwiseBaseline:
+        """Learn from train rows; item ids are below `num_items`."""
+
+    def logits(self, rows: Interactions) -> npt.NDArray[np.float64]:
+        """Return one logit a row, shape (N,); must not look at the labels."""
+
+
+class RankingBaseline(Protocol):
+    """Ranks the catalogue."""
+
+    @classmethod
+    def fit(cls, train: Interactions, *, num_items: int) -> RankingBaseline:
+        """Learn from train rows; item ids are below `num_items`."""
+
+    def scores(self, user_idx: npt.NDArray[np.int64], item_idx: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Return the score of U users for I items, shape (U, I); higher is better."""
+
+
+def log_odds(probability: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return logits of probabilities, finite also for 0 and 1."""
+    clipped = np.clip(probability, 1e-6, 1 - 1e-6)
+    return np.log(clipped / (1 - clipped))

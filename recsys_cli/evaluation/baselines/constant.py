@@ -1,0 +1,28 @@
+"""The constant baseline: what is known without looking at the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.evaluation.baselines.baseline import log_odds
+from recsys_cli.evaluation.interactions import Interactions
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Predicts the mean label of train for every row."""
+
+    mean: float
+
+    @classmethod
+    def fit(cls, train: Interactions, *, num_items: int) -> Constant:
+        """Average the labels; 0.5 where there are none."""
+        del num_items
+        return cls(float(train.labels.mean(dtype=np.float64)) if len(train) else 0.5)
+
+    def logits(self, rows: Interactions) -> npt.NDArray[np.float64]:
+        """Return the same logit for every row."""
+        return log_odds(np.full(len(rows), self.mean))

@@ -1,0 +1,74 @@
+"""95 % intervals by resampling: rows for pointwise figures, users for rankings."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.evaluation.metrics import PointwiseMetric
+from recsys_cli.evaluation.result import Estimate
+from recsys_cli.evaluation.tally import Floats, Tally
+from recsys_cli.features.hashing import mix
+
+GROUPS = 1 << 14
+"""Scores are merged into so many groups for the resamples; exact where there are no more distinct scores."""
+_CHUNK = 1 << 22
+_ROWS, _USERS = 11, 12
+
+
+def pointwise_estimates(
+    tally: Tally, metrics: dict[str, PointwiseMetric], *, resamples: int, seed: int
+) -> dict[str, Estimate]:
+    """Compute pointwise metrics of the rows as they are, with intervals from a Poisson bootstrap over rows."""
+    rng = np.random.default_rng(mix(seed, _ROWS))
+    small = tally.compressed(GROUPS)
+    step = max(1, _CHUNK // max(1, len(small.logits)))
+    drawn: dict[str, list[Floats]] = {name: [] for name in metrics}
+    for start in range(0, resamples, step):
+        resample = small.resampled(rng, min(step, resamples - start))
+        for name, metric in metrics.items():
+            drawn[name].append(metric.compute(resample))
+    return {
+        name: _estimate(float(metric.compute(tally)[0]), np.concatenate(drawn[name]), reflect=metric.biased)
+        for name, metric in metrics.items()
+    }
+
+
+def mean_estimates(values: Floats, *, resamples: int, seed: int) -> list[Estimate]:
+    """Average columns over users, with intervals from a bootstrap over users.
+
+    Args:
+        values: One row a user, one column a metric; shape (U, M). All columns see the same resamples.
+        resamples: How often U users are drawn with replacement.
+        seed: Decides the draws.
+    """
+    num_users, num_columns = values.shape
+    if num_users == 0:
+        return [Estimate(value=None)] * num_columns
+    rng = np.random.default_rng(mix(seed, _USERS))
+    means = np.empty((resamples, num_columns))
+    step = max(1, _CHUNK // num_users)
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        means[start:stop] = _times_drawn(rng, stop - start, num_users) @ values / num_users
+    centre = values.mean(axis=0)
+    return [_estimate(float(centre[column]), means[:, column]) for column in range(num_columns)]
+
+
+def _times_drawn(rng: np.random.Generator, resamples: int, num_users: int) -> npt.NDArray[np.float64]:
+    """Draw `num_users` users with replacement, again and again, and count each; shape (resamples, num_users)."""
+    drawn = rng.integers(0, num_users, (resamples, num_users)) + num_users * np.arange(resamples)[:, None]
+    return np.bincount(drawn.ravel(), minlength=resamples * num_users).reshape(resamples, num_users).astype(float)
+
+
+def _estimate(value: float, drawn: Floats, *, reflect: bool = False) -> Estimate:
+    """Read the interval off the resamples, or reflected at the value (Davison and Hinkley, 1997, section 2.4)."""
+    drawn = drawn[np.isfinite(drawn)]
+    if not np.isfinite(value):
+        return Estimate(value=None)
+    if len(drawn) == 0:
+        return Estimate(value=value)
+    low, high = (float(end) for end in np.quantile(drawn, [0.025, 0.975]))
+    if reflect:
+        low, high = max(0.0, 2 * value - high), 2 * value - low
+    return Estimate(value=value, low=min(low, value), high=max(high, value))

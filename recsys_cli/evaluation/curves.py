@@ -1,0 +1,33 @@
+"""The lines that the report draws, thinned to what an eye can see."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from recsys_cli.evaluation.metrics.ece import reliability
+from recsys_cli.evaluation.result import Curve
+from recsys_cli.evaluation.tally import Floats, Tally
+
+POINTS = 200
+
+
+def roc_curve(tally: Tally) -> Curve:
+    """Return true over false positive rate for falling thresholds, from (0, 0) to (1, 1); empty for rows of one class."""
+    small = tally.compressed(POINTS)
+    positive, negative = small.positive[0][::-1], small.negative[0][::-1]
+    if not positive.sum() or not negative.sum():
+        return Curve(x=(), y=())
+    return _curve(_rates(negative), _rates(positive))
+
+
+def reliability_curve(tally: Tally) -> Curve:
+    """Return the mean label over the mean prediction of bins of equal mass."""
+    return _curve(*reliability(tally))
+
+
+def _rates(counts: Floats) -> Floats:
+    return np.append(0.0, np.cumsum(counts) / counts.sum())
+
+
+def _curve(x: Floats, y: Floats) -> Curve:
+    return Curve(x=tuple(x.round(6).tolist()), y=tuple(y.round(6).tolist()))

@@ -1,0 +1,141 @@
+"""Who is ranked for, what is ranked, what is hidden and what should be found: the same for every system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.interactions import Interactions
+from recsys_cli.features.hashing import hash_counters, mix
+from recsys_cli.features.schema import FIRST
+
+Ints = npt.NDArray[np.int64]
+_SAMPLE = 13
+
+
+@dataclass(frozen=True)
+class Lists:
+    """One list of candidate places for each of U users.
+
+    Attributes:
+        values: All lists one after the other; shape (N,).
+        offsets: Where each list starts, and N at the end; shape (U + 1,).
+    """
+
+    values: Ints
+    offsets: Ints
+
+    @classmethod
+    def of(cls, user: Ints, values: Ints, *, num_users: int) -> Lists:
+        """Group values (N,) by user number (N,), each below `num_users`."""
+        order = np.lexsort((values, user))
+        return cls(values[order], np.searchsorted(user[order], np.arange(num_users + 1)))
+
+    def block(self, start: int, stop: int) -> tuple[Ints, Ints]:
+        """Return the entries of users from start to stop as (user - start, value) pairs, ascending."""
+        offsets = self.offsets[start : stop + 1]
+        return np.repeat(np.arange(stop - start), np.diff(offsets)), self.values[offsets[0] : offsets[-1]]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A full-catalogue ranking problem over U users and I candidates.
+
+    Candidates stand in the order that breaks ties: more train rows first, then the lower id. A place is an index into
+    them.
+
+    Attributes:
+        user_idx: Encoded users to rank for, ascending; shape (U,).
+        candidates: Encoded items to rank; shape (I,).
+        seen: Places that a user has met before and must not be recommended.
+        relevant: Places that a ranking should find, each once, none of them seen.
+        num_relevant: How much there is to find, unreachable interactions included, at least 1; shape (U,).
+        num_eligible: Users with something to find, of whom U are ranked for.
+        num_without: Users of the split with nothing to find.
+    """
+
+    user_idx: Ints
+    candidates: Ints
+    seen: Lists
+    relevant: Lists
+    num_relevant: Ints
+    num_eligible: int
+    num_without: int
+
+    @property
+    def num_unreachable(self) -> int:
+        """Interactions to find whose item is no candidate: misses for every system."""
+        return int(self.num_relevant.sum()) - len(self.relevant.values)
+
+
+def candidate_items(train: Interactions, *, num_items: int) -> Ints:
+    """Return the items with an id of their own and a row in train, in the order that breaks ties."""
+    counts = np.bincount(train.item_idx, minlength=num_items)
+    counts[:FIRST] = 0
+    order = np.lexsort((np.arange(num_items), -counts))
+    return order[: np.count_nonzero(counts)]
+
+
+def hold_out(
+    rows: Interactions, history: Interactions, *, candidates: Ints, num_items: int, config: EvaluateConfig
+) -> HeldOut:
+    """Turn the rows of a split into a ranking problem.
+
+    Users without an id of their own are left out: they share one, so their rows cannot be told apart. Items that are no
+    candidates stay in the denominator: one miss for each row of an item without an id, one for each other item.
+
+    Args:
+        rows: The split.
+        history: What users have met before: train, and valid where the split is test.
+        candidates: What `candidate_items` returned.
+        num_items: Item ids are below it.
+        config: Which rows are relevant, and how many users to sample by which seed.
+    """
+    place_of = np.full(num_items, -1, dtype=np.int64)
+    place_of[candidates] = np.arange(len(candidates))
+    known = rows.user_idx >= FIRST
+    wanted = known & (rows.labels > 0.5) if config.relevant == "positive" else known
+    user, item = rows.user_idx[wanted].astype(np.int64), rows.item_idx[wanted].astype(np.int64)
+
+    pairs = np.unique(user[item >= FIRST] * num_items + item[item >= FIRST])
+    pairs = pairs[~np.isin(pairs, history.user_idx.astype(np.int64) * num_items + history.item_idx)]
+    owners = np.concatenate([pairs // num_items, user[item < FIRST]])
+    eligible, num_relevant = np.unique(owners, return_counts=True)
+    chosen = _sample(eligible, config)
+    users = eligible[chosen]
+
+    numbers = _numbering(users, size=int(max(history.user_idx.max(initial=0), rows.user_idx.max(initial=0))) + 1)
+    return HeldOut(
+        user_idx=users,
+        candidates=candidates,
+        seen=_lists(history.user_idx, place_of[history.item_idx], numbers, num_users=len(users)),
+        relevant=_lists(pairs // num_items, place_of[pairs % num_items], numbers, num_users=len(users)),
+        num_relevant=num_relevant[chosen],
+        num_eligible=len(eligible),
+        num_without=len(np.unique(rows.user_idx[known])) - len(eligible),
+    )
+
+
+def _sample(users: Ints, config: EvaluateConfig) -> Ints:
+    """Choose users by the order of their hash, so that a larger sample contains a smaller one; indices, ascending."""
+    if config.ranking_users is None or config.ranking_users >= len(users):
+        return np.arange(len(users))
+    hashes = hash_counters(users.astype(np.uint64), mix(config.seed, _SAMPLE))
+    return np.sort(np.argsort(hashes, kind="stable")[: config.ranking_users])
+
+
+def _numbering(users: Ints, *, size: int) -> Ints:
+    """Return a table from user id to its index in `users`, -1 for others."""
+    numbers = np.full(size, -1, dtype=np.int64)
+    numbers[users] = np.arange(len(users))
+    return numbers
+
+
+def _lists(user_idx: npt.NDArray[np.integer], places: Ints, numbers: Ints, *, num_users: int) -> Lists:
+    """Group places by ranked user; users that are not ranked and items that are no candidates are dropped."""
+    user = numbers[user_idx]
+    keep = (user >= 0) & (places >= 0)
+    return Lists.of(user[keep], places[keep], num_users=num_users)

@@ -1,0 +1,65 @@
+"""Reads who met what, and how it went, from prepared shards: the three columns that baselines and rankings need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recsys_cli.errors import DataError
+from recsys_cli.features.schema import Role
+from recsys_cli.workspace import PreparedData
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """The rows of one or more splits, in file order.
+
+    Attributes:
+        user_idx: Encoded users, shape (N,).
+        item_idx: Encoded items, shape (N,).
+        labels: 0 or 1, shape (N,), float32.
+    """
+
+    user_idx: npt.NDArray[np.int32]
+    item_idx: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.user_idx)
+
+    def __add__(self, other: Interactions) -> Interactions:
+        """Return the rows of both, one after the other."""
+        return Interactions(
+            np.concatenate([self.user_idx, other.user_idx]),
+            np.concatenate([self.item_idx, other.item_idx]),
+            np.concatenate([self.labels, other.labels]),
+        )
+
+
+def read_interactions(data: PreparedData, split: str) -> Interactions:
+    """Read a split's users, items and labels; no rows where the split is empty.
+
+    Raises:
+        DataError: A label is neither 0 nor 1; the metrics here would mean nothing.
+    """
+    schema = data.schema
+    user, item, label = schema.only(Role.USER).name, schema.only(Role.ITEM).name, schema.only(Role.LABEL).name
+    parts = [pq.read_table(path, columns=[user, item, label]) for path in data.shards(split)]
+    if not parts:
+        nothing = np.empty(0, np.int32)
+        return Interactions(nothing, nothing, np.empty(0, np.float32))
+    table = pa.concat_tables(parts)
+    labels = table[label].to_numpy().astype(np.float32)
+    wrong = labels[(labels != 0) & (labels != 1)]
+    if len(wrong):
+        raise DataError(
+            f"{data.folder / split}: label {label!r} has the value {wrong[0]:g}; evaluation needs labels of 0 and 1",
+            hint='derive one in the config, such as {op: LambdaOp, expression: "rating > 3", output: label}',
+        )
+    return Interactions(
+        table[user].to_numpy().astype(np.int32, copy=False), table[item].to_numpy().astype(np.int32, copy=False), labels
+    )

@@ -1,0 +1,86 @@
+"""How well single rows are predicted: the model and the baselines on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.errors import TrainingError
+from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
+from recsys_cli.evaluation.bootstrap import pointwise_estimates
+from recsys_cli.evaluation.curves import reliability_curve, roc_curve
+from recsys_cli.evaluation.interactions import Interactions
+from recsys_cli.evaluation.metrics import POINTWISE as METRICS
+from recsys_cli.evaluation.result import MODEL, Curve, Estimates
+from recsys_cli.evaluation.scorers import NOT_A_NUMBER
+from recsys_cli.evaluation.tally import Tally
+from recsys_cli.loader import Loader
+from recsys_cli.models.model import Model
+
+
+def predict(model: Model, loader: Loader, *, progress: Callable[[int], None] | None = None) -> npt.NDArray[np.float32]:
+    """Score every row, in the loader's order; shape (N,).
+
+    Raises:
+        TrainingError: A score is not a finite number.
+    """
+    parts: list[npt.NDArray[np.float32]] = []
+    done = 0
+    with torch.inference_mode():
+        for batch in loader:
+            parts.append(model.score(batch).float().cpu().numpy())
+            done += batch.num_rows
+            if progress is not None:
+                progress(done)
+    logits = np.concatenate(parts) if parts else np.empty(0, np.float32)
+    if not np.isfinite(logits).all():
+        raise TrainingError(
+            f"the model gives {np.count_nonzero(~np.isfinite(logits)):,} of {len(logits):,} rows a score that is no number",
+            hint=NOT_A_NUMBER,
+        )
+    return logits
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is predicted, and what the baselines learn from; item ids are below `num_items`."""
+
+    held_out: Interactions
+    train: Interactions
+    num_items: int
+
+
+@dataclass(frozen=True)
+class MeasuredRows:
+    """Estimates and ROC curves by system, and the model's reliability curve."""
+
+    estimates: dict[str, Estimates]
+    roc: dict[str, Curve]
+    reliability: Curve
+
+
+def measure_rows(logits: npt.NDArray[np.float32], rows: Rows, *, config: EvaluateConfig) -> MeasuredRows:
+    """Measure the model's logits and the baselines.
+
+    Args:
+        logits: What `predict` returned for the held-out rows, shape (N,).
+        rows: The rows.
+        config: Seed and number of resamples.
+    """
+    systems: dict[str, npt.ArrayLike] = {MODEL: logits}
+    for name, baseline in BASELINES.items():
+        systems[name] = baseline.fit(rows.train, num_items=rows.num_items).logits(rows.held_out)
+    tallies = {name: Tally.of(rows.held_out.labels, scores) for name, scores in systems.items()}
+    return MeasuredRows(
+        estimates={
+            name: pointwise_estimates(tally, METRICS, resamples=config.bootstrap, seed=config.seed)
+            for name, tally in tallies.items()
+        },
+        roc={name: roc_curve(tally) for name, tally in tallies.items()},
+        reliability=reliability_curve(tallies[MODEL]),
+    )

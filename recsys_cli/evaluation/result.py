@@ -1,0 +1,157 @@
+"""What an evaluation found, as frozen types: the treaty between measuring, evaluation.json, the table and the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.errors import DataError
+
+MODEL = "model"
+"""Name of the system that is being evaluated; the others are baselines."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Estimate(_Frozen):
+    """One figure and its 95 % interval; None where it is not defined, such as the AUC of rows of one class."""
+
+    value: float | None
+    """The figure over all rows or users."""
+    low: float | None = None
+    """Lower end of the interval."""
+    high: float | None = None
+    """Upper end of the interval."""
+
+
+Estimates = dict[str, Estimate]
+"""By metric name, such as `auc` or `ndcg@10`."""
+
+
+class Curve(_Frozen):
+    """Points of a line to draw."""
+
+    x: tuple[float, ...]
+    """Where, such as the false positive rate or the mean prediction of a bin."""
+    y: tuple[float, ...]
+    """What, such as the true positive rate or the mean label of a bin; as long as x."""
+
+
+class Counts(_Frozen):
+    """How much the figures rest on."""
+
+    rows: int
+    """Rows of the split."""
+    positive: int
+    """Those with label 1."""
+    train_rows: int
+    """Rows that the model and the baselines learnt from."""
+    unknown_user_rows: int
+    """Rows of the split whose user has no id of its own (unseen in train, or null)."""
+    unknown_item_rows: int
+    """The same for items."""
+    users: int
+    """Users of the split that have an id of their own."""
+    users_without_relevant: int
+    """Those of them with nothing to find; left out of the ranking."""
+    users_eligible: int
+    """The others: those that a full ranking would rank for."""
+    users_ranked: int
+    """Those that were ranked for: all, or a sample."""
+    users_without_recommendations: int
+    """Ranked users who have seen all candidates; they count as zero."""
+    candidates: int
+    """Items that were ranked."""
+    relevant: int
+    """Interactions that the rankings should find, over the ranked users."""
+    relevant_unreachable: int
+    """Those of them whose item is no candidate: misses for every system."""
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether the ranking figures are of a sample of users."""
+        return self.users_ranked < self.users_eligible
+
+    @property
+    def users_in_words(self) -> str:
+        """Whom the ranking figures are of; has to stand wherever they are shown."""
+        if self.is_sample:
+            return f"a sample of {self.users_ranked:,} of {self.users_eligible:,} users"
+        return f"all {self.users_ranked:,} users"
+
+
+class Protocol(_Frozen):
+    """How it was measured, in words for the reader."""
+
+    split: str
+    """Which rows."""
+    candidates: str
+    """What is ranked."""
+    seen: str
+    """What is filtered."""
+    relevant: str
+    """What should be found."""
+    users: str
+    """Who is ranked for."""
+    intervals: str
+    """What the intervals are."""
+
+
+class Ceiling(_Frozen):
+    """What the generator of synthetic data allows at best."""
+
+    label: str
+    """The label that it holds for."""
+    auc: float
+    """AUC of the score without its noise."""
+
+
+class Evaluation(_Frozen):
+    """Everything that one evaluation of one run found."""
+
+    key: str
+    """What it depends on, as one hash: the run and the config."""
+    run: str
+    """Name of the run's folder."""
+    split: str
+    """`valid` or `test`."""
+    pointwise: dict[str, Estimates]
+    """By system, the model first: how well single rows are predicted."""
+    ranking: dict[str, Estimates]
+    """By system, the model first: how well the catalogue is ranked; empty where it could not be, and `notes` says why."""
+    reliability: Curve
+    """Mean label over mean prediction of the model, by bins of equal mass."""
+    roc: dict[str, Curve]
+    """True over false positive rate, by system."""
+    counts: Counts
+    """How much it rests on."""
+    protocol: Protocol
+    """How it was measured."""
+    ceiling: Ceiling | None = None
+    """What the data allows, where that is known."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the figures has to know."""
+    seconds: dict[str, float]
+    """How long the parts took."""
+    device: str
+    """Where the model was scored."""
+    config: EvaluateConfig
+    """What was asked for; its seed decides the sample and the resamples."""
+
+    @classmethod
+    def read(cls, path: Path) -> Evaluation:
+        """Read what the evaluate stage wrote.
+
+        Raises:
+            DataError: The file is missing or not of this version.
+        """
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{path}: not an evaluation that this version reads: {error}", hint="recsys evaluate --force"
+            ) from error

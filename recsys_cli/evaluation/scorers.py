@@ -1,0 +1,88 @@
+"""How rankings get their scores: from a model, which is only asked for rows, or from a baseline."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Batch
+from recsys_cli.errors import TrainingError
+from recsys_cli.evaluation.baselines import RankingBaseline
+from recsys_cli.features.schema import Role, Schema
+from recsys_cli.loader import Tables
+from recsys_cli.models.model import Model
+
+NOT_A_NUMBER = "train again with a lower train.learning_rate or with train.precision=fp32"
+"""What to do about a model whose scores are not finite."""
+
+
+class ModelScorer:
+    """Scores the cross product of users and candidates with a model, tile by tile.
+
+    A tile has about as many users as items: models that look at each distinct id of a batch once (a lookup, the first
+    dense layer) then have very little to look at.
+
+    Args:
+        model: In evaluation mode, on the tables' device.
+        tables: Features by id.
+        schema: Names the user and the item column.
+        candidates: Encoded items, shape (I,), on the tables' device.
+        batch_size: Pairs of a tile at most; changes nothing but memory.
+    """
+
+    def __init__(self, model: Model, tables: Tables, schema: Schema, candidates: Tensor, *, batch_size: int) -> None:
+        self._model = model
+        self._tables = tables
+        self._user, self._item = schema.only(Role.USER).name, schema.only(Role.ITEM).name
+        self._items = candidates.to(torch.int32)
+        self._batch_size = batch_size
+
+    def __call__(self, user_idx: npt.NDArray[np.int64]) -> Tensor:
+        """Return the scores of U users for all candidates, shape (U, I).
+
+        Raises:
+            TrainingError: A score is not a finite number.
+        """
+        users = torch.from_numpy(user_idx).to(self._items.device, torch.int32)
+        scores = torch.empty((len(users), len(self._items)), device=users.device)
+        num_users = min(len(users), max(1, math.isqrt(self._batch_size)))
+        num_items = max(1, self._batch_size // num_users)
+        with torch.inference_mode():
+            for first in range(0, len(users), num_users):
+                for start in range(0, len(self._items), num_items):
+                    tile = scores[first : first + num_users, start : start + num_items]
+                    tile.copy_(self._tile(users[first : first + num_users], self._items[start : start + num_items]))
+        if not torch.isfinite(scores).all():
+            raise TrainingError("the model scores some pair of user and item with no number", hint=NOT_A_NUMBER)
+        return scores
+
+    def _tile(self, users: Tensor, items: Tensor) -> Tensor:
+        """Score every user for every item, each pair as a row of one batch; shape (U, I)."""
+        ids = {self._user: users.repeat_interleave(len(items)), self._item: items.repeat(len(users))}
+        logits = self._model.score(Batch(self._tables.join(ids), {}))
+        return logits.view(len(users), len(items))
+
+
+class BaselineScorer:
+    """Scores the cross product of users and candidates with a baseline.
+
+    Args:
+        baseline: Fitted.
+        candidates: Encoded items, shape (I,).
+        device: Where to rank.
+    """
+
+    def __init__(
+        self, baseline: RankingBaseline, candidates: npt.NDArray[np.int64], *, device: torch.device | str
+    ) -> None:
+        self._baseline = baseline
+        self._candidates = candidates
+        self._device = device
+
+    def __call__(self, user_idx: npt.NDArray[np.int64]) -> Tensor:
+        """Return the scores of U users for all candidates, shape (U, I)."""
+        return torch.tensor(self._baseline.scores(user_idx, self._candidates), device=self._device)

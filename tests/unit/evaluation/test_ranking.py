@@ -1,0 +1,117 @@
+"""The blockwise ranking equals sorting each user's items by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.held_out import candidate_items, hold_out
+from recsys_cli.evaluation.interactions import Interactions
+from recsys_cli.evaluation.metrics import RANKING
+from recsys_cli.evaluation.ranking import rank, top_places
+
+NUM_USERS, NUM_ITEMS = 43, 57
+
+
+def _random(rng: np.random.Generator, size: int, *, items: int) -> Interactions:
+    return Interactions(
+        rng.integers(3, NUM_USERS + 3, size).astype(np.int32),
+        rng.integers(2, items, size).astype(np.int32),
+        rng.integers(0, 2, size).astype(np.float32),
+    )
+
+
+@pytest.fixture
+def world():
+    rng = np.random.default_rng(0)
+    train, rows = _random(rng, 600, items=NUM_ITEMS - 5), _random(rng, 300, items=NUM_ITEMS)
+    config = EvaluateConfig()
+    candidates = candidate_items(train, num_items=NUM_ITEMS)
+    held_out = hold_out(rows, train, candidates=candidates, num_items=NUM_ITEMS, config=config)
+    # Few distinct values, so that there are ties everywhere.
+    scores = rng.integers(-3, 4, (NUM_USERS + 3, NUM_ITEMS)).astype(np.float32)
+    return train, rows, held_out, scores
+
+
+def _scorer(scores, held_out):
+    return lambda user_idx: torch.from_numpy(scores[user_idx][:, held_out.candidates].copy())
+
+
+def _by_hand(train, rows, scores, user, k):
+    """Rank one user's items in plain Python: the hits, and how much there was to find."""
+    counts = np.bincount(train.item_idx, minlength=NUM_ITEMS)
+    seen = set(train.item_idx[train.user_idx == user])
+    items = [i for i in range(3, NUM_ITEMS) if counts[i] and i not in seen]
+    items.sort(key=lambda i: (-scores[user, i], -counts[i], i))
+    liked = [i for u, i, y in zip(rows.user_idx, rows.item_idx, rows.labels, strict=True) if u == user and y]
+    relevant = {i for i in liked if i >= 3} - seen
+    return [i in relevant for i in items[:k]], len(relevant) + sum(i == 2 for i in liked)
+
+
+@pytest.mark.parametrize("block_scores", [1, 130, 10**9])
+def test_rank_equals_sorting_by_hand_whatever_the_block(world, block_scores: int) -> None:
+    train, rows, held_out, scores = world
+
+    ranked, num_empty = rank(held_out, _scorer(scores, held_out), cut_off=10, block_scores=block_scores)
+
+    assert num_empty == 0
+    assert len(held_out.user_idx) > 30
+    for row, user in enumerate(held_out.user_idx):
+        hits, num_relevant = _by_hand(train, rows, scores, user, 10)
+        assert ranked.hits[row].tolist() == hits
+        assert ranked.num_relevant[row] == num_relevant
+
+
+def test_oracle_ranks_perfectly_but_for_what_cannot_be_found(world) -> None:
+    _, rows, held_out, _ = world
+    liked = np.zeros((NUM_USERS + 3, NUM_ITEMS), np.float32)
+    np.maximum.at(liked, (rows.user_idx, rows.item_idx), rows.labels)
+
+    ranked, _ = rank(held_out, _scorer(liked, held_out), cut_off=NUM_ITEMS)
+
+    found = ranked.hits.sum(axis=1)
+    assert found.sum() == len(held_out.relevant.values)
+    assert (np.argsort(~ranked.hits, axis=1, kind="stable") == np.arange(NUM_ITEMS)).all()  # hits first
+    reachable = found == ranked.num_relevant
+    assert RANKING["ndcg"].compute(ranked, 50)[reachable] == pytest.approx(1)
+    assert (RANKING["recall"].compute(ranked, 50)[~reachable] < 1).all()
+
+
+def test_user_who_has_seen_everything_counts_as_zero(world) -> None:
+    train = Interactions(np.array([3, 3, 4], np.int32), np.array([3, 4, 3], np.int32), np.ones(3, np.float32))
+    rows = Interactions(np.array([3, 4], np.int32), np.array([2, 4], np.int32), np.ones(2, np.float32))
+    candidates = candidate_items(train, num_items=5)
+    held_out = hold_out(rows, train, candidates=candidates, num_items=5, config=EvaluateConfig())
+
+    ranked, num_empty = rank(held_out, lambda users: torch.zeros(len(users), 2), cut_off=5)
+
+    assert num_empty == 1
+    assert ranked.hits.tolist() == [[False] * 5, [True, False, False, False, False]]
+
+
+def test_more_places_than_candidates_are_empty(world) -> None:
+    _, _, held_out, scores = world
+
+    ranked, _ = rank(held_out, _scorer(scores, held_out), cut_off=200)
+
+    assert ranked.hits.shape == (len(held_out.user_idx), 200)
+    assert not ranked.hits[:, len(held_out.candidates) :].any()
+
+
+def test_top_places_sorts_all_floats_and_breaks_ties_by_place() -> None:
+    row = [0.0, -0.0, 1e-45, -1e-45, -1.5, 3e38, -3e38, float("-inf"), -1.5, 3e38]
+
+    (order,) = top_places(torch.tensor([row]), 10).tolist()
+
+    assert order == sorted(range(10), key=lambda place: (-row[place], place))
+
+
+def test_top_places_does_not_depend_on_how_many_are_asked_for() -> None:
+    scores = torch.randint(0, 5, (8, 1_000), generator=torch.Generator().manual_seed(0)).float()
+
+    everything = scores.argsort(dim=1, descending=True, stable=True)
+
+    for k in (1, 10, 999):
+        assert torch.equal(top_places(scores, k), everything[:, :k])
