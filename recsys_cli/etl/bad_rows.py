@@ -6,7 +6,7 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
@@ -38,29 +38,26 @@ class BadRow:
         return f"{self.file}:{self.line}:{column} {self.reason}"
 
 
-def sift(text: BinaryIO, table: RawTable, *, first_line: int, file: Path) -> tuple[pa.Table, list[BadRow]]:
+def sift(text: bytes, table: RawTable, *, first_line: int, file: Path) -> tuple[pa.Table, list[BadRow]]:
     """Read text row by row and separate what can be read from what cannot.
 
     Args:
-        text: The header, where the table has one, and some lines of the file.
+        text: Some lines of the file, without its header, in UTF-8 and with a separator of one character.
         table: The dialect; its columns are known.
-        first_line: Number in the file of the first line after the header.
+        first_line: Number in the file of the first of them.
         file: Named in the bad rows.
 
     Returns:
         The good rows with all columns as they stand in the file (lists still as text), and the bad rows.
     """
-    lines = io.TextIOWrapper(text, encoding="utf-8", errors="replace", newline="")
+    lines = io.StringIO(text.decode(errors="replace"), newline="")
     rows = csv.reader(lines, delimiter=plain_separator(table), **_quoting(table))
-    if table.header:
-        next(rows, None)
-    offset = first_line - rows.line_num
     names = [column.name for column in table.columns]
     good: list[list[object]] = []
     bad: list[BadRow] = []
-    previous = rows.line_num
+    previous = 0
     for fields in rows:
-        line, previous = previous + offset, rows.line_num
+        line, previous = previous + first_line, rows.line_num
         if not fields:
             continue
         values, column, reason = _convert(fields, table.columns)

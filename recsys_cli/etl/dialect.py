@@ -24,9 +24,13 @@ def plain_separator(table: RawTable) -> str:
     return table.separator if len(table.separator) == 1 else _UNIT_SEPARATOR
 
 
-def text_columns(table: RawTable) -> tuple[RawColumn, ...]:
-    """Return the columns whose field holds a list as one text."""
-    return tuple(column for column in table.columns if column.separator is not None)
+def to_plain(text: bytes, table: RawTable) -> bytes:
+    """Bring text to UTF-8 and a separator of one character, which is all that the parser knows."""
+    if table.encoding != "utf-8":
+        text = text.decode(table.encoding).encode()
+    if len(table.separator) > 1:
+        text = text.replace(table.separator.encode(), plain_separator(table).encode())
+    return text
 
 
 def field_type(column: RawColumn) -> pa.DataType:
@@ -43,8 +47,6 @@ def parse_options(table: RawTable, **more: object) -> csv.ParseOptions:
 
 def convert_options(table: RawTable, wanted: Sequence[str]) -> csv.ConvertOptions:
     """Return how fields become values: an empty field is null, and so is an empty text that may be left out."""
-    if not table.columns:
-        return csv.ConvertOptions(include_columns=list(wanted) or None, strings_can_be_null=True)
     flags = {flag: pa.int8() for names in table.flags.values() for flag in names}
     types = {column.name: field_type(column) for column in table.columns} | flags
     return csv.ConvertOptions(

@@ -17,7 +17,7 @@ from recsys_cli.config import EtlConfig, RunConfig
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.read import Reader
 from recsys_cli.events import Emit, Progress
-from recsys_cli.features.hashing import hash_counters, mix, permutation
+from recsys_cli.features.hashing import below, hash_counters, mix, permutation
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit, assign
 
@@ -88,7 +88,7 @@ class Stager:
         batch = batch.cast(self.schema).combine_chunks()
         rows = np.arange(self.next_row, self.next_row + batch.num_rows, dtype=np.uint64)
         self.next_row += batch.num_rows
-        shards = hash_counters(rows, mix(self.config.seed, _SHARD_STREAM)) % np.uint64(self.num_shards)
+        shards = below(hash_counters(rows, mix(self.config.seed, _SHARD_STREAM)), self.num_shards)
         # Train's shards come first, then one place for each held-out split, whose rows stay in order.
         places = np.where(codes == TRAIN, shards, self.num_shards + codes - 1).astype(np.uint16)
         dealt = batch.take(pa.array(np.argsort(places, kind="stable")))

@@ -38,7 +38,7 @@ class ShardWriter:
         """Write one shard; may be called from several threads."""
         columns = self.schema.in_table(None)
         table = pa.table({column.name: _typed(table.column(column.name), column) for column in columns})
-        write_table(table, self.folder / f"{shard:05d}.parquet", columns)
+        write_table(table, self.folder / f"{shard:05d}.parquet")
         counts = {c.name: _count(table.column(c.name)) for c in columns if c.kind is Kind.CATEGORICAL}
         with self._guard:
             self.rows += table.num_rows
@@ -46,11 +46,10 @@ class ShardWriter:
                 self.missing.setdefault(name, Counter()).update(counted)
 
 
-def write_table(table: pa.Table, path: Path, columns: tuple[Column, ...]) -> None:
-    """Write a parquet file; ids and times are scattered, so a dictionary of them would only cost time."""
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a parquet file, plainly: shuffled ids and times hardly compress, and trying costs as much as all the rest."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    dictionary = [c.name for c in columns if c.dtype == "int8" or (c.cardinality is not None and c.cardinality < 256)]
-    pq.write_table(table, path, compression="lz4", use_dictionary=dictionary, row_group_size=ROW_GROUP_ROWS)
+    pq.write_table(table, path, compression="none", use_dictionary=False, row_group_size=ROW_GROUP_ROWS)
 
 
 def typed_table(table: pa.Table, columns: tuple[Column, ...]) -> pa.Table:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
+_COUNTER_MASK = (1 << 24) - 1
 
 
 def mix(seed: int, *streams: int) -> int:
@@ -40,9 +41,23 @@ def hash_counters(counters: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.
     return values
 
 
+def below(hashes: npt.NDArray[np.uint64], bound: int) -> npt.NDArray[np.uint64]:
+    """Map hashes evenly to range(bound), bound < 2^32: the upper half, scaled (Lemire 2019); cheaper than a remainder."""
+    return ((hashes >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32)
+
+
 def permutation(size: int, key: int) -> npt.NDArray[np.int64]:
-    """Return a permutation of range(size): the order of the counters' hashes (a bijection, so there are no ties)."""
-    return np.argsort(hash_counters(np.arange(size, dtype=np.uint64), key), kind="quicksort")
+    """Return a permutation of range(size), size < 2^24: the counters in the order of their hashes' upper 40 bits.
+
+    Counter and hash are sorted as one number, which is many times faster than an argsort; equal hashes keep their order.
+    """
+    counters = np.arange(size, dtype=np.uint64)
+    packed = hash_counters(counters, key)
+    packed &= ~np.uint64(_COUNTER_MASK)
+    packed |= counters
+    packed.sort()
+    packed &= np.uint64(_COUNTER_MASK)
+    return packed.view(np.int64)
 
 
 def _finish(value: int) -> int:

@@ -210,8 +210,7 @@ class _Job:
             }
         )
         for key, table in engine.tables(fitted, staged).items():
-            columns = star.in_table(key)
-            write_table(typed_table(table, columns), self.folder / "tables" / f"{key}.parquet", columns)
+            write_table(typed_table(table, star.in_table(key)), self.folder / "tables" / f"{key}.parquet")
 
     def _keep_rejected(self, rejected: list[BadRow]) -> None:
         lines = [

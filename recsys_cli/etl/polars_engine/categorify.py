@@ -32,9 +32,16 @@ def count_values(frame: pl.LazyFrame, column: str, *, rows: int) -> pl.DataFrame
     return counts
 
 
-def count_joined(frame: pl.LazyFrame, op: JoinExternal, table: pa.Table, column: str, *, rows: int) -> pl.DataFrame:
-    """Count a joined column over the interactions, as if joined: each row of the table weighs as often as its key comes."""
-    by_key = count_values(frame, op.on, rows=rows).rename({"value": op.on})
+def count_joined(counts: pl.DataFrame, op: JoinExternal, table: pa.Table, column: str) -> pl.DataFrame:
+    """Count a joined column over the interactions, as if joined: a row of the table weighs as often as its key comes.
+
+    Args:
+        counts: How often each key comes, as `count_values` gives it.
+        op: The join.
+        table: What is joined.
+        column: One of its columns.
+    """
+    by_key = counts.rename({"value": op.on})
     key_type = pl.Series(dtype=by_key.schema[op.on]).to_arrow().type
     joined = by_key.join(keyed(op, table, key_type), on=op.on, how="inner", maintain_order="left")
     weighted = joined.select(pl.col(column).alias("value"), "count")

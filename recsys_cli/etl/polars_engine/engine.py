@@ -37,16 +37,12 @@ class PolarsEngine:
         frame = _scan_train(staged)
         for op in plan.lambdas:
             frame = compute(op, frame)
-        rows = staged.rows["train"]
-        vocabularies: dict[str, pa.Table] = {}
-        for column in plan.categorified:
-            join = plan.join_of(column)
-            if join is None:
-                counts = count_values(frame, column, rows=rows)
-            else:
-                counts = count_joined(frame, join, staged.tables[join.table], column, rows=rows)
-            vocabularies[column] = vocabulary(counts)
-        return FittedPlan(plan, vocabularies)
+        own = [column for column in plan.categorified if plan.join_of(column) is None]
+        counts = {column: count_values(frame, column, rows=staged.rows["train"]) for column in own}
+        for join in plan.joins:
+            for column in set(join.columns) & set(plan.categorified):
+                counts[column] = count_joined(counts[join.on], join, staged.tables[join.table], column)
+        return FittedPlan(plan, {column: vocabulary(counts[column]) for column in plan.categorified})
 
     def tables(self, fitted: FittedPlan, staged: Staged) -> dict[str, pa.Table]:
         """Return the joined columns by encoded id."""
