@@ -13,8 +13,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.loader.order import Deal
 from recsys_cli.loader.prefetch import prefetch
 from recsys_cli.loader.reading import row_groups
-from recsys_cli.loader.records import Layout, Records
-from recsys_cli.loader.resident import Resident, ResidentEpoch, read_records
+from recsys_cli.loader.records import Layout, Records, read_records
+from recsys_cli.loader.resident import Resident, ResidentEpoch
 from recsys_cli.loader.streaming import Streaming, StreamingEpoch
 from recsys_cli.loader.tables import Tables
 from recsys_cli.workspace import PreparedData
@@ -67,8 +67,9 @@ class Loader:
             raise ConfigError(f"a loader cannot have batch_size={batch_size}, rank={rank} of {world_size}")
         schema = data.schema
         self._labels = frozenset(column.name for column in schema.labels)
-        layout = Layout.of([column for column in (*schema.features, *schema.labels) if column.table is None])
-        groups = row_groups(data, split, layout.columns)
+        columns = [column for column in (*schema.features, *schema.labels) if column.table is None]
+        groups = row_groups(data, split, columns)
+        layout = Layout.of(columns, groups)
         self.num_rows = sum(group.num_rows for group in groups)
         self._deal = Deal(self.num_rows, batch_size, world_size)
         self._rank = rank

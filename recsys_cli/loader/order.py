@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +13,14 @@ from recsys_cli.features.hashing import hash_counters, mix
 ROUNDS = 4
 """Rounds of the network below; with random round functions four cannot be told from chance (Luby and Rackoff, 1988)."""
 
-Indices = npt.NDArray[np.int64]
+_Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class Permutation:
     """Shuffle range(size) without storing the shuffle: any stretch of it is computed on its own, in time of its length.
 
     A generalised Feistel network (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002): a number is
-    split into a row of `height` and a column of `width` (a power of two), and each half is moved in turn by a random
+    split into a row below `height` and a column below a power of two, and each half is moved in turn by a random
     function of the other. What lands beyond `size` is sent through again until it does not.
 
     Args:
@@ -29,46 +30,45 @@ class Permutation:
 
     def __init__(self, size: int, key: int) -> None:
         self.size = size
+        narrow = size < 2**31
+        self._type: type[np.unsignedinteger[Any]] = np.uint32 if narrow else np.uint64
+        self._index: type[np.signedinteger[Any]] = np.int32 if narrow else np.int64
         self._bits = (max(size - 1, 0).bit_length() + 1) // 2
-        width = 1 << self._bits
-        self._height = -(-size // width)
+        width, height = 1 << self._bits, max(-(-size >> self._bits), 1)
+        self._height = self._type(height)
         self._tables = [
-            _random_table(
-                self._height if number % 2 else width, width if number % 2 else self._height, mix(key, number)
-            )
+            _random_numbers(*((height, width) if number % 2 else (width, height)), mix(key, number)).astype(self._type)
             for number in range(ROUNDS)
         ]
 
-    def __call__(self, start: int, stop: int) -> Indices:
-        """Return what stands at the positions start, …, stop - 1 of the shuffled order."""
-        values = self._move(np.arange(start, stop, dtype=np.int64))
+    def __call__(self, start: int, stop: int) -> npt.NDArray[np.signedinteger[Any]]:
+        """Return what stands at the positions start, …, stop - 1 of the shuffled order, as int32 where `size` allows."""
+        values = self._move(np.arange(start, stop, dtype=self._type))
         while values.size and int(values.max()) >= self.size:
             beyond = np.flatnonzero(values >= self.size)
             values[beyond] = self._move(values[beyond])
-        return values
+        return values.view(self._index)
 
-    def _move(self, values: Indices) -> Indices:
-        columns = values & ((1 << self._bits) - 1)
-        values >>= self._bits
-        rows, spare = values, np.empty_like(values)
+    def _move(self, values: _Unsigned) -> _Unsigned:
+        columns = values & self._type((1 << self._bits) - 1)
+        rows = values >> self._type(self._bits)
+        spare, index = np.empty_like(values), np.empty(values.shape, np.intp)
         for number, table in enumerate(self._tables):
+            np.copyto(index, rows if number % 2 else columns, casting="unsafe")
+            np.take(table, index, out=spare, mode="clip")
             if number % 2:
-                np.take(table, rows, out=spare, mode="clip")
                 columns ^= spare
             else:
-                np.take(table, columns, out=spare, mode="clip")
                 rows += spare
-                np.subtract(rows, self._height, out=spare)
-                # rows modulo height: below it the difference is negative, which is huge when read as unsigned
-                np.minimum(rows.view(np.uint64), spare.view(np.uint64), out=rows.view(np.uint64))
-        rows <<= self._bits
+                # modulo height: the difference of what is below it wraps around to a huge number
+                np.minimum(rows, np.subtract(rows, self._height, out=spare), out=rows)
+        rows <<= self._type(self._bits)
         rows |= columns
         return rows
 
 
-def _random_table(size: int, below: int, key: int) -> Indices:
-    numbers = hash_counters(np.arange(size, dtype=np.uint64), key)
-    return (numbers % np.uint64(max(below, 1))).astype(np.int64)
+def _random_numbers(count: int, below: int, key: int) -> npt.NDArray[np.uint64]:
+    return hash_counters(np.arange(count, dtype=np.uint64), key) % np.uint64(below)
 
 
 @dataclass(frozen=True)

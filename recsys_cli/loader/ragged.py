@@ -1,87 +1,46 @@
-"""How lists lie in memory, and how the lists of a batch are picked out of them without a loop over rows."""
+"""How the lists of a batch are gathered from one long array without a loop over rows."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Ragged
-
-_INT32 = 2**31 - 1
+from recsys_cli.batch import Feature, Ragged
 
 
-@dataclass(frozen=True)
-class Lists:
-    """The lists of many rows, to pick rows from.
+def pick_lists(values: Tensor, starts: Tensor, lengths: Tensor, dtype: torch.dtype) -> Ragged:
+    """Gather a list for each of B rows.
 
-    Attributes:
-        values: All elements one after the other, shape (N,).
-        starts: Where each row's list starts, shape (R,); int32 where N allows.
-        ends: Where it ends, shape (R,).
+    Where each element comes from is a running sum: one further inside a list, and at the first element of a list a jump
+    from the end of the one before. Empty lists add their jumps at one place, so they need no care.
+
+    Args:
+        values: The elements of all lists, shape (N,).
+        starts: Where the list of each row starts in `values`, shape (B,).
+        lengths: How many elements it has, shape (B,).
+        dtype: What the elements are wanted as.
     """
-
-    values: Tensor
-    starts: Tensor
-    ends: Tensor
-
-    @classmethod
-    def of(cls, values: Tensor, lengths: Tensor) -> Lists:
-        """Put lists that lie one after the other into this form."""
-        ends = torch.cumsum(lengths, 0, dtype=torch.int64)
-        starts = ends - lengths
-        dtype = torch.int32 if values.numel() < _INT32 else torch.int64
-        return cls(values, starts.to(dtype), ends.to(dtype))
-
-    @property
-    def num_bytes(self) -> int:
-        """The memory they take."""
-        return self.values.nbytes + self.starts.nbytes + self.ends.nbytes
-
-    def to(self, device: torch.device | str) -> Lists:
-        """Return a copy on a device."""
-        return Lists(self.values.to(device), self.starts.to(device), self.ends.to(device))
-
-    def span(self, start: int, stop: int) -> Ragged:
-        """Return the lists of consecutive rows."""
-        starts, ends = self.starts[start:stop], self.ends[start:stop]
-        first = int(starts[0]) if stop > start else 0
-        last = int(ends[-1]) if stop > start else 0
-        return Ragged(self.values[first:last].clone(), _offsets(ends - starts))
-
-    def pick(self, rows: Tensor) -> Ragged:
-        """Return the lists of some rows, in their order.
-
-        The position of each element is a running sum: it goes up by one inside a list, and from the end of one row's
-        list to the start of the next row's where the next begins. Rows with empty lists add their jumps at one place.
-
-        Args:
-            rows: Row numbers, int32 or int64, shape (B,).
-        """
-        starts, ends = self.starts.index_select(0, rows), self.ends.index_select(0, rows)
-        offsets = _offsets(ends - starts)
-        total = int(offsets[-1])
-        if total == 0:
-            return Ragged(self.values[:0], offsets)
-        starts[1:] -= ends[:-1]
-        starts[0] -= 1
-        positions = torch.ones(total + 1, dtype=starts.dtype, device=starts.device)
-        positions.scatter_add_(0, offsets[:-1], starts)
-        positions = torch.cumsum(positions[:total], 0, dtype=starts.dtype)
-        return Ragged(self.values.index_select(0, positions), offsets)
+    num_rows = starts.numel()
+    offsets = torch.empty(num_rows + 1, dtype=torch.int64, device=starts.device)
+    offsets[0] = 0
+    torch.cumsum(lengths, 0, out=offsets[1:])
+    total = int(offsets[-1])
+    jumps = starts.clone(memory_format=torch.contiguous_format)
+    jumps[:1] -= 1
+    jumps[1:] -= (starts + lengths)[:-1]
+    positions = torch.ones(total + 1, dtype=starts.dtype, device=starts.device)
+    positions.scatter_add_(0, offsets[:-1], jumps)
+    positions = torch.cumsum(positions[:total], 0, dtype=starts.dtype)
+    return Ragged(values.index_select(0, positions).to(dtype), offsets)
 
 
-def concat(parts: list[Ragged]) -> Ragged:
-    """Join the lists of several stretches of rows."""
-    offsets, end = [parts[0].offsets], parts[0].values.numel()
-    for part in parts[1:]:
+def join(parts: list[Feature]) -> Feature:
+    """Join one column of several stretches of rows."""
+    lists = [part for part in parts if isinstance(part, Ragged)]
+    if not lists:
+        return torch.cat([part for part in parts if not isinstance(part, Ragged)])
+    offsets, end = [lists[0].offsets], lists[0].values.numel()
+    for part in lists[1:]:
         offsets.append(part.offsets[1:] + end)
         end += part.values.numel()
-    return Ragged(torch.cat([part.values for part in parts]), torch.cat(offsets))
-
-
-def _offsets(lengths: Tensor) -> Tensor:
-    offsets = torch.zeros(lengths.numel() + 1, dtype=torch.int64, device=lengths.device)
-    torch.cumsum(lengths, 0, out=offsets[1:])
-    return offsets
+    return Ragged(torch.cat([part.values for part in lists]), torch.cat(offsets))

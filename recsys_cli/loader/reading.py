@@ -59,7 +59,7 @@ def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> lis
     rows = data.manifest["rows"]
     if split not in rows:
         raise DataError(f"{data.folder}: there is no split {split!r}; there are {', '.join(rows)}", hint=REDO)
-    groups = [group for path in data.shards(split) for group in _groups_of(path, columns)]
+    groups = [group for path in data.shards(split) for group in groups_of(path, columns)]
     found, expected = sum(group.num_rows for group in groups), int(rows[split])
     if found != expected:
         raise DataError(
@@ -72,13 +72,13 @@ def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> lis
 
 
 def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column]) -> Arrays:
-    """Read and check one part of an open file.
+    """Read and check one part of an open file; a null list is an empty list, a null number is NaN.
 
     Raises:
-        DataError: As `to_arrays`.
+        DataError: An id is null, negative or not below the cardinality, or a column does not hold numbers.
     """
     table = file.read_row_group(group.index, columns=[column.name for column in columns])
-    return to_arrays(table, columns, group.path)
+    return {column.name: _to_array(table[column.name], column, group.path) for column in columns}
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -93,23 +93,14 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         raise DataError(f"{path}: not a readable parquet file: {error}", hint=REDO) from error
 
 
-def to_arrays(table: pa.Table, columns: Sequence[Column], path: Path) -> Arrays:
-    """Turn columns into arrays; a null list is an empty list, a null number is NaN.
-
-    Args:
-        table: Rows of a file, with the columns.
-        columns: Those that are wanted.
-        path: The file that they came from, for messages.
+def groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
+    """Find the parts of one file from its footer, in order.
 
     Raises:
-        DataError: An id is null, negative or not below the cardinality, or a column has another type than the schema says.
+        DataError: It is not a parquet file, or a column is not in it.
     """
-    return {column.name: _to_array(table[column.name], column, path) for column in columns}
-
-
-def _groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
     with open_parquet(path) as file:
-        require_columns(file.schema_arrow, columns, path)
+        _require(file.schema_arrow, columns, path)
         metadata = file.metadata
         leaves = {metadata.schema.column(i).path.partition(".")[0]: i for i in range(metadata.num_columns)}
         lists = [column.name for column in columns if column.ragged]
@@ -124,12 +115,7 @@ def _groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
         ]
 
 
-def require_columns(found: pa.Schema, columns: Sequence[Column], path: Path) -> None:
-    """Check that a file has the columns that schema.json says it has.
-
-    Raises:
-        DataError: It lacks one, or has a list where a single value was expected, or the reverse.
-    """
+def _require(found: pa.Schema, columns: Sequence[Column], path: Path) -> None:
     for column in columns:
         if column.name not in found.names:
             raise DataError(f"{path}: no column {column.name!r}, which schema.json says is there", hint=REDO)

@@ -1,45 +1,58 @@
-"""How rows lie in memory: the single values of a row side by side, so that picking it is one trip to memory, not one a column."""
+"""How rows lie in memory: what a row has side by side, so that picking it is one trip to memory and not one for each column."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from itertools import groupby
+from threading import Event
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from recsys_cli.batch import Feature
 from recsys_cli.features.schema import Column, Kind
-from recsys_cli.loader.ragged import Lists
-from recsys_cli.loader.reading import Arrays, ListArrays, RowGroup
+from recsys_cli.loader.ragged import pick_lists
+from recsys_cli.loader.reading import Arrays, ListArrays, RowGroup, open_parquet, read_group
 
 _WORDS = {4: torch.int32, 8: torch.int64, 16: torch.complex128}
 """Record sizes in bytes that one tensor element holds, so that a record is picked as an element is."""
 _TORCH = {
-    "uint8": torch.uint8, "int8": torch.int8, "uint16": torch.uint16, "int16": torch.int16,
-    "int32": torch.int32, "float32": torch.float32,
+    name: getattr(torch, name) for name in ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32")
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns a row has, and where in its record each single value lies.
+    """Which columns a row has, and where in its record each lies.
+
+    A single value is stored as the smallest type that holds it; a list as where it starts in the column's array of elements
+    (`start of <name>`) and its length (`length of <name>`). The widest fields come first, so that all are aligned.
 
     Attributes:
         columns: The columns, single values and lists.
-        dtype: The record of the single values: the smallest type for each, the widest first, so all are aligned.
+        record: The record of one row.
     """
 
     columns: tuple[Column, ...]
-    dtype: np.dtype[np.void]
+    record: np.dtype[np.void]
 
     @classmethod
-    def of(cls, columns: Sequence[Column]) -> Layout:
-        """Lay out the columns."""
-        types = {column.name: np.dtype(_stored(column)) for column in columns if not column.ragged}
-        names = sorted(types, key=lambda name: -types[name].itemsize)
-        sizes = [types[name].itemsize for name in names]
+    def of(cls, columns: Sequence[Column], groups: Sequence[RowGroup]) -> Layout:
+        """Lay out the columns of some parts of files."""
+        types: dict[str, str] = {}
+        for column in columns:
+            if column.ragged:
+                types[_start(column)] = "int32" if _num_values(column, groups) < 2**31 else "int64"
+                types[_length(column)] = "int32"
+            else:
+                types[column.name] = stored_type(column)
+        names = sorted(types, key=lambda name: -np.dtype(types[name]).itemsize)
+        sizes = [np.dtype(types[name]).itemsize for name in names]
         offsets = [sum(sizes[:number]) for number in range(len(sizes))]
         size = next((size for size in _WORDS if size >= sum(sizes)), -(-sum(sizes) // 8) * 8)
         formats = [types[name] for name in names]
@@ -53,10 +66,9 @@ class Layout:
 
     def num_bytes(self, groups: Sequence[RowGroup]) -> int:
         """Return how much memory some parts of files take at most, once they are read."""
-        rows = sum(group.num_rows for group in groups)
-        size = rows * self.dtype.itemsize
+        size = sum(group.num_rows for group in groups) * self.record.itemsize
         for column in self.lists:
-            size += rows * 8 + 4 * sum(group.num_values[column.name] for group in groups)
+            size += np.dtype(stored_type(column)).itemsize * _num_values(column, groups)
         return size
 
 
@@ -67,57 +79,62 @@ class Records:
     Attributes:
         layout: What they hold.
         words: One record a row: shape (R,) where one element holds a record, else (R, W) of int64.
-        lists: The list columns by name.
+        values: The elements of the list columns, by name.
     """
 
     layout: Layout
     words: Tensor
-    lists: Mapping[str, Lists]
+    values: Mapping[str, Tensor]
+
+    @property
+    def num_rows(self) -> int:
+        """R."""
+        return self.words.shape[0]
 
     @property
     def num_bytes(self) -> int:
         """The memory they take."""
-        return self.words.nbytes + sum(lists.num_bytes for lists in self.lists.values())
+        return self.words.nbytes + sum(values.nbytes for values in self.values.values())
 
     def to(self, device: torch.device | str) -> Records:
         """Return a copy on a device."""
-        return Records(
-            self.layout, self.words.to(device), {name: lists.to(device) for name, lists in self.lists.items()}
-        )
+        values = {name: values.to(device) for name, values in self.values.items()}
+        return Records(self.layout, self.words.to(device), values)
 
     def span(self, start: int, stop: int) -> dict[str, Feature]:
-        """Return consecutive rows by column name."""
-        found = self._unpack(self.words[start:stop])
-        found.update({name: lists.span(start, stop) for name, lists in self.lists.items()})
-        return found
+        """Return consecutive rows by column name; ids as int32, numbers as float32."""
+        return self._unpack(self.words[start:stop])
 
     def pick(self, rows: Tensor) -> dict[str, Feature]:
-        """Return some rows, in their order, by column name.
+        """Return some rows, in their order, by column name; ids as int32, numbers as float32.
 
         Args:
-            rows: Row numbers, shape (B,), on the device of the records.
+            rows: Row numbers, int32 or int64, shape (B,), on the device of the records.
         """
-        found = self._unpack(self.words.index_select(0, rows))
-        found.update({name: lists.pick(rows) for name, lists in self.lists.items()})
-        return found
+        return self._unpack(self.words.index_select(0, rows))
 
     def _unpack(self, words: Tensor) -> dict[str, Feature]:
+        if words.dtype == torch.complex128:
+            words = torch.view_as_real(words)
+        elif words.dim() == 1:
+            words = words.unsqueeze(1)
         found: dict[str, Feature] = {}
-        layout = self.layout.dtype
-        flat = words if words.dim() == 2 else words.unsqueeze(1)
-        if flat.dtype == torch.complex128:
-            flat = torch.view_as_real(words)
         for column in self.layout.columns:
-            if not column.ragged:
-                stored, offset = layout.fields[column.name][:2]  # type: ignore[index]
-                values = flat.view(_TORCH[stored.name])[:, offset // stored.itemsize]
-                dtype = torch.int32 if column.kind is Kind.CATEGORICAL else torch.float32
-                found[column.name] = values.to(dtype) if stored.itemsize < 4 else values.contiguous()
+            dtype = torch.int32 if column.kind is Kind.CATEGORICAL else torch.float32
+            if column.ragged:
+                starts, lengths = self._field(words, _start(column)), self._field(words, _length(column))
+                found[column.name] = pick_lists(self.values[column.name], starts, lengths, dtype)
+            else:
+                found[column.name] = self._field(words, column.name).to(dtype, copy=True).contiguous()
         return found
 
+    def _field(self, words: Tensor, name: str) -> Tensor:
+        dtype, offset = self.layout.record.fields[name][:2]  # type: ignore[index]
+        return words.view(_TORCH[dtype.name])[:, offset // dtype.itemsize]
 
-class RecordsBuilder:
-    """Gather the parts of files into one `Records`, without holding them twice.
+
+class _Builder:
+    """Put the parts of files together as `Records`, without holding them twice.
 
     Args:
         layout: What to hold.
@@ -125,52 +142,79 @@ class RecordsBuilder:
     """
 
     def __init__(self, layout: Layout, groups: Sequence[RowGroup]) -> None:
-        num_rows = sum(group.num_rows for group in groups)
         self._layout = layout
-        self._records = np.empty(num_rows, layout.dtype)
-        self._lengths = {column.name: np.empty(num_rows, np.int32) for column in layout.lists}
+        self._records = np.empty(sum(group.num_rows for group in groups), layout.record)
         self._values = {
-            column.name: np.empty(sum(group.num_values[column.name] for group in groups), _stored_element(column))
-            for column in layout.lists
+            column.name: np.empty(_num_values(column, groups), stored_type(column)) for column in layout.lists
         }
         self._num_rows = 0
         self._num_values = dict.fromkeys(self._values, 0)
 
     def add(self, arrays: Arrays, num_rows: int) -> None:
         """Append rows."""
-        start, stop = self._num_rows, self._num_rows + num_rows
-        for name, array in arrays.items():
+        records = self._records[self._num_rows : self._num_rows + num_rows]
+        self._num_rows += num_rows
+        for column in self._layout.columns:
+            array = arrays[column.name]
             if isinstance(array, ListArrays):
-                self._lengths[name][start:stop] = array.lengths
-                first = self._num_values[name]
-                self._num_values[name] = first + array.values.size
-                self._values[name][first : self._num_values[name]] = array.values
+                first = self._num_values[column.name]
+                last = first + array.values.size
+                self._num_values[column.name] = last
+                self._values[column.name][first:last] = array.values
+                records[_length(column)] = array.lengths
+                records[_start(column)] = first + np.cumsum(array.lengths, dtype=np.int64) - array.lengths
             else:
-                self._records[name][start:stop] = array
-        self._num_rows = stop
+                records[column.name] = array
 
     def finish(self) -> Records:
         """Return the rows that were added."""
-        lists = {
-            name: Lists.of(torch.from_numpy(values[: self._num_values[name]]), torch.from_numpy(self._lengths[name]))
-            for name, values in self._values.items()
-        }
-        return Records(self._layout, _words(self._records), lists)
+        values = {name: torch.from_numpy(values[: self._num_values[name]]) for name, values in self._values.items()}
+        return Records(self._layout, _words(self._records), values)
 
 
-def _words(records: np.ndarray) -> Tensor:
-    size = records.dtype.itemsize
-    raw = torch.from_numpy(records.view(np.uint8).reshape(len(records), size))
-    return raw.view(_WORDS[size])[:, 0] if size in _WORDS else raw.view(torch.int64)
+def read_records(layout: Layout, groups: Sequence[RowGroup], stop: Event | None = None) -> Records:
+    """Read some parts of files into memory, in the order given.
+
+    Args:
+        layout: What a row holds.
+        groups: What to read.
+        stop: Once it is set, nobody waits for the rows any more.
+
+    Raises:
+        CancelledError: `stop` was set.
+        DataError: They are not what schema.json says; the message names file, column and value.
+    """
+    builder = _Builder(layout, groups)
+    for path, parts in groupby(groups, key=lambda group: group.path):
+        with open_parquet(path) as file:
+            for group in parts:
+                if stop is not None and stop.is_set():
+                    raise CancelledError
+                builder.add(read_group(file, group, layout.columns), group.num_rows)
+    return builder.finish()
 
 
-def _stored(column: Column) -> str:
-    """The smallest type that holds all values of a column of single values."""
+def stored_type(column: Column) -> str:
+    """Return the smallest type that holds the values of a column, or the elements of its lists."""
     if column.kind is Kind.CATEGORICAL:
         cardinality = int(column.cardinality or 0)
         return "uint8" if cardinality <= 2**8 else "uint16" if cardinality <= 2**16 else "int32"
     return column.dtype if column.dtype in {"int8", "int16"} else "float32"
 
 
-def _stored_element(column: Column) -> str:
-    return "int32" if column.kind is Kind.CATEGORICAL else "float32"
+def _words(records: npt.NDArray[Any]) -> Tensor:
+    size = records.dtype.itemsize
+    raw = torch.from_numpy(records.view(np.uint8).reshape(len(records), size))
+    return raw.view(_WORDS[size])[:, 0] if size in _WORDS else raw.view(torch.int64)
+
+
+def _num_values(column: Column, groups: Sequence[RowGroup]) -> int:
+    return sum(group.num_values[column.name] for group in groups)
+
+
+def _start(column: Column) -> str:
+    return f"start of {column.name}"
+
+
+def _length(column: Column) -> str:
+    return f"length of {column.name}"

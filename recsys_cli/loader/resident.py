@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import CancelledError
-from itertools import groupby
-from threading import Event
-
 import torch
 
 from recsys_cli.batch import Feature
 from recsys_cli.features.hashing import mix
 from recsys_cli.loader.order import Permutation
-from recsys_cli.loader.reading import RowGroup, open_parquet, read_group
-from recsys_cli.loader.records import Layout, Records, RecordsBuilder
+from recsys_cli.loader.records import Records
 
 _SHUFFLE = 0x5248
 """Sets the order of rows apart from whatever else is drawn from the same seed."""
-
-
-def read_records(layout: Layout, groups: Sequence[RowGroup], stop: Event | None = None) -> Records:
-    """Read some parts of files into memory, in the order given.
-
-    Args:
-        layout: What a row holds.
-        groups: What to read.
-        stop: Once it is set, nobody waits for the rows any more.
-
-    Raises:
-        CancelledError: `stop` was set.
-        DataError: They are not what schema.json says; the message names file, column and value.
-    """
-    builder = RecordsBuilder(layout, groups)
-    for path, parts in groupby(groups, key=lambda group: group.path):
-        with open_parquet(path) as file:
-            for group in parts:
-                if stop is not None and stop.is_set():
-                    raise CancelledError
-                builder.add(read_group(file, group, layout.columns), group.num_rows)
-    return builder.finish()
 
 
 class Resident:
@@ -57,7 +29,7 @@ class Resident:
         """Return the rows in an epoch's order."""
         order = None
         if self._seed is not None:
-            order = Permutation(self._records.words.shape[0], mix(self._seed, _SHUFFLE, epoch))
+            order = Permutation(self._records.num_rows, mix(self._seed, _SHUFFLE, epoch))
         return ResidentEpoch(self._records, order)
 
 

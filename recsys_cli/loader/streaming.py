@@ -10,14 +10,13 @@ from threading import Event
 
 import torch
 
-from recsys_cli.batch import Feature, Ragged
+from recsys_cli.batch import Feature
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.hashing import mix, permutation
 from recsys_cli.loader.order import Permutation
-from recsys_cli.loader.ragged import concat
+from recsys_cli.loader.ragged import join
 from recsys_cli.loader.reading import RowGroup
-from recsys_cli.loader.records import Layout, Records
-from recsys_cli.loader.resident import read_records
+from recsys_cli.loader.records import Layout, Records, read_records
 
 _GROUPS, _ROWS = 0x4752, 0x574E
 """Set the order of the windows' parts and the order inside a window apart from other draws of the same seed."""
@@ -117,7 +116,7 @@ class StreamingEpoch:
             start = end
             if start >= stop:
                 return (
-                    parts[0] if len(parts) == 1 else {name: _join([part[name] for part in parts]) for name in parts[0]}
+                    parts[0] if len(parts) == 1 else {name: join([part[name] for part in parts]) for name in parts[0]}
                 )
 
     def close(self) -> None:
@@ -134,15 +133,10 @@ class StreamingEpoch:
             self._records = reading.result()
             self._current = window
             if self._key is not None:
-                self._order = Permutation(self._records.words.shape[0], mix(self._key, window))
+                self._order = Permutation(self._records.num_rows, mix(self._key, window))
             if window + 1 < len(self._windows):
                 self._ahead[window + 1] = self._read(window + 1)
         return self._records
 
     def _read(self, window: int) -> Future[Records]:
         return self._reader.submit(read_records, self._layout, self._windows[window], self._closed)
-
-
-def _join(parts: list[Feature]) -> Feature:
-    lists = [part for part in parts if isinstance(part, Ragged)]
-    return concat(lists) if lists else torch.cat([part for part in parts if not isinstance(part, Ragged)])
