@@ -16,8 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from recsys_cli.config import RunConfig, dump
-from recsys_cli.data import open_source
-from recsys_cli.data.source import RawTable
+from recsys_cli.data import RawTable, open_source
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.etl.bad_rows import BadRow
 from recsys_cli.etl.engine import Engine, choose
@@ -42,14 +41,14 @@ def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, emit: E
         DataError: Rows cannot be read.
         MissingExtraError: The engine is not installed.
     """
-    raw = raw_data(config, workspace)
-    data = workspace.data(data_key(config, raw))
+    key = data_key(config, workspace)
+    data = workspace.data(key)
     with workspace.lock("etl"):
         if data.exists and not force:
             return Made(data, up_to_date=True)
-        manifest: dict[str, Any] = {"key": data_key(config, raw)}
+        manifest: dict[str, Any] = {"key": key, "dataset": config.dataset.name}
         with workspace.scratch() as scratch, workspace.create(data, manifest) as folder:
-            manifest |= _Job(config, raw, scratch, folder, emit).run()
+            manifest |= _Job(config, workspace.raw(config.dataset.name), scratch, folder, emit).run()
     if isinstance(leakage := getattr(config.split, "leakage", None), str):
         emit(Message(leakage))
     return Made(data, up_to_date=False)
@@ -61,7 +60,7 @@ def prepared_data(config: RunConfig, workspace: Workspace) -> PreparedData:
     Raises:
         MissingArtifactError: It has not been prepared.
     """
-    data = workspace.data(data_key(config, raw_data(config, workspace)))
+    data = workspace.data(data_key(config, workspace))
     if not data.exists:
         raise MissingArtifactError(
             f"the data of this config is not prepared in {workspace.root}", hint="recsys etl CONFIG"
@@ -69,33 +68,40 @@ def prepared_data(config: RunConfig, workspace: Workspace) -> PreparedData:
     return data
 
 
-def raw_data(config: RunConfig, workspace: Workspace) -> RawData:
-    """Return the dataset of a config.
+def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
+    """Return what tells a dataset's content apart from any other.
 
     Raises:
         MissingArtifactError: It has not been downloaded.
     """
-    raw = workspace.raw(config.dataset.name)
     source = open_source(config.dataset.name, config.dataset.options)
-    if not raw.exists or raw.key != key_of(source.identity()):
+    key = key_of(source.identity())
+    if source.info.size is None:  # the user's own files: they stay where they are, and nothing is downloaded
+        return {"key": key}
+    raw = workspace.raw(config.dataset.name)
+    if not raw.exists or raw.key != key:
         state = "is there with other options" if raw.exists else "is not there"
-        raise MissingArtifactError(
-            f"dataset {config.dataset.name} {state} in {workspace.root}", hint=f"recsys download {config.dataset.name}"
-        )
-    return raw
+        hint = f"recsys download {config.dataset.name}, or recsys run CONFIG"
+        raise MissingArtifactError(f"dataset {config.dataset.name} {state} in {workspace.root}", hint=hint)
+    facts = raw.manifest.get("facts", {})
+    return {"key": key, "facts": {name: fact for name, fact in facts.items() if name != "origin"}}
 
 
-def data_key(config: RunConfig, raw: RawData) -> str:
-    """Return what the prepared data depends on: not the engine, because engines agree."""
-    sections = {
+def data_key(config: RunConfig, workspace: Workspace) -> str:
+    """Return what the prepared data depends on: not the engine, because engines agree.
+
+    Raises:
+        MissingArtifactError: The dataset has not been downloaded.
+    """
+    sections: dict[str, Any] = {
         "split": config.split.model_dump(mode="json"),
         "features": config.features.model_dump(mode="json"),
         "etl": config.etl.model_dump(mode="json", exclude={"engine"}),
     }
     if isinstance(config.split, FilesSplit):
-        stats = {path: Path(path).stat() for path in config.split.paths().values() if Path(path).is_file()}
-        sections["files"] = {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()}
-    return key_of("data", sections, raw.key)
+        given = {split: open_source("files", {"interactions": path}) for split, path in config.split.paths().items()}
+        sections["files"] = {split: source.identity() for split, source in given.items()}
+    return key_of("data", sections, raw_identity(config, workspace))
 
 
 @dataclass
@@ -128,7 +134,6 @@ class _Job:
             "quality": quality,
             "cold": cold_shares(fitted, staged),
             "bad_rows": len(rejected),
-            "raw": self.raw.key,
             "engine": name,
             "seconds": seconds | {"total": round(time.perf_counter() - started, 3)},
             "peak_memory": peak_memory(),

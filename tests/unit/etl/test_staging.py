@@ -1,0 +1,94 @@
+"""Staging: every row once, in an order that only the seed decides."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.config import RunConfig
+from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.errors import ConfigError
+from recsys_cli.etl import csv_chunks
+from recsys_cli.etl.read import Reader
+from recsys_cli.etl.staging import Staged, stage
+from recsys_cli.events import ignore
+
+ROWS = 5_000
+COLUMNS = (RawColumn("user", "int32"), RawColumn("item", "int32"), RawColumn("time", "int64"))
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> RawTable:
+    text = "user,item,time\n" + "".join(f"{row % 50},{row},{(row * 7) % 1000}\n" for row in range(ROWS))
+    (tmp_path / "r.csv").write_text(text)
+    return RawTable("interactions", (tmp_path / "r.csv",), COLUMNS)
+
+
+def staged(raw: RawTable, folder: Path, *, timestamp: str | None = "time", **sections) -> Staged:
+    folder.mkdir()
+    config = RunConfig.model_validate({
+        "dataset": {"name": "files", "interactions": "r.csv"},
+        "features": {"user": "user", "item": "item", "label": "item", "timestamp": timestamp, "ops": []},
+        "etl": {"shard_rows": 700},
+        **sections,
+    })  # fmt: skip
+    return stage({"all": Reader(raw)}, {}, config, folder=folder, emit=ignore)
+
+
+def items(stage: Staged, split: str) -> list[int]:
+    return [
+        item
+        for shard in range(len(stage.shards[split]))
+        for item in stage.read(split, shard).column("item").to_pylist()
+    ]
+
+
+def test_staging_deals_every_row_once(raw: RawTable, tmp_path: Path) -> None:
+    made = staged(raw, tmp_path / "a", split={"method": "random", "valid": 0.2, "test": 0.1})
+
+    assert sorted(items(made, "train") + items(made, "valid") + items(made, "test")) == list(range(ROWS))
+    assert sum(made.rows.values()) == ROWS
+    assert len(made.shards["train"]) == 8
+
+
+def test_staging_shuffles_train_and_keeps_the_others_in_order(raw: RawTable, tmp_path: Path) -> None:
+    made = staged(raw, tmp_path / "a")
+
+    train, valid = items(made, "train"), items(made, "valid")
+    assert valid == sorted(valid)
+    inversions = sum(a > b for a, b in itertools.pairwise(train))
+    assert inversions == pytest.approx(len(train) / 2, rel=0.05)
+
+
+def test_staging_does_not_depend_on_chunks(raw: RawTable, tmp_path: Path, monkeypatch) -> None:
+    whole = staged(raw, tmp_path / "a")
+    monkeypatch.setattr(csv_chunks, "CHUNK_BYTES", 500)
+    parts = staged(raw, tmp_path / "b")
+
+    assert items(whole, "train") == items(parts, "train")
+    assert items(whole, "valid") == items(parts, "valid")
+
+
+def test_staging_by_time_puts_the_latest_into_test(raw: RawTable, tmp_path: Path) -> None:
+    made = staged(raw, tmp_path / "a", split={"method": "temporal", "valid": 0.1, "test": 0.1})
+
+    def times(split: str) -> list[int]:
+        return [(item * 7) % 1000 for item in items(made, split)]
+
+    assert max(times("train")) <= min(times("valid"))
+    assert max(times("valid")) <= min(times("test"))
+    assert made.rows == {"train": 4000, "valid": 500, "test": 500}
+
+
+def test_staging_leaves_each_users_last_out(raw: RawTable, tmp_path: Path) -> None:
+    made = staged(raw, tmp_path / "a", split={"method": "leave-last-out"})
+
+    assert made.rows == {"train": ROWS - 100, "valid": 50, "test": 50}
+    assert {item % 50 for item in items(made, "test")} == set(range(50))
+
+
+def test_split_by_time_needs_a_time(raw: RawTable, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"split.method=temporal needs features.timestamp"):
+        staged(raw, tmp_path / "a", timestamp=None, split={"method": "temporal"})

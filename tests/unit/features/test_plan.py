@@ -1,0 +1,108 @@
+"""Plans: what they read, what they make, and what is wrong with them, all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
+from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.features.schema import Role, Schema
+
+TABLES = {
+    "interactions": pa.schema(
+        [("userId", pa.int32()), ("movieId", pa.int32()), ("rating", pa.float32()), ("timestamp", pa.int64())]
+    ),
+    "movies": pa.schema([("movieId", pa.int32()), ("title", pa.string()), ("genres", pa.list_(pa.string()))]),
+}
+RECIPE = FeaturePlan(
+    user="userId",
+    item="movieId",
+    label="label",
+    timestamp="timestamp",
+    ops=(
+        JoinExternal(table="movies", on="movieId", columns=("genres",)),
+        Categorify(columns=("userId", "movieId", "genres")),
+        LambdaOp(expression="rating > 3", output="label", dtype="int8"),
+    ),
+)
+
+
+def test_plan_reads_only_what_it_needs() -> None:
+    assert RECIPE.reads == ("movieId", "userId", "rating", "timestamp")
+
+
+def test_recipe_fits_its_tables() -> None:
+    RECIPE.check(TABLES)
+
+
+def test_plan_names_all_problems_at_once() -> None:
+    plan = FeaturePlan(
+        user="userid",
+        item="movieId",
+        label="rating",
+        ops=(
+            JoinExternal(table="movie", on="movieId", columns=("genres",)),
+            JoinExternal(table="movies", on="userId", columns=("titel", "title")),
+            Categorify(columns=("movieId", "movieId")),
+        ),
+    )
+
+    with pytest.raises(ConfigError) as found:
+        plan.check(TABLES)
+
+    for problem in (
+        "no column 'userid' in the interactions (did you mean userId?)",
+        "no table 'movie' (did you mean movies?)",
+        "no column 'titel' in table movies (did you mean title?)",
+        "the key 'userId' has to be categorified",
+        "'title' is not a number, so it has to be categorified",
+        "the user column 'userid' has to be in a Categorify op",
+        "'movieId' is categorified twice",
+    ):
+        assert problem in found.value.message
+
+
+def test_prepared_schema_says_where_columns_live() -> None:
+    types = {"timestamp": pa.int64(), "genres": pa.list_(pa.string())}
+    sizes = {"userId": 10, "movieId": 7, "genres": 5}
+
+    star = RECIPE.prepared_schema(sizes, types, layout="star")
+    flat = RECIPE.prepared_schema(sizes, types, layout="flat")
+
+    assert star.names == flat.names == ("userId", "movieId", "label", "timestamp", "genres")
+    assert star["genres"].table == "movieId"
+    assert flat["genres"].table is None
+    assert star["genres"].ragged
+    assert star["label"].dtype == "int8"
+    assert star.only(Role.ITEM).cardinality == 7
+    assert [column.name for column in star.features] == ["userId", "movieId", "genres"]
+
+
+def test_schema_and_fitted_plan_survive_their_files(tmp_path: Path) -> None:
+    words = pa.table({"value": ["b", "a"], "count": pa.array([2, 1], pa.int64())})
+    fitted = FittedPlan(RECIPE, {"userId": words, "movieId": words, "genres": words})
+    schema = RECIPE.prepared_schema(fitted.cardinalities, {"timestamp": pa.int64()}, layout="star")
+
+    fitted.write(tmp_path)
+    schema.write(tmp_path / "schema.json")
+
+    read = FittedPlan.read(tmp_path)
+    assert read.plan == RECIPE
+    assert read.cardinalities == {"userId": 5, "movieId": 5, "genres": 5}
+    assert Schema.read(tmp_path / "schema.json") == schema
+
+
+def test_schema_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text("{}")
+
+    with pytest.raises(DataError, match=r"schema.json: not a schema"):
+        Schema.read(tmp_path / "schema.json")
+
+
+def test_schema_names_the_columns_there_are() -> None:
+    with pytest.raises(ConfigError, match="no column 'movie' in the prepared data; there are"):
+        RECIPE.prepared_schema({"userId": 3, "movieId": 3, "genres": 3}, {}, layout="star")["movie"]

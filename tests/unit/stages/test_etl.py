@@ -1,0 +1,186 @@
+"""The etl stage: the artifact on real and on hand-made data, when it is redone, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+
+from recsys_cli.config import RunConfig
+from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.stages.download import download
+from recsys_cli.stages.etl import etl, prepared_data
+from recsys_cli.workspace import PreparedData, Workspace
+
+RECIPE = {
+    "user": "userId",
+    "item": "movieId",
+    "label": "label",
+    "timestamp": "timestamp",
+    "ops": [
+        {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": ["genres"]},
+        {"op": "Categorify", "columns": ["userId", "movieId", "genres"]},
+        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+    ],
+}
+
+
+def rows(data: PreparedData, split: str) -> pa.Table:
+    return pa.concat_tables([pq.read_table(path) for path in data.shards(split)])
+
+
+@pytest.fixture
+def own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
+    """A config over four users' own files; items 10 and 20 are equally frequent in train."""
+    monkeypatch.chdir(tmp_path)
+    train = [(1, 20, 4), (2, 10, 3), (1, 10, 5), (2, 20, 1), (3, 30, 4)]
+    files = {"train": train, "valid": [(9, 10, 4), (1, 99, 2), (1, 30, 5)]}
+    for split, ratings in files.items():
+        users, items, ratings_ = zip(*ratings, strict=True)
+        times = list(range(len(users)))
+        table = {"userId": users, "movieId": items, "rating": pa.array(ratings_, pa.float32()), "timestamp": times}
+        pq.write_table(pa.table(table), f"{split}.parquet")
+    movies = {"movieId": [10, 20, 99, 40], "genres": [["b", "a"], ["a"], ["z"], ["never"]]}
+    pq.write_table(pa.table(movies), "movies.parquet")
+    return {
+        "dataset": {"name": "files", "interactions": "train.parquet", "tables": {"movies": "movies.parquet"}},
+        "split": {"method": "files", "train": "train.parquet", "valid": "valid.parquet"},
+        "features": RECIPE,
+    }
+
+
+def test_etl_of_known_data(own_files: dict, workspace: Workspace) -> None:
+    made = etl(RunConfig.model_validate(own_files), workspace)
+
+    data = made.artifact
+    vocabularies = {name: pq.read_table(data.vocabulary(name)).to_pydict() for name in ("userId", "movieId", "genres")}
+    assert vocabularies["userId"] == {"value": [1, 2, 3], "count": [2, 2, 1]}
+    assert vocabularies["movieId"] == {"value": [10, 20, 30], "count": [2, 2, 1]}
+    assert vocabularies["genres"] == {"value": ["a", "b"], "count": [4, 2]}
+    assert pq.read_table(data.table("movieId")).to_pydict() == {"genres": [[], [], [], [4, 3], [3], []]}
+    assert rows(data, "valid").to_pydict() == {
+        "userId": [2, 3, 3], "movieId": [3, 2, 5], "label": [1, 0, 1], "timestamp": [0, 1, 2],
+    }  # fmt: skip
+    train = rows(data, "train")
+    assert sorted(zip(*train.to_pydict().values(), strict=True)) == [
+        (3, 3, 1, 2), (3, 4, 1, 0), (4, 3, 0, 1), (4, 4, 0, 3), (5, 5, 1, 4),
+    ]  # fmt: skip
+    manifest = data.manifest
+    assert manifest["rows"] == {"train": 5, "valid": 3, "test": 0}
+    assert manifest["quality"]["valid"]["movieId"] == {"null": 0, "unseen": 1, "values": 3}
+    assert manifest["cold"]["valid"] == {"users": {"distinct": 2, "cold": 1}, "items": {"distinct": 3, "cold": 1}}
+
+
+def test_etl_flat_layout_writes_what_star_gathers(own_files: dict, workspace: Workspace) -> None:
+    star = etl(RunConfig.model_validate(own_files), workspace).artifact
+    flat = etl(RunConfig.model_validate({**own_files, "etl": {"layout": "flat"}}), workspace).artifact
+
+    table = pq.read_table(star.table("movieId"))
+    for split in ("train", "valid"):
+        gathered = table.take(rows(star, split).column("movieId"))
+        assert rows(flat, split).column("genres").to_pylist() == gathered.column("genres").to_pylist()
+    assert flat.schema["genres"].table is None
+    assert pq.read_table(flat.table("movieId")) == table
+
+
+def test_etl_is_not_redone_until_something_changes(own_files: dict, workspace: Workspace) -> None:
+    config = RunConfig.model_validate(own_files)
+    first = etl(config, workspace)
+
+    assert not first.up_to_date
+    assert etl(config, workspace).up_to_date
+    assert etl(RunConfig.model_validate({**own_files, "etl": {"engine": "polars"}}), workspace).up_to_date
+    assert not etl(config, workspace, force=True).up_to_date
+    assert prepared_data(config, workspace) == first.artifact
+
+    pq.write_table(pq.read_table("train.parquet").slice(1), "train.parquet")
+    assert not etl(config, workspace).up_to_date
+
+
+def test_etl_leaves_nothing_behind(own_files: dict, workspace: Workspace, tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+    etl(RunConfig.model_validate(own_files), workspace)
+
+    assert set(tmp_path.iterdir()) - before == {workspace.root}
+    assert {path.name for path in workspace.root.iterdir()} == {"data", ".locks", ".scratch"}
+    assert list((workspace.root / ".scratch").iterdir()) == []
+
+
+def test_etl_that_fails_leaves_no_artifact(own_files: dict, workspace: Workspace) -> None:
+    movies = pa.table({"movieId": [10, 10, 20, 20], "genres": [["a"], ["b"], [], []]})
+    pq.write_table(movies, "movies.parquet")
+    config = RunConfig.model_validate(own_files)
+
+    with pytest.raises(DataError, match=r"2 keys stand more than once in movies.movieId: 10, 20"):
+        etl(config, workspace)
+    with pytest.raises(MissingArtifactError, match="is not prepared"):
+        prepared_data(config, workspace)
+
+
+def test_etl_skips_bad_rows_and_keeps_them(tmp_path: Path, workspace: Workspace, monkeypatch) -> None:
+    folder = workspace.raw("movielens-latest-small").folder
+    folder.mkdir(parents=True)
+    zipped = tmp_path / "ml.zip"
+    _write_zip(
+        zipped, "userId,movieId,rating,timestamp\n" + "".join(f"{n},1,4.0,{n}\n" for n in range(9)) + "9,1,bad,9\n"
+    )
+    config = RunConfig.model_validate(
+        {"dataset": {"name": "movielens-latest-small"}, "features": RECIPE, "etl": {"on_bad_rows": "skip"}}
+    )
+    download(config.dataset, workspace, from_file=zipped)
+
+    data = etl(config, workspace).artifact
+
+    assert data.manifest["bad_rows"] == 1
+    assert sum(data.manifest["rows"].values()) == 9
+    rejected = json.loads((data.folder / "rejected.jsonl").read_text())
+    assert (rejected["line"], rejected["column"]) == (11, "rating")
+
+
+def test_etl_needs_its_dataset(workspace: Workspace) -> None:
+    config = RunConfig.model_validate({"dataset": {"name": "movielens-1m"}, "features": RECIPE})
+
+    with pytest.raises(MissingArtifactError, match="movielens-1m is not there") as found:
+        etl(config, workspace)
+    assert "recsys download movielens-1m" in str(found.value.hint)
+
+
+def test_etl_of_real_movielens_equals_a_plain_count(workspace: Workspace, shared_data: Path) -> None:
+    config = RunConfig.model_validate({"dataset": {"name": "movielens-latest-small"}, "features": RECIPE})
+    download(config.dataset, workspace, from_file=shared_data / "ml-latest-small.zip")
+
+    data = etl(config, workspace).artifact
+
+    raw = csv.read_csv(workspace.raw("movielens-latest-small").folder / "ratings.csv")
+    assert raw.num_rows == data.rows("train") + data.rows("valid") == 100_836
+    words = {name: pq.read_table(data.vocabulary(name)) for name in ("userId", "movieId")}
+    decoded = []
+    for split in ("train", "valid"):
+        table = rows(data, split)
+        columns = [
+            words[n].column("value").take(pa.array(table.column(n).to_numpy() - 3)) if split == "train" else None
+            for n in words
+        ]
+        if split == "train":
+            decoded = [column.to_pylist() for column in columns] + [table.column("timestamp").to_pylist()]
+    original = set(zip(*(raw.column(n).to_pylist() for n in ("userId", "movieId", "timestamp")), strict=True))
+    assert set(zip(*decoded, strict=True)) <= original
+    counts = Counter(decoded[1])
+    expected = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    assert list(zip(*words["movieId"].to_pydict().values(), strict=True)) == expected
+    positive = np.concatenate([rows(data, split).column("label").to_numpy() for split in ("train", "valid")])
+    assert positive.sum() == np.sum(raw.column("rating").to_numpy() > 3)
+
+
+def _write_zip(path: Path, ratings: str) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ml-latest-small/ratings.csv", ratings)
+        archive.writestr("ml-latest-small/movies.csv", "movieId,title,genres\n1,A,x|y\n")

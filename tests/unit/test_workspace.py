@@ -1,0 +1,124 @@
+"""The workspace: an artifact is there whole or not at all, whatever happens on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.errors import DataError, MissingArtifactError, RecsysError
+from recsys_cli.workspace import Workspace, key_of, write_text
+
+
+def test_create_makes_a_whole_artifact(workspace: Workspace) -> None:
+    data = workspace.data("0123456789abcdef-rest")
+    manifest = {"key": "k"}
+
+    with workspace.create(data, manifest) as folder:
+        assert not data.exists
+        (folder / "x").write_text("1")
+        manifest["rows"] = {"train": 3}
+
+    assert data.exists
+    assert (data.key, data.rows("train"), data.rows("test")) == ("k", 3, 0)
+    assert data.manifest["kind"] == "PreparedData"
+    assert (data.folder / "x").read_text() == "1"
+
+
+def test_create_that_fails_leaves_the_old_artifact(workspace: Workspace) -> None:
+    data = workspace.data("k")
+    with workspace.create(data, {"key": "old"}):
+        pass
+
+    with pytest.raises(ZeroDivisionError), workspace.create(data, {"key": "new"}):
+        raise ZeroDivisionError
+
+    assert data.key == "old"
+    assert list((workspace.root / ".scratch").iterdir()) == []
+
+
+def test_create_replaces_an_old_artifact_whole(workspace: Workspace) -> None:
+    data = workspace.data("k")
+    for key in ("old", "new"):
+        with workspace.create(data, {"key": key}) as folder:
+            (folder / key).touch()
+
+    assert data.key == "new"
+    assert {path.name for path in data.folder.iterdir()} == {"new", "manifest.json"}
+
+
+def test_create_killed_leaves_nothing_that_is_not_swept(workspace: Workspace) -> None:
+    program = """
+        import os, signal, sys
+        from pathlib import Path
+        from recsys_cli.workspace import Workspace
+        workspace = Workspace(Path(sys.argv[1]))
+        with workspace.create(workspace.data("k"), {"key": "k"}) as folder:
+            (folder / "half").write_text("x")
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(workspace.root)], check=False)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert not workspace.data("k").exists
+    with workspace.scratch() as mine:
+        assert [path.name for path in (workspace.root / ".scratch").iterdir()] == [mine.name]
+
+
+def test_scratch_of_a_living_process_stays(workspace: Workspace) -> None:
+    other = workspace.root / ".scratch" / f"{os.getppid()}-abc"
+    other.mkdir(parents=True)
+
+    with workspace.scratch():
+        assert other.is_dir()
+
+
+def test_write_text_is_atomic(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "x.yaml"
+    write_text(path, "1")
+    write_text(path, "2")
+
+    assert path.read_text() == "2"
+    assert [p.name for p in path.parent.iterdir()] == ["x.yaml"]
+
+
+def test_key_depends_on_content_and_not_on_order() -> None:
+    assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1})
+    assert key_of({"a": 1}) != key_of({"a": 2})
+    assert key_of("a", "b") != key_of("ab")
+
+
+def test_lock_is_waited_for_and_then_given_up(workspace: Workspace) -> None:
+    with (
+        workspace.lock("etl"),
+        pytest.raises(RecsysError, match=r"another process works on etl") as found,
+        Workspace(workspace.root).lock("etl", timeout=0.05),
+    ):
+        pass
+    assert "etl.lock" in str(found.value.hint)
+    with workspace.lock("etl"):  # free again
+        pass
+
+
+def test_run_is_found_by_a_part_of_its_name(workspace: Workspace) -> None:
+    for name in ("20260101T000000-mlp-aaaa", "20260102T000000-mlp-bbbb"):
+        write_text(workspace.root / "runs" / name / "config.yaml", "")
+
+    assert workspace.run("bbbb").folder.name == "20260102T000000-mlp-bbbb"
+    with pytest.raises(MissingArtifactError, match="2 runs match '2026'"):
+        workspace.run("2026")
+    with pytest.raises(MissingArtifactError, match=r"no run 'x'.*there are: .*aaaa, .*bbbb"):
+        workspace.run("x")
+
+
+def test_manifest_that_cannot_be_read_is_named(workspace: Workspace) -> None:
+    data = workspace.data("k")
+    write_text(data.folder / "manifest.json", "{")
+
+    with pytest.raises(DataError, match=r"data/k: cannot read its manifest"):
+        _ = data.manifest
