@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 EVERY = 10.0
 """Seconds between two lines of one task where there is no terminal."""
+WORTH_A_LINE = 5.0
+"""Seconds that a task has to take for its end to be told: the tables tell the rest."""
 
 
 def renderer(*, quiet: bool) -> AbstractContextManager[Emit]:
@@ -55,7 +57,8 @@ class Lines:
         pace = self._paces.setdefault(event.task, Pace(now, event.done))
         since = self._written.setdefault(event.task, now)
         if _ends(event):
-            self._write(pace.summary(event, now))
+            if now - pace.start >= WORTH_A_LINE:
+                self._write(pace.summary(event, now))
             del self._paces[event.task], self._written[event.task]
         elif now - since >= EVERY:
             self._write(pace.line(event, now))
@@ -77,21 +80,14 @@ class Pace:
     def line(self, event: Progress, now: float) -> str:
         """Say how far it is."""
         speed = (event.done - self.first) / max(now - self.start, 1e-9)
-        parts = [_amount(event)]
-        if speed:
-            parts.append(rate(speed, event.unit))
-        if speed and event.total is not None:
-            parts.append(f"{duration((event.total - event.done) / speed)} left")
-        return _joined(event, parts)
+        left = (event.total - event.done) / speed if speed and event.total is not None else None
+        return f"{event.task}: {_facts(event, _amount(event), speed, left)}"
 
     def summary(self, event: Progress, now: float) -> str:
         """Say what it took in the end."""
-        seconds = now - self.start
-        done = event.done - self.first
-        parts = [count(event.done, event.unit)]
-        if seconds >= 0.05 and done:
-            parts += [f"in {duration(seconds)}", rate(done / seconds, event.unit)]
-        return _joined(event, parts)
+        seconds = max(now - self.start, 1e-9)
+        amount = f"{count(event.done, event.unit)} in {duration(seconds)}"
+        return f"{event.task}: {_facts(event, amount, (event.done - self.first) / seconds, None)}"
 
 
 @contextmanager
@@ -113,7 +109,9 @@ def _bars(console: Console) -> Iterator[Emit]:
         bars.update(tasks[event.task], total=event.total, completed=event.done, fields=event.fields)
         if _ends(event):
             bars.remove_task(tasks.pop(event.task))
-            console.print(Text(paces.pop(event.task).summary(event, time.monotonic()), style="dim"))
+            pace, now = paces.pop(event.task), time.monotonic()
+            if now - pace.start >= WORTH_A_LINE:
+                console.print(Text(pace.summary(event, now), style="dim"))
 
     with bars:
         yield emit
@@ -129,17 +127,12 @@ def _columns(console: Console) -> Bars:
     class Facts(ProgressColumn):
         def render(self, task: Task) -> Text:
             unit = task.fields["unit"]
-            event = Progress(
-                task.description, int(task.completed), None if task.total is None else int(task.total), unit
-            )
-            parts = [_amount(event)]
-            if task.speed:
-                parts.append(rate(task.speed, unit))
-            if task.time_remaining is not None and not task.finished:
-                parts.append(f"{duration(task.time_remaining)} left")
-            if console.width >= 100:
-                parts += [f"{name} {value}" for name, value in task.fields["fields"].items()]
-            return Text(" · ".join(parts), no_wrap=True, overflow="ellipsis")
+            total = None if task.total is None else int(task.total)
+            shown = task.fields["fields"] if console.width >= 100 else {}
+            event = Progress(task.description, int(task.completed), total, unit, shown)
+            left = None if task.finished else task.time_remaining
+            facts = _facts(event, _amount(event), task.speed or 0.0, left)
+            return Text(facts, no_wrap=True, overflow="ellipsis")
 
     name = TextColumn(
         "{task.description}",
@@ -162,5 +155,10 @@ def _amount(event: Progress) -> str:
     return f"{share(event.done / event.total if event.total else 1.0)} of {count(event.total, event.unit)}"
 
 
-def _joined(event: Progress, parts: list[str]) -> str:
-    return f"{event.task}: {' · '.join([*parts, *(f'{name} {value}' for name, value in event.fields.items())])}"
+def _facts(event: Progress, amount: str, speed: float, left: float | None) -> str:
+    parts = [amount]
+    if speed and f"{event.unit}/s" not in event.fields:  # the stage knows its own pace better
+        parts.append(rate(speed, event.unit))
+    if left is not None:
+        parts.append(f"{duration(left)} left")
+    return " · ".join([*parts, *(f"{name} {value}" for name, value in event.fields.items())])

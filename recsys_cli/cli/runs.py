@@ -40,9 +40,17 @@ def find_run(workspace: Workspace, config: RunConfig) -> TrainedRun:
     Raises:
         MissingArtifactError: There is none, or it is not finished.
     """
-    from recsys_cli.stages.train import trained_run
+    from recsys_cli.stages.etl import prepared_data
+    from recsys_cli.stages.train import run_key
 
-    return trained_run(config, workspace)
+    key = run_key(config, prepared_data(config, workspace))
+    found = [run for run in workspace.runs() if run.exists and run.key == key]
+    if not found:
+        raise MissingArtifactError(
+            f"the model of this config is not trained in {workspace.root}",
+            hint="recsys train; recsys status shows all runs",
+        )
+    return found[-1]
 
 
 def named_or_current(session: Session, name: str | None) -> TrainedRun:

@@ -54,14 +54,14 @@ def _run(run: TrainedRun) -> dict[str, Any]:
 def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
     """Say how far the current config has come, and what its next command is."""
     from recsys_cli.cli.runs import find_run
-    from recsys_cli.stages.etl import prepared_data, raw_data
+    from recsys_cli.stages.etl import prepared_data, raw_identity
 
     found: dict[str, Any] = {"dataset": config.dataset.name, "raw": None, "data": None, "run": None}
     dataset = config.dataset.name
     for stage, look, command in (
         (
             "raw",
-            lambda: raw_data(config, workspace),
+            lambda: raw_identity(config, workspace),
             f"recsys download {dataset if not config.dataset.options else workspace.current}",
         ),
         ("data", lambda: prepared_data(config, workspace), "recsys etl"),

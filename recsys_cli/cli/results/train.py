@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +16,13 @@ if TYPE_CHECKING:
 
 
 def result(made: Made[TrainedRun]) -> dict[str, Any]:
-    """Gather what the metrics and the manifest say."""
+    """Gather what the manifest says."""
     run = made.artifact
-    lines = [json.loads(text) for text in run.metrics.read_text(encoding="utf-8").splitlines()]
-    epochs = [
-        {name: value for name, value in found.items() if name != "event"}
-        for found in lines
-        if found["event"] == "epoch"
-    ]
     return {
         "run": run.folder.name,
         "up_to_date": made.up_to_date,
         "path": str(run.folder),
-        "epochs": epochs,
-        "best_epoch": _best(epochs),
-        "manifest": run.manifest,
+        **run.manifest,
         "next": "recsys evaluate",
     }
 
@@ -41,18 +32,14 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     if found["up_to_date"]:
         line(to, f"training is up to date: {found['path']}")
     else:
-        cells = [_epoch(epoch, is_best=epoch["epoch"] == found["best_epoch"]) for epoch in found["epochs"]]
+        cells = [_epoch(epoch, is_best=epoch["epoch"] == found["best_epoch"]) for epoch in found["history"]]
         headings = ("epoch", "train loss", "valid loss", "valid AUC", "rows/s", "waiting", "time")
         table(to, "", headings, cells, text=0)
-        line(to, f"trained: {found['path']}{' (* the best epoch is kept)' if found['best_epoch'] else ''}")
+        kept = " (* best epoch, which is kept)" if len(found["history"]) > 1 else ""
+        line(to, f"trained {found['parameters']:,} parameters on {found['device']}, {found['precision']}{kept}")
+        line(to, f"run: {found['path']}")
     if found["next"]:
         line(to, f"next: {found['next']}", style="dim")
-
-
-def _best(epochs: list[dict[str, Any]]) -> int | None:
-    """Return the epoch with the best valid AUC, the earlier one of equals; None where nothing was validated."""
-    judged = [epoch for epoch in epochs if epoch["valid_auc"] is not None]
-    return max(judged, key=lambda epoch: (epoch["valid_auc"], -epoch["epoch"]))["epoch"] if judged else None
 
 
 def _epoch(epoch: Mapping[str, Any], *, is_best: bool) -> tuple[str, ...]:

@@ -1,0 +1,263 @@
+"""What a person reads who made mistakes in a config: all of them at once, each with its line and the way out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.config import RunConfig, dump, load
+from recsys_cli.config.load import model_config, model_config_type
+from recsys_cli.errors import ConfigError
+
+GOOD = """\
+dataset:
+  name: movielens-25m
+split: {method: random, valid: 0.2, seed: 42}
+features:
+  user: userId
+  item: movieId
+  label: label
+  ops:
+    - {op: JoinExternal, table: movies, on: movieId, columns: [genres]}
+    - {op: Categorify, columns: [userId, movieId, genres]}
+    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+model:
+  name: mlp
+  hidden: [128, 128]
+train:
+  epochs: 1
+"""
+
+
+@pytest.fixture
+def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A good config, named x.yaml in the working directory so that messages are short."""
+    monkeypatch.chdir(tmp_path)
+    path = Path("x.yaml")
+    path.write_text(GOOD)
+    return path
+
+
+def problems(path: Path, *overrides: str) -> list[str]:
+    """Load, and return the lines of the error."""
+    with pytest.raises(ConfigError, match=r"x\.yaml: \d+ problem") as caught:
+        load(path, overrides)
+    return [line.strip() for line in caught.value.message.splitlines()[1:]]
+
+
+def change(path: Path, old: str, new: str) -> None:
+    """Replace a line's text in the file."""
+    assert old in GOOD
+    path.write_text(GOOD.replace(old, new))
+
+
+def test_load_reads_a_good_config(config_file: Path) -> None:
+    config = load(config_file)
+    assert config.dataset.name == "movielens-25m"
+    assert [op.op for op in config.features.ops] == ["JoinExternal", "Categorify", "LambdaOp"]
+    assert config.model.options == {"hidden": [128, 128]}
+    assert config.train.batch_size == 32_768
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("  epochs: 1", "  epoch: 1", "x.yaml:16: train.epoch: unknown key (did you mean epochs?)"),
+        ("  epochs: 1", "  epochs: 1.5", "x.yaml:16: train.epochs: has to be a whole number, not 1.5"),
+        ("  epochs: 1", "  epochs: 0", "x.yaml:16: train.epochs: has to be at least 1, not 0"),
+        ("  epochs: 1", "  sparse: maybe", "x.yaml:16: train.sparse: has to be true or false, not 'maybe'"),
+        ("  epochs: 1", "  learning_rate:", "x.yaml:16: train.learning_rate: has to be a number, not nothing"),
+        ("train:", "trian:", "x.yaml:15: trian: unknown key (did you mean train?)"),
+        (
+            "  epochs: 1",
+            "  precision: fp16",
+            "x.yaml:16: train.precision: has to be 'auto', 'fp32' or 'bf16', not 'fp16'",
+        ),
+        (
+            "  epochs: 1",
+            "  {sparse: true, embedding_weight_decay: 0.1}",
+            "x.yaml:15: train: embedding_weight_decay is not there with sparse: true, because decay touches every row",
+        ),
+        ("  hidden", "  hiden", "x.yaml:14: model.hiden: unknown key (did you mean hidden?)"),
+        ("[128, 128]", "128", "x.yaml:14: model.hidden: has to be a list, not 128"),
+        ("[128, 128]", "[128, wide]", "x.yaml:14: model.hidden.1: has to be a whole number, not 'wide'"),
+        (
+            "  hidden: [128, 128]",
+            "  embedding_dim: wide",
+            "x.yaml:14: model.embedding_dim: has to be a whole number or a mapping (keys with values), not 'wide'",
+        ),
+        ("name: mlp", "name: mpl", "x.yaml:13: model.name: unknown model 'mpl' (did you mean mlp?); known: mlp"),
+        ("  user: userId\n", "", "x.yaml:4: features.user: is missing"),
+        (
+            "op: Categorify",
+            "op: Categorfy",
+            "x.yaml:10: features.ops.1: unknown op 'Categorfy' (did you mean Categorify?); "
+            "known: Categorify, JoinExternal, LambdaOp",
+        ),
+        (
+            "op: Categorify, columns",
+            "op: Categorify, column",
+            "x.yaml:10: features.ops.1.column: unknown key (did you mean columns?)",
+        ),
+        (
+            "{op: Categorify, columns: [userId, movieId, genres]}",
+            "{columns: [userId]}",
+            "x.yaml:10: features.ops.1: needs `op: NAME`, to say which one it is",
+        ),
+        (
+            "{op: Categorify, columns: [userId, movieId, genres]}",
+            "Categorify",
+            "x.yaml:10: features.ops.1: has to be a mapping (keys with values), not 'Categorify'",
+        ),
+        ("[userId, movieId, genres]", "[]", "x.yaml:10: features.ops.1.columns: needs 1 or more, and has 0"),
+        ("rating > 3", "open(3)", "x.yaml:11: features.ops.2.expression: the expression 'open(3)' has 'open(3)'"),
+        (
+            "method: random",
+            "method: randm",
+            "x.yaml:3: split: unknown method 'randm' (did you mean random?); "
+            "known: random, temporal, leave-last-out, user, files",
+        ),
+        ("valid: 0.2", "valid: 1.2", "x.yaml:3: split.valid: has to be less than 1, not 1.2"),
+        ("valid: 0.2", "valid: 0.6, test: 0.4", "x.yaml:3: split: valid + test is 1, which leaves nothing to train on"),
+        ("dataset:\n  name: movielens-25m", "dataset: movielens-25m", "x.yaml:1: dataset: has to be a mapping"),
+        ("dataset:\n  name: movielens-25m\n", "", "dataset: is missing"),
+        ("movielens-25m", "movilens-25m", "x.yaml:2: dataset.name: unknown dataset 'movilens-25m' (did you mean mov"),
+        ("movielens-25m", "synthetic\n  rowz: 3", "x.yaml:3: dataset.rowz: unknown key; options of synthetic: users"),
+        ("movielens-25m", "synthetic\n  rows: many", "x.yaml:3: dataset.rows: has to be a whole number, not 'many'"),
+        ("movielens-25m", "nowhere:source", "x.yaml:2: dataset.name: cannot load 'nowhere:source': No module named"),
+        ("train:", "etl: {engine: polar}\ntrain:", "x.yaml:15: etl.engine: unknown engine 'polar' (did you mean pola"),
+    ],
+)
+def test_load_names_the_mistake(config_file: Path, old: str, new: str, line: str) -> None:
+    change(config_file, old, new)
+    found = problems(config_file)
+    assert any(text.startswith(line) for text in found), found
+
+
+def test_load_says_every_problem_in_the_order_of_the_file(config_file: Path) -> None:
+    config_file.write_text(
+        GOOD.replace("movielens-25m", "movilens").replace("hidden", "hiden").replace("epochs", "epoch")
+        + "evaluate: {k: [ten]}\n"
+    )
+    found = problems(config_file, "etl.engine=gpu")
+    places = [re.match(r"(x\.yaml:\d+|override [^:]*): ", text)[1] for text in found]  # type: ignore[index]
+    assert places == ["x.yaml:2", "x.yaml:14", "x.yaml:16", "x.yaml:17", "override etl.engine=gpu"]
+
+
+def test_load_takes_an_empty_section_for_one_that_is_left_out(config_file: Path) -> None:
+    change(config_file, "  epochs: 1", "  # epochs: 3")
+    assert load(config_file).train.epochs == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"^x\.yaml: is empty"),
+        ("# only a comment\n", r"^x\.yaml: is empty"),
+        ("- a\n", r"^x\.yaml: is no mapping"),
+        ("just text", r"^x\.yaml: is no mapping"),
+        ("a: 1\n b: 2\n", r"^x\.yaml:2:3: not YAML: mapping values are not allowed here"),
+        ("train:\n\tepochs: 3\n", r"^x\.yaml:2:1: not YAML: .*'\\t'"),
+        ("a: {b: 1,\n  b: 2}\nc: 1\nc: 2\n", r"^x\.yaml:2: a\.b is there twice, first at x\.yaml:1\nx\.yaml:4: c is"),
+        ("a: &x [*x]\n", r"^x\.yaml: an anchor in it contains itself"),
+        ("? [a]\n: b\n", r"^x\.yaml:1: a key has to be text"),
+        ("a: !!python/object:os.system 1\n", r"^x\.yaml:1:4: not YAML: could not determine a constructor"),
+        ("a: 1\n---\nb: 1\n", r"^x\.yaml:2:1: not YAML: expected a single document"),
+    ],
+)
+def test_load_refuses_what_is_no_config(config_file: Path, text: str, message: str) -> None:
+    config_file.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load(config_file)
+
+
+def test_load_names_the_line_that_is_not_utf8(config_file: Path) -> None:
+    config_file.write_bytes(b"# fine\n# caf\xe9\n" + GOOD.encode())
+    with pytest.raises(ConfigError, match=r"^x\.yaml:2: not UTF-8: byte 0xe9$"):
+        load(config_file)
+
+
+def test_load_reads_a_file_with_a_byte_order_mark_and_windows_line_ends(config_file: Path) -> None:
+    config_file.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert load(config_file).dataset.name == "movielens-25m"
+
+
+def test_load_suggests_the_file_that_is_there(config_file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^no config file xx\.yaml \(did you mean x\.yaml\?\)$"):
+        load(Path("xx.yaml"))
+
+
+def test_load_says_what_a_folder_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Is a directory"):
+        load(tmp_path)
+
+
+def test_overrides_set_values_sections_and_list_elements(config_file: Path) -> None:
+    overrides = [
+        "train.epochs=3",
+        "train.learning_rate=1e-4",
+        "evaluate.k=[5, 20]",
+        "features.ops.2.expression=rating > 3.5",
+        "model.embedding_dim={userId: 8}",
+        "split={method: temporal, valid: 0.1}",
+        "etl.engine = polars",
+    ]
+    config = load(config_file, overrides)
+    assert config.train.epochs == 3
+    assert config.train.learning_rate == 1e-4
+    assert config.evaluate.k == (5, 20)
+    assert config.features.lambdas[0].expression == "rating > 3.5"
+    assert config.model.options["embedding_dim"] == {"userId": 8}
+    assert config.split.method == "temporal"
+    assert config.etl.engine == "polars"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train.epochs", r"^'train.epochs' is not an override$"),
+        ("=3", r"^'=3' is not an override$"),
+        ("train..epochs=3", r"is not an override$"),
+        ("train.epochs.x=3", r"train\.epochs is 1, which has no 'x' in it$"),
+        ("features.ops.9=1", r"features\.ops is a list, and '9' is no position in it \(0 to 2\)$"),
+        ("features.ops.last=1", r"features\.ops is a list, and 'last' is no position in it"),
+        ("train.epochs=[", r"the value is not YAML"),
+    ],
+)
+def test_overrides_that_make_no_sense_are_named(config_file: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(config_file, [text])
+
+
+def test_overrides_are_where_their_mistakes_are(config_file: Path) -> None:
+    assert problems(config_file, "train.epochs=many", "model.dropot=0.1") == [
+        "override train.epochs=many: train.epochs: has to be a whole number, not 'many'",
+        "override model.dropot=0.1: model.dropot: unknown key (did you mean dropout?)",
+    ]
+
+
+def test_dump_is_read_back_as_the_same_config(config_file: Path) -> None:
+    overrides = ["train.learning_rate=1e-5", "model.embedding_dim={userId: 8}", "train.embedding_learning_rate=0.5"]
+    config = load(config_file, overrides)
+    again = Path("again.yaml")
+    again.write_text(dump(config))
+    assert load(again) == config
+    assert "on: movieId" in again.read_text()
+
+
+def test_dump_spells_out_every_default(config_file: Path) -> None:
+    text = dump(load(config_file))
+    assert all(f"\n{section}:" in f"\n{text}" for section in RunConfig.model_fields)
+    assert "batch_size: 32768" in text
+
+
+def test_model_config_type_takes_an_import_path() -> None:
+    assert model_config_type("recsys_cli.models.mlp") is model_config_type("mlp")
+    assert model_config("mlp", {"hidden": [8]}).model_dump()["hidden"] == (8,)
+
+
+def test_model_config_type_says_which_package_is_not_there() -> None:
+    with pytest.raises(ConfigError, match=r"cannot load 'my_models\.ncf\.config:Config': No module named"):
+        model_config_type("my_models.ncf")

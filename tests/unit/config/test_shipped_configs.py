@@ -1,0 +1,49 @@
+"""Every config that comes along is valid, and opens with the commands that run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.config import load
+
+FOLDER = Path(__file__).resolve().parents[3] / "configs"
+CONFIGS = sorted(FOLDER.rglob("*.yaml"))
+
+
+def test_all_configs_are_found() -> None:
+    names = {path.stem for path in CONFIGS}
+    assert names >= {"ml25m", "ml25m-temporal", "ml-latest-small", "ml100k", "ml1m", "ml32m", "demo"}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_config_is_valid_and_opens_with_its_commands(path: Path) -> None:
+    config = load(path)
+    name = path.relative_to(FOLDER.parent)
+    head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
+    for command in (
+        f"recsys download {config.dataset.name}\n",
+        f"recsys etl {name}\n",
+        "recsys train",
+        "recsys evaluate",
+    ):
+        assert command in head
+    assert path.read_text().startswith("# ")
+
+
+def test_ml25m_is_the_recipe_of_the_notebooks() -> None:
+    config = load(FOLDER / "ml25m.yaml")
+    assert config.dataset.name == "movielens-25m"
+    assert config.split.model_dump() == {"method": "random", "valid": 0.2, "test": 0.0, "seed": 42}
+    assert config.features.categorified == ("userId", "movieId", "genres")
+    assert [op.expression for op in config.features.lambdas] == ["rating > 3"]
+    assert [(op.table, op.on, op.columns) for op in config.features.joins] == [("movies", "movieId", ("genres",))]
+    assert config.model.options == {"hidden": [128, 128, 128], "dropout": 0.0}
+    assert (config.train.epochs, config.train.batch_size, config.train.learning_rate) == (1, 32_768, 0.01)
+
+
+def test_the_temporal_twin_differs_in_its_split_alone() -> None:
+    twin, plain = load(FOLDER / "ml25m-temporal.yaml"), load(FOLDER / "ml25m.yaml")
+    assert twin.split.model_dump() == {"method": "temporal", "valid": 0.1, "test": 0.1}
+    assert twin.model_copy(update={"split": plain.split}) == plain
