@@ -20,12 +20,11 @@ def pointwise_estimates(
     tally: Tally, metrics: dict[str, PointwiseMetric], *, resamples: int, seed: int
 ) -> dict[str, Estimate]:
     """Compute pointwise metrics of the rows as they are, with intervals from a Poisson bootstrap over rows."""
-    rng = np.random.default_rng(mix(seed, _ROWS))
     small = tally.compressed(GROUPS)
     step = max(1, _CHUNK // max(1, len(small.logits)))
     drawn: dict[str, list[Floats]] = {name: [] for name in metrics}
     for start in range(0, resamples, step):
-        resample = small.resampled(rng, min(step, resamples - start))
+        resample = small.resampled(range(start, min(start + step, resamples)), seed=mix(seed, _ROWS))
         for name, metric in metrics.items():
             drawn[name].append(metric.compute(resample))
     return {

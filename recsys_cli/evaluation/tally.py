@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.features.hashing import hash_counters, mix
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -59,15 +61,38 @@ class Tally:
         total = np.add.reduceat(self.logits * self.rows[0], starts)
         return Tally(total / (positive + negative), positive[None], negative[None])
 
-    def resampled(self, rng: np.random.Generator, resamples: int) -> Tally:
+    def resampled(self, resamples: range, *, seed: int) -> Tally:
         """Draw resamples of the rows: each row appears Poisson(1) times, so a group of n rows has Poisson(n) of them.
 
         The Poisson bootstrap (Hanley and MacGibbon, 2006; Chamandy et al., 2012) stands for drawing rows with
-        replacement at a cost of the number of groups, whatever the number of rows.
+        replacement at a cost of the number of groups, whatever the number of rows. What is drawn for a group depends on
+        its place among all rows and on nothing else: scores that differ in their last digit, as those of another batch
+        size do, change the draws of their own groups and leave all others as they are.
+
+        Args:
+            resamples: Numbers of the resamples; each is the same whatever others are drawn with it.
+            seed: Decides the draws.
         """
-        shape = (resamples, len(self.logits))
-        return Tally(
-            self.logits,
-            rng.poisson(self.positive, shape).astype(float),
-            rng.poisson(self.negative, shape).astype(float),
+        rows = self.rows[0]
+        place = (np.cumsum(rows) - rows / 2).astype(np.uint64)
+        positive, negative = (
+            _poisson(counts[0], np.stack([_uniform(place, mix(seed, number, stream)) for number in resamples]))
+            for stream, counts in enumerate((self.positive, self.negative))
         )
+        return Tally(self.logits, positive, negative)
+
+
+def _uniform(counters: npt.NDArray[np.uint64], key: int) -> Floats:
+    """Return a number between 0 and 1, exclusive, for each counter."""
+    return ((hash_counters(counters, key) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def _poisson(means: Floats, uniform: Floats) -> Floats:
+    """Return Poisson numbers by inverting the distribution function; whole means (G,), uniform numbers (R, G)."""
+    drawn = np.zeros_like(uniform)
+    for mean in np.unique(means[means > 0]):
+        k = np.arange(int(mean + 10 * np.sqrt(mean) + 20))
+        log_mass = k * np.log(mean) - mean - np.cumsum(np.log(np.maximum(k, 1)))
+        columns = np.flatnonzero(means == mean)
+        drawn[:, columns] = np.searchsorted(np.cumsum(np.exp(log_mass)), uniform[:, columns])
+    return drawn

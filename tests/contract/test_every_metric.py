@@ -90,7 +90,7 @@ def test_pointwise_metric_ignores_the_order_of_rows(name: str) -> None:
 @pytest.mark.parametrize("name", POINTWISE)
 def test_pointwise_metric_computes_each_weighting_on_its_own(name: str) -> None:
     labels, logits = _rows(np.random.default_rng(5), 99, ties=True)
-    drawn = Tally.of(labels, logits).resampled(np.random.default_rng(6), 7)
+    drawn = Tally.of(labels, logits).resampled(range(7), seed=6)
 
     together = POINTWISE[name].compute(drawn)
 

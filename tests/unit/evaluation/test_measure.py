@@ -1,0 +1,225 @@
+"""The whole measurement on the checkerboard, whose right answer is known: users like the items of their own half."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor, nn
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.errors import ConfigError, DataError, TrainingError
+from recsys_cli.evaluation.measure import Measured, Place, choose_split, measure
+from recsys_cli.events import Progress
+from recsys_cli.features.schema import Schema
+from recsys_cli.workspace import PreparedData
+
+
+class Half(nn.Module):
+    """Knows the checkerboard, and looks at genres to do it, as a model would."""
+
+    def score(self, batch: Batch) -> Tensor:
+        user, genres = batch.features["userId"], batch.features["genres"]
+        is_odd = genres.offsets.diff() == 1  # odd items have one genre, even ones two
+        return torch.where(is_odd == (user % 2 == 1), 3.0, -3.0)
+
+
+class Noise(nn.Module):
+    """Gives each pair its own meaningless score."""
+
+    def score(self, batch: Batch) -> Tensor:
+        user, item = batch.features["userId"].double(), batch.features["movieId"].double()
+        return torch.sin(user * 12.9898 + item * 78.233).mul(43758.5453).frac().float()
+
+
+class Dense(nn.Module):
+    """Has a dense layer, whose last digits may depend on the size of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.users, self.items = (torch.randn(100, 24, generator=generator) for _ in range(2))
+        self.weight = torch.randn(48, 1, generator=generator)
+
+    def score(self, batch: Batch) -> Tensor:
+        user, item = self.users[batch.features["userId"].long()], self.items[batch.features["movieId"].long()]
+        return (torch.cat([user, item], dim=1).tanh() @ self.weight).squeeze(1)
+
+
+CONFIG = EvaluateConfig(k=(1, 5), bootstrap=50, batch_size=100)
+
+
+def _values(measured: Measured) -> dict[str, float | None]:
+    sections = {"pointwise": measured.pointwise, "ranking": measured.ranking}
+    return {
+        f"{section}/{system}/{metric}/{part}": value
+        for section, systems in sections.items()
+        for system, metrics in systems.items()
+        for metric, estimate in metrics.items()
+        for part, value in estimate.model_dump().items()
+    }
+
+
+def test_measure_finds_the_model_that_knows(make_prepared) -> None:
+    measured = measure(Half(), make_prepared(), CONFIG)
+
+    model, constant = measured.pointwise["model"], measured.pointwise["constant"]
+    assert (model["auc"].value, model["accuracy"].value) == (1, 1)
+    assert model["log_loss"].value == pytest.approx(np.log1p(np.exp(-3)))
+    assert constant["auc"].value == 0.5
+    assert measured.split == "valid"
+    ranking, popularity = measured.ranking["model"], measured.ranking["popularity"]
+    assert ranking["ndcg@5"].low > popularity["ndcg@5"].high
+    assert all(e.low <= e.value <= e.high for system in measured.ranking.values() for e in system.values())
+
+
+def test_measure_of_noise_is_no_better_than_chance(make_prepared) -> None:
+    measured = measure(Noise(), make_prepared(rows=4_000), CONFIG)
+
+    auc = measured.pointwise["model"]["auc"]
+    assert auc.low < 0.5 < auc.high
+
+
+@pytest.mark.parametrize("model", [Half(), Noise(), Dense()], ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("batch_size", [1_000_000, 7])
+def test_measure_does_not_depend_on_the_batch_size(make_prepared, model: nn.Module, batch_size: int) -> None:
+    data = make_prepared(users=90, items=60, rows=1_600)
+
+    one, other = (measure(model, data, CONFIG.model_copy(update={"batch_size": b})) for b in (100, batch_size))
+
+    for name, estimates in (one.pointwise | one.ranking).items():
+        for metric, estimate in estimates.items():
+            found = (other.pointwise | other.ranking)[name][metric]
+            assert found.value == pytest.approx(estimate.value, abs=1e-6)
+            # Rows of one pair may get scores that differ in the last digit and are no tie any more: some draws differ.
+            width = estimate.high - estimate.low
+            assert (found.low, found.high) == pytest.approx((estimate.low, estimate.high), abs=0.1 * width + 1e-6)
+
+
+def test_measure_ignores_how_rows_are_dealt_to_files(make_prepared) -> None:
+    one, many = (measure(Noise(), make_prepared(shards=shards), CONFIG) for shards in (1, 5))
+
+    assert _values(one) == _values(many)
+
+
+def test_measure_of_a_sample_says_so_everywhere(make_prepared) -> None:
+    measured = measure(Half(), make_prepared(), CONFIG.model_copy(update={"ranking_users": 7}))
+
+    assert measured.counts.users_ranked == 7
+    assert measured.counts.is_sample
+    assert "a sample of 7 of 22 users" in measured.protocol.users
+
+
+def test_measure_on_test_filters_what_was_met_in_valid(make_prepared) -> None:
+    data = make_prepared()
+    _add_split(data, "test", pq.read_table(data.shards("valid")[0]))
+
+    measured = measure(Half(), data, CONFIG.model_copy(update={"relevant": "all"}))
+
+    assert measured.split == "test"
+    assert measured.counts.users_ranked == 0  # the whole test split is a part of valid, so nothing is left to find
+    assert "train or valid" in measured.protocol.seen
+    assert measured.ranking == {}
+    assert "nothing" not in measured.notes[0]
+    assert "No ranking" in measured.notes[0]
+    assert measured.pointwise["model"]["auc"].value == 1
+
+
+def test_measure_counts_unknown_users_and_items(make_prepared) -> None:
+    data = make_prepared()
+    rows = {"userId": [2, 3, 3, 4], "movieId": [4, 2, 2, 2], "label": [1, 1, 1, 0], "timestamp": [0, 0, 0, 0]}
+    schema = pq.read_schema(data.shards("train")[0])
+    _add_split(data, "test", pa.table(rows).cast(schema))
+
+    counts = measure(Half(), data, CONFIG).counts
+
+    assert (counts.rows, counts.positive, counts.unknown_user_rows, counts.unknown_item_rows) == (4, 3, 1, 3)
+    assert (counts.users, counts.users_ranked, counts.users_without_relevant) == (2, 1, 1)
+    assert (counts.relevant, counts.relevant_unreachable) == (2, 2)
+
+
+def test_measure_works_on_the_flat_layout(make_prepared) -> None:
+    star, flat = make_prepared(), make_prepared(seed=1)
+    genres = pq.read_table(flat.table("movieId"))["genres"]
+    for split in ("train", "valid"):
+        for path in flat.shards(split):
+            rows = pq.read_table(path)
+            pq.write_table(rows.append_column("genres", genres.take(rows["movieId"])), path)
+    columns = tuple(column.model_copy(update={"table": None}) for column in flat.schema.columns)
+    Schema(columns=columns).write(flat.folder / "schema.json")
+
+    measured = measure(Half(), flat, CONFIG)
+
+    assert measured.ranking["model"].keys() == measure(Half(), star, CONFIG).ranking["model"].keys()
+    assert measured.pointwise["model"]["auc"].value == 1
+
+
+def test_measure_says_why_it_cannot_rank(make_prepared) -> None:
+    data = make_prepared()
+    for split in ("train", "valid"):
+        for path in data.shards(split):
+            rows = pq.read_table(path)
+            pq.write_table(rows.append_column("hour", pa.array(np.zeros(len(rows), np.float32))), path)
+    hour = {"name": "hour", "role": "feature", "kind": "numeric", "dtype": "float32"}
+    schema = json.loads((data.folder / "schema.json").read_text())
+    (data.folder / "schema.json").write_text(json.dumps({"columns": [*schema["columns"], hour]}))
+
+    measured = measure(Half(), data, CONFIG)
+
+    assert measured.ranking == {}
+    assert "hour" in measured.notes[0]
+
+
+def test_measure_tells_how_far_it_is(make_prepared) -> None:
+    events: list[Progress] = []
+
+    measure(Half(), make_prepared(), CONFIG, place=Place(emit=events.append))
+
+    last = {event.task: event for event in events}
+    assert set(last) == {"score valid", "rank by model", "rank by popularity"}
+    assert all(event.done == event.total for event in last.values())
+
+
+def test_measure_refuses_scores_that_are_no_numbers(make_prepared) -> None:
+    class Broken(nn.Module):
+        def score(self, batch: Batch) -> Tensor:
+            return torch.full((batch.num_rows,), float("nan"))
+
+    with pytest.raises(TrainingError, match="no number"):
+        measure(Broken(), make_prepared(), CONFIG)
+
+
+def test_measure_refuses_labels_that_are_not_0_or_1(make_prepared) -> None:
+    data = make_prepared(shards=1)
+    path = data.shards("valid")[0]
+    rows = pq.read_table(path)
+    stars = pa.array(np.full(len(rows), 4, np.int8))
+    pq.write_table(rows.set_column(rows.column_names.index("label"), "label", stars), path)
+
+    with pytest.raises(DataError, match="label 'label' has the value 4"):
+        measure(Half(), data, CONFIG)
+
+
+def test_choose_split_takes_test_where_there_is_one_and_refuses_an_empty_one(make_prepared) -> None:
+    data = make_prepared()
+    with pytest.raises(ConfigError, match="no test rows"):
+        choose_split(data, EvaluateConfig(split="test"))
+    assert choose_split(data, EvaluateConfig()) == "valid"
+
+    _add_split(data, "test", pq.read_table(data.shards("valid")[0]))
+
+    assert choose_split(data, EvaluateConfig()) == "test"
+    assert choose_split(data, EvaluateConfig(split="valid")) == "valid"
+
+
+def _add_split(data: PreparedData, split: str, rows: pa.Table) -> None:
+    (data.folder / split).mkdir()
+    pq.write_table(rows, data.folder / split / "00000.parquet")
+    manifest = data.manifest
+    manifest["rows"][split] = rows.num_rows
+    (data.folder / "manifest.json").write_text(json.dumps(manifest))
