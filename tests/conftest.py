@@ -15,6 +15,9 @@ from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.plan import FeaturePlan, FittedPlan
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest
 
+# Tests use small tensors, and share the cores with each other: torch's threads would only wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 PLAN = FeaturePlan(
     user="userId",
     item="movieId",

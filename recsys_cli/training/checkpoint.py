@@ -1,0 +1,115 @@
+"""A checkpoint: one safetensors file with everything that resuming needs, tensors by name and the rest as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from recsys_cli.errors import TrainingError
+from recsys_cli.models.weights import PREFIX
+
+_OPTIMIZER = "optimizer."
+_RNG = "rng."
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is in a checkpoint file.
+
+    Attributes:
+        tensors: By name.
+        meta: Plain values, kept as JSON in the file's header.
+    """
+
+    tensors: dict[str, Tensor]
+    meta: dict[str, Any]
+
+    def save(self, path: Path) -> None:
+        """Write to a temporary name beside `path` and rename: whoever is killed meanwhile leaves the old file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        tensors = {name: tensor.detach().contiguous() for name, tensor in self.tensors.items()}
+        save_file(tensors, partial, metadata={"recsys": json.dumps(self.meta)})
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Checkpoint:
+        """Read what `save` wrote.
+
+        Raises:
+            TrainingError: The file is not a checkpoint.
+        """
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+                return cls(tensors, json.loads((file.metadata() or {})["recsys"]))
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise TrainingError(f"{path}: not a checkpoint: {error}", hint="recsys train --force") from error
+
+
+def key_in(path: Path) -> str | None:
+    """Return the key of the run that a `last` checkpoint is of, from its header alone; None where it cannot be read."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return str(json.loads((file.metadata() or {})["recsys"])["key"])
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return None
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the model's tensors under their names in a checkpoint."""
+    return {PREFIX + name: tensor for name, tensor in model.state_dict().items()}
+
+
+def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
+    """Return the optimizers' tensors, by the name of the parameter that they belong to."""
+    return {
+        f"{_OPTIMIZER}{name}:{key}": value
+        for name, parameter in model.named_parameters()
+        for optimizer in optimizers
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def rng_state() -> dict[str, Tensor]:
+    """Return the state of torch's generators, which dropout draws from."""
+    state = {f"{_RNG}cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state[f"{_RNG}cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer]) -> None:
+    """Put the model, its optimizers and torch's generators back to where a checkpoint was written.
+
+    Raises:
+        TrainingError: The checkpoint is of another model, or of other optimizers.
+    """
+    tensors = checkpoint.tensors
+    try:
+        model.load_state_dict({k.removeprefix(PREFIX): v for k, v in tensors.items() if k.startswith(PREFIX)})
+        owners = {
+            name: (optimizer, parameter)
+            for name, parameter in model.named_parameters()
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            if any(parameter is one for one in group["params"])
+        }
+        for key, tensor in tensors.items():
+            if key.startswith(_OPTIMIZER):
+                name, _, field = key.removeprefix(_OPTIMIZER).rpartition(":")
+                optimizer, parameter = owners[name]
+                optimizer.state[parameter][field] = tensor.to(parameter.device)
+    except (RuntimeError, KeyError) as error:
+        raise TrainingError(f"the checkpoint does not fit the model: {error}", hint="recsys train --force") from error
+    torch.set_rng_state(tensors[f"{_RNG}cpu"])
+    if torch.cuda.is_available() and f"{_RNG}cuda" in tensors:
+        torch.cuda.set_rng_state(tensors[f"{_RNG}cuda"])

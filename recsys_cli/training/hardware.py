@@ -1,0 +1,52 @@
+"""What this machine offers to training: the device, and the precision that it computes natively."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from recsys_cli.errors import ConfigError
+
+Precision = Literal["fp32", "bf16"]
+
+
+def device(choice: Literal["auto", "cpu", "cuda"]) -> torch.device:
+    """Return the device that a config asks for.
+
+    Raises:
+        ConfigError: It asks for a GPU, and torch sees none.
+    """
+    if choice == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("train.device is cuda, and torch sees no GPU", hint="set train.device=auto")
+    if choice == "auto":
+        choice = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(choice)
+
+
+def precision(choice: Literal["auto", "fp32", "bf16"], where: torch.device) -> Precision:
+    """Return the precision that a config asks for; `auto` is bf16 where the hardware multiplies it natively."""
+    if choice != "auto":
+        return choice
+    native = torch.cuda.is_bf16_supported(including_emulation=False) if where.type == "cuda" else _cpu_has_bf16()
+    return "bf16" if native else "fp32"
+
+
+def peak_memory() -> dict[str, int]:
+    """Return the most memory that this process has used, in bytes: `host`, and `device` where there is a GPU."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
+    if torch.cuda.is_available():
+        peak["device"] = torch.cuda.max_memory_allocated()
+    return peak
+
+
+def _cpu_has_bf16() -> bool:
+    """Whether the CPU has AMX or AVX-512 instructions for bf16; without them bf16 is emulated and slower than fp32."""
+    try:
+        return any(name in Path("/proc/cpuinfo").read_text() for name in ("amx_bf16", "avx512_bf16"))
+    except OSError:
+        return False

@@ -1,0 +1,214 @@
+"""The training loop: a generator of events, consistent at every one of them, so that the caller can save there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import TrainConfig
+from recsys_cli.errors import TrainingError
+from recsys_cli.models.model import Model
+from recsys_cli.training import checkpoint, hardware, optimizers
+from recsys_cli.training.checkpoint import Checkpoint
+from recsys_cli.training.events import EpochEnded, EpochRecord, Stepped, TrainingEvent, Validating
+from recsys_cli.training.validation import Validation
+
+_LOOK_STEPS = 50
+"""How often the loss is looked at on a GPU, where looking waits for it. On the CPU it is free, and done every step."""
+
+
+class Batches(Protocol):
+    """What the loop needs of a loader."""
+
+    num_rows: int
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def __len__(self) -> int: ...
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next iteration."""
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Let the next iteration begin at {"epoch", "step"}."""
+
+
+@dataclass
+class Progress:
+    """Where training is: epochs and steps are those that are done, sums are of the epoch that is going on."""
+
+    epoch: int = 0
+    step: int = 0
+    total_steps: int = 0
+    rows: int = 0
+    loss: float = 0.0
+    seconds: float = 0.0
+    waiting: float = 0.0
+    history: list[EpochRecord] = field(default_factory=list)
+
+
+class Training:
+    """A model being trained.
+
+    Args:
+        model: On its device.
+        config: How to train it; what decides the data (seed, batch size) is the loader's.
+        train: Batches to learn from.
+        valid: Batches to measure on after each epoch, or None.
+        label: The label that the AUC is measured on.
+    """
+
+    def __init__(self, model: Model, config: TrainConfig, train: Batches, valid: Batches | None, *, label: str) -> None:
+        self.model = model
+        self.config = config
+        self.train = train
+        self.valid = valid
+        self.label = label
+        self.device = next(model.parameters()).device
+        self.precision = hardware.precision(config.precision, self.device)
+        self.optimizers = optimizers.build(model, config)
+        self.progress = Progress()
+        self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+
+    def run(self) -> Iterator[TrainingEvent]:
+        """Train to the end, from wherever `restore` put it; yields after each step, validation batch and epoch.
+
+        Raises:
+            TrainingError: The loss is not finite.
+        """
+        while not self.finished:
+            yield from self._epoch()
+            record = EpochRecord(**self._trained(), valid_loss=None, valid_auc=None)
+            if self.valid is not None:
+                validation = Validation(self.valid.num_rows, self.label)
+                for rows in self._validate(self.valid, validation):
+                    yield Validating(record.epoch, rows)
+                record = EpochRecord(**self._trained(), valid_loss=validation.loss, valid_auc=validation.auc)
+            self._close(record)
+            yield EpochEnded(record, best=self.best is record)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done, or the best of them is too long ago."""
+        history, patience = self.progress.history, self.config.early_stopping
+        if len(history) >= self.config.epochs:
+            return True
+        return bool(patience and self.valid is not None and self.best and len(history) - self.best.epoch >= patience)
+
+    @property
+    def best(self) -> EpochRecord | None:
+        """The epoch with the highest valid AUC (lowest loss where there is no AUC, last where nothing is measured)."""
+        best = None
+        for record in self.progress.history:
+            if best is None or _quality(record) > _quality(best) or record.valid_loss is None:
+                best = record
+        return best
+
+    def state(self) -> Checkpoint:
+        """Return everything that training needs to go on from here, as references to live tensors."""
+        tensors = {
+            **checkpoint.weights(self.model),
+            **checkpoint.optimizer_state(self.model, self.optimizers),
+            **checkpoint.rng_state(),
+        }
+        self._look()
+        return Checkpoint(tensors, {"progress": asdict(self.progress)})
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Go on from a state: to the same weights, bit for bit on a CPU, as if there had been no break.
+
+        Raises:
+            TrainingError: It is the state of something else.
+        """
+        checkpoint.restore(saved, self.model, self.optimizers)
+        values: dict[str, Any] = dict(saved.meta["progress"])
+        history = [EpochRecord(**record) for record in values.pop("history")]
+        self.progress = Progress(**values, history=history)
+        self._loss_sum.fill_(self.progress.loss)
+
+    def _epoch(self) -> Iterator[Stepped]:
+        progress, num_steps = self.progress, len(self.train)
+        self.model.train()
+        self.train.set_epoch(progress.epoch)
+        self.train.load_state_dict({"epoch": progress.epoch, "step": progress.step})
+        if progress.step >= num_steps:  # interrupted while validating
+            return
+        batches = iter(self.train)
+        for _ in range(progress.step, num_steps):
+            start = time.perf_counter()
+            batch = next(batches)
+            waited = time.perf_counter() - start
+            self._step(batch)
+            progress.step += 1
+            progress.total_steps += 1
+            progress.rows += batch.num_rows
+            if self.device.type == "cpu" or progress.step % _LOOK_STEPS == 0 or progress.step == num_steps:
+                self._look()
+            progress.waiting += waited
+            progress.seconds += time.perf_counter() - start
+            yield Stepped(
+                progress.epoch + 1, progress.total_steps, progress.rows, progress.loss / progress.rows,
+                progress.seconds, progress.waiting,
+            )  # fmt: skip
+
+    def _step(self, batch: Batch) -> None:
+        with self._autocast():
+            loss = self.model.loss(batch)
+        if self.device.type == "cpu" and not torch.isfinite(loss):
+            raise self._not_finite()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self._loss_sum += loss.detach().double() * batch.num_rows
+
+    def _look(self) -> None:
+        """Bring the sum of the losses to the host; it stays NaN once a loss was, so that no step has to be looked at."""
+        self.progress.loss = float(self._loss_sum)
+        if not torch.isfinite(self._loss_sum):
+            raise self._not_finite()
+
+    def _not_finite(self) -> TrainingError:
+        step = self.progress.total_steps + (self.device.type == "cpu")
+        by = "at" if self.device.type == "cpu" else "at or before"
+        return TrainingError(
+            f"the loss is not a finite number {by} step {step} (epoch {self.progress.epoch + 1})",
+            hint="try a smaller train.learning_rate or train.precision=fp32, and look for nulls in numeric features",
+        )
+
+    def _validate(self, batches: Batches, validation: Validation) -> Iterator[int]:
+        self.model.eval()
+        for batch in batches:
+            with self._autocast():
+                validation.add(self.model, batch)
+            yield validation.rows
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
+
+    def _trained(self) -> dict[str, Any]:
+        progress = self.progress
+        return {
+            "epoch": progress.epoch + 1,
+            "step": progress.total_steps,
+            "rows": progress.rows,
+            "train_loss": progress.loss / max(progress.rows, 1),
+            "seconds": progress.seconds,
+            "waiting": progress.waiting,
+        }
+
+    def _close(self, record: EpochRecord) -> None:
+        history = [*self.progress.history, record]
+        self.progress = Progress(epoch=record.epoch, total_steps=record.step, history=history)
+        self._loss_sum.zero_()
+
+
+def _quality(record: EpochRecord) -> tuple[float, float]:
+    loss = float("inf") if record.valid_loss is None or record.valid_loss != record.valid_loss else record.valid_loss
+    return (-1.0 if record.valid_auc is None else record.valid_auc, -loss)

@@ -1,0 +1,90 @@
+"""What a run keeps while it trains: metrics.jsonl, and the `last` and `best` checkpoints, in step with each other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from recsys_cli.training import checkpoint
+from recsys_cli.training.checkpoint import Checkpoint
+from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
+from recsys_cli.training.loop import Training
+from recsys_cli.workspace import TrainedRun, write_text
+
+_LINES = 100
+"""About how many lines metrics.jsonl gets an epoch, beside the one at its end."""
+
+
+class Recorder:
+    """Writes what happens into a run's folder.
+
+    A `last` checkpoint knows how many lines the metrics had, so that a resumed run neither doubles nor loses one.
+
+    Args:
+        run: Where to write.
+        training: What is being trained.
+        key: What the run depends on; kept in `last`, because an unfinished run has no manifest yet.
+        checkpoint_steps: How often to write `last`, beside the end of every epoch.
+    """
+
+    def __init__(self, run: TrainedRun, training: Training, *, key: str, checkpoint_steps: int) -> None:
+        self._run = run
+        self._key = key
+        self._training = training
+        self._checkpoint_steps = checkpoint_steps
+        self._line_steps = max(1, len(training.train) // _LINES)
+        self._lines = 0
+        self._since = (0, 0.0)  # rows and sum of losses of the epoch at the last line
+
+    def resume(self) -> None:
+        """Put the training and the metrics back to where `last` was written.
+
+        Raises:
+            TrainingError: The checkpoint cannot be read, or is of something else.
+        """
+        saved = Checkpoint.load(self._run.checkpoint("last"))
+        self._training.restore(saved)
+        self._lines, self._since = int(saved.meta["lines"]), tuple(saved.meta["since"])
+        kept = self._run.metrics.read_text(encoding="utf-8").splitlines(keepends=True) if self._lines else []
+        write_text(self._run.metrics, "".join(kept[: self._lines]))
+
+    def record(self, event: TrainingEvent) -> None:
+        """Write what an event asks for."""
+        if isinstance(event, Stepped):
+            if event.step % self._line_steps == 0:
+                self._write_step(event)
+            if event.step % self._checkpoint_steps == 0:
+                self.save_last()
+        elif isinstance(event, EpochEnded):
+            self._write({"event": "epoch", **asdict(event.record)})
+            self._since = (0, 0.0)
+            if event.best:
+                meta = {"epoch": event.record.epoch, "metrics": asdict(event.record)}
+                Checkpoint(checkpoint.weights(self._training.model), meta).save(self._run.checkpoint("best"))
+            self.save_last()
+
+    def save_last(self) -> None:
+        """Write the `last` checkpoint: everything that resuming needs."""
+        state = self._training.state()
+        meta = {**state.meta, "key": self._key, "lines": self._lines, "since": self._since}
+        Checkpoint(state.tensors, meta).save(self._run.checkpoint("last"))
+
+    def _write_step(self, event: Stepped) -> None:
+        rows, loss_sum = self._since
+        self._since = (event.rows, event.loss * event.rows)
+        line = {
+            "event": "step",
+            "epoch": event.epoch,
+            "step": event.step,
+            "loss": (self._since[1] - loss_sum) / max(event.rows - rows, 1),
+            "rows_per_second": event.rows / event.seconds if event.seconds else None,
+            "waiting_share": event.waiting / event.seconds if event.seconds else None,
+        }
+        self._write(line)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._run.folder.mkdir(parents=True, exist_ok=True)
+        with self._run.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        self._lines += 1

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.optim import AdamW
+
+from recsys_cli.config import TrainConfig
+from recsys_cli.training.optimizers import build, split
+from recsys_cli.training.sparse_adam import RowAdam
+
+
+class Net(nn.Module):
+    """Tables neither first nor last, so that a choice by position would be wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Linear(4, 4)
+        self.table = nn.Embedding(10, 4)
+        self.bag = nn.EmbeddingBag(6, 4)
+        self.after = nn.Linear(4, 1)
+
+
+def test_tables_are_told_by_what_they_are() -> None:
+    net = Net()
+    tables, rest = split(net)
+    assert [id(table) for table in tables] == [id(net.table.weight), id(net.bag.weight)]
+    assert len(rest) == 4
+
+
+def test_dense_is_one_adam_with_a_rate_and_a_decay_for_each_kind() -> None:
+    net = Net()
+    config = TrainConfig(learning_rate=0.1, embedding_learning_rate=0.2, weight_decay=0.3, embedding_weight_decay=0.4)
+    (optimizer,) = build(net, config)
+    assert isinstance(optimizer, AdamW)
+    rates = {id(p): (g["lr"], g["weight_decay"]) for g in optimizer.param_groups for p in g["params"]}
+    assert rates[id(net.table.weight)] == (0.2, 0.4)
+    assert rates[id(net.after.bias)] == (0.1, 0.3)
+    assert len(rates) == 6
+
+
+def test_sparse_is_a_row_adam_beside_an_adamw() -> None:
+    net = Net()
+    rows, dense = build(net, TrainConfig(sparse=True, learning_rate=0.1, embedding_learning_rate=0.2, weight_decay=0.3))
+    assert isinstance(rows, RowAdam)
+    assert isinstance(dense, AdamW)
+    assert [(len(g["params"]), g["lr"]) for g in rows.param_groups] == [(2, 0.2)]
+    assert [(len(g["params"]), g["lr"], g["weight_decay"]) for g in dense.param_groups] == [(4, 0.1, 0.3)]
+
+
+def test_embeddings_train_at_the_common_rate_where_none_is_given() -> None:
+    rows, _ = build(Net(), TrainConfig(sparse=True, learning_rate=0.7))
+    assert rows.param_groups[0]["lr"] == 0.7
+
+
+def test_adamw_without_decay_is_adam() -> None:
+    nets = [Net(), Net()]
+    nets[1].load_state_dict(nets[0].state_dict())
+    ours, theirs = build(nets[0], TrainConfig(learning_rate=0.01))[0], torch.optim.Adam(nets[1].parameters(), lr=0.01)
+    for _ in range(5):
+        for net, optimizer in zip(nets, (ours, theirs), strict=True):
+            optimizer.zero_grad()
+            net.after(net.before(net.table(torch.arange(10)))).square().sum().backward()
+            optimizer.step()
+    for mine, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_a_model_without_tables_has_one_optimizer() -> None:
+    assert [type(optimizer) for optimizer in build(nn.Linear(2, 1), TrainConfig(sparse=True))] == [AdamW]
