@@ -6,17 +6,22 @@ Python's own parser reads the text; only the few node types below are accepted a
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import pyarrow as pa
+
 from recsys_cli.errors import ConfigError
 
+Kind = Literal["number", "truth", "text"]
 Operator = Literal["+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "and", "or"]
 
 _ARITHMETIC: dict[type[ast.operator], Operator] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _COMPARISON: dict[type[ast.cmpop], Operator] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
+_CALCULATING = frozenset({*_ARITHMETIC.values(), "and", "or"})
 
 
 @dataclass(frozen=True)
@@ -79,11 +84,68 @@ def columns(expression: Expression) -> frozenset[str]:
             return frozenset()
 
 
+def kind(expression: Expression, kinds: Mapping[str, Kind]) -> Kind:
+    """Return what an expression gives, so that engines calculate with the same types.
+
+    Args:
+        expression: The expression.
+        kinds: What each of its columns holds.
+
+    Raises:
+        ConfigError: It calculates with text, or compares text with numbers.
+    """
+    match expression:
+        case Name(name):
+            return kinds[name]
+        case Literally(value):
+            return "text" if isinstance(value, str) else "truth" if isinstance(value, bool) else "number"
+        case Unary(symbol, operand):
+            if kind(operand, kinds) == "text":
+                raise ConfigError(
+                    f"an expression has {symbol!r} before a text; a text can only be compared with a text"
+                )
+            return "number" if symbol == "-" else "truth"
+        case Binary(symbol, left, right):
+            texts = [kind(left, kinds), kind(right, kinds)].count("text")
+            if texts and (texts == 1 or symbol in _CALCULATING):
+                raise ConfigError(
+                    f"an expression has {symbol!r} beside a text; a text can only be compared with a text"
+                )
+            return "number" if symbol in _ARITHMETIC.values() else "truth"
+
+
+def check(expression: Expression, kinds: Mapping[str, Kind]) -> None:
+    """Check that an expression gives a number or a truth value.
+
+    Raises:
+        ConfigError: It gives a text, calculates with one, or compares one with a number.
+    """
+    if kind(expression, kinds) == "text":
+        raise ConfigError("an expression gives a text; it has to give a number, or 1 and 0 by a comparison")
+
+
+def kind_of_type(raw: pa.DataType, column: str) -> Kind:
+    """Return what a raw column holds for an expression.
+
+    Raises:
+        ConfigError: An expression cannot calculate with it.
+    """
+    if pa.types.is_dictionary(raw):
+        raw = raw.value_type
+    if pa.types.is_boolean(raw):
+        return "truth"
+    if pa.types.is_integer(raw) or pa.types.is_floating(raw) or pa.types.is_null(raw):
+        return "number"
+    if pa.types.is_string(raw) or pa.types.is_large_string(raw):
+        return "text"
+    raise ConfigError(f"an expression reads column {column!r}, which is {raw}; it takes numbers and texts")
+
+
 def _convert(node: ast.expr, text: str) -> Expression:
     match node:
         case ast.Name(id=name):
             return Name(name)
-        case ast.Constant(value=bool() | int() | float() | str() as value):
+        case ast.Constant(value=bool() | int() | float() | str() as value) if not _too_large(value):
             return Literally(value)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return Unary("-", _convert(operand, text))
@@ -99,6 +161,10 @@ def _convert(node: ast.expr, text: str) -> Expression:
         f"the expression {text!r} has {ast.unparse(node)!r}, which is not allowed",
         hint="allowed are columns, numbers, texts, + - * /, one comparison at a time, and, or, not",
     )
+
+
+def _too_large(value: float | str) -> bool:
+    return type(value) is int and value >= 2**63
 
 
 def _chain(operator: Operator, operands: list[Expression]) -> Expression:

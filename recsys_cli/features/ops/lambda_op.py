@@ -14,10 +14,14 @@ from recsys_cli.features.ops.op import Op
 class LambdaOp(Op):
     """Compute a column from an expression over columns of the interactions, such as `rating > 3`.
 
-    Grammar: columns, numbers, texts, `+ - * /`, one comparison at a time, `and`, `or`, `not`. Truth values are 1 and 0.
-    A null operand gives null; a null result is 0 in an integer column and NaN in a float column. Division is true
-    division; by zero it gives inf or NaN. Nothing is fitted.
-    Output: a column of `dtype`, under the name `output`; float to integer truncates toward zero.
+    Grammar: columns, numbers, texts, `+ - * /`, one comparison at a time, `and`, `or`, `not`. Whole numbers are
+    calculated with as int64, others as float64, whatever their type in the file. Truth values are 1 and 0; for `and`,
+    `or` and `not` every number but 0 is true. A text can only be compared with a text, by its UTF-8 bytes.
+    A null or NaN operand gives null, except where the other side of `and` or `or` decides alone. A null result is 0 in
+    an integer column and NaN in a float column. Division is true division; by zero it gives inf, and 0 / 0 is null.
+    Nothing is fitted.
+    Output: a column of `dtype`, under the name `output`; float to integer truncates toward zero, and a number that does
+    not fit is null.
     """
 
     op: Literal["LambdaOp"] = "LambdaOp"

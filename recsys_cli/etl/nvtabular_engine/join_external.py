@@ -1,0 +1,105 @@
+"""JoinExternal on NVTabular: while fitting it brings values to interactions to be counted, then rows to encoded ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.etl.nvtabular_engine.categorify import VALUE
+from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_frame
+from recsys_cli.etl.nvtabular_engine.plain import elements, is_list, plain
+from recsys_cli.features.ops import JoinExternal
+from recsys_cli.features.schema import FIRST
+
+KEY = "key"
+
+
+def keyed(op: JoinExternal, table: pa.Table, key_type: pa.DataType) -> pa.Table:
+    """Return the key, in the interactions' type, and the joined columns of the rows that have a key.
+
+    Raises:
+        ConfigError: The key has another kind of type in the table.
+        DataError: A key stands twice in the table.
+    """
+    try:
+        keys = table.column(op.on).cast(key_type)
+    except pa.ArrowInvalid as error:
+        raise ConfigError(
+            f"JoinExternal: {op.on} is {key_type} in the interactions and {table.schema.field(op.on).type} in {op.table}"
+        ) from error
+    has_key = keys.is_valid()
+    keys = keys.filter(has_key)
+    counts = pc.value_counts(keys)
+    twice = counts.field(0).filter(pc.greater(counts.field(1), 1)).sort()
+    if len(twice):
+        shown = ", ".join(map(str, twice[:10].to_pylist()))
+        raise DataError(f"JoinExternal: {len(twice)} keys stand more than once in {op.table}.{op.on}: {shown}")
+    columns = {name: table.column(name).filter(has_key) for name in op.columns}
+    return pa.table({op.on: keys, **columns})
+
+
+def pairs(table: pa.Table, op: JoinExternal, column: str) -> dict[str, pa.Array]:
+    """Return each key with each value that it brings, without nulls: a join with them has a row per value to count."""
+    values, offsets = elements(table.column(column))
+    keys = table.column(op.on).combine_chunks()
+    if offsets is not None:
+        rows = pa.array(range(table.num_rows), pa.int64())
+        lists = pa.ListArray.from_arrays(pa.array(offsets), values)
+        keys = keys.take(rows.take(pc.list_parent_indices(lists)))
+    prepared = plain(values)
+    if prepared.nulls is not None:
+        keys = keys.filter(pa.array(~prepared.nulls))
+    return {KEY: plain(keys).values, VALUE: prepared.known}
+
+
+def joined_values(brought: Mapping[str, pa.Array]) -> Any:
+    """Return the graph from a column of keys to the values that they bring, one row per value."""
+    return _join(brought)[VALUE]
+
+
+def by_id(op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
+    """Return the joined columns by encoded key: row i belongs to id i, the first three are without a match."""
+    values = keys.column("value").combine_chunks()
+    rows = pc.index_in(values, value_set=table.column(op.on).combine_chunks())
+    return table.select(list(op.columns)).take(pa.concat_arrays([pa.nulls(FIRST, pa.int32()), rows]))
+
+
+class Rows:
+    """Brings the rows of a table by id to encoded keys, through a workflow of one JoinExternal op."""
+
+    def __init__(self, table: pa.Table) -> None:
+        names = {name: f"j{place}" for place, name in enumerate(table.column_names)}
+        columns = {names[name]: _without_nulls(table.column(name)) for name in table.column_names}
+        self._types = pa.schema([(name, columns[place].type) for name, place in names.items()])
+        self._names = names
+        self._graph = _join({KEY: pa.array(np.arange(table.num_rows, dtype=np.int32)), **columns})
+
+    def __call__(self, ids: pa.Array) -> pa.Table:
+        """Return a row for each id."""
+        if len(ids) == 0:
+            return self._types.empty_table()
+        joined = run(self._graph, {KEY: ids})
+        return joined.select(list(self._names.values())).rename_columns(list(self._names)).cast(self._types)
+
+
+def _join(brought: Mapping[str, pa.Array]) -> Any:
+    library = nvtabular()
+    with quiet():
+        frame = to_frame(brought)
+        # A schema of names: that of the frame would be guessed from its first row, which may be an empty list.
+        names = library.Schema([library.ColumnSchema(name) for name in brought])
+        external = library.Dataset(frame, schema=names)
+        return [KEY] >> library.ops.JoinExternal(external, on=KEY, columns_ext=list(brought))
+
+
+def _without_nulls(column: pa.ChunkedArray) -> pa.Array:
+    """Return a joined column for a frame: ids and lists of ids as they are, numbers as float32, a null among them as NaN."""
+    values = pa.concat_arrays(column.chunks)
+    if is_list(values.type) or (values.type == pa.int32() and values.null_count == 0):
+        return values
+    return values.cast(pa.float32(), safe=False).fill_null(float("nan"))
