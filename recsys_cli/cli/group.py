@@ -47,7 +47,7 @@ class Recsys(TyperGroup):
     def main(
         self,
         args: Sequence[str] | None = None,
-        prog_name: str | None = None,
+        prog_name: str | None = None,  # noqa: ARG002 - it is recsys, however it was started
         complete_var: str | None = None,
         standalone_mode: bool = True,
         windows_expand_args: bool = True,
@@ -56,7 +56,7 @@ class Recsys(TyperGroup):
         """Run the line and leave with its exit code: whatever goes wrong below becomes a message here."""
         line = list(sys.argv[1:] if args is None else args)
         try:
-            code = super().main(line, prog_name, complete_var, False, windows_expand_args, **extra)
+            code = super().main(line, "recsys", complete_var, False, windows_expand_args, **extra)
         except Exception as error:
             code = explain(error, line)
         code = code if isinstance(code, int) else 0

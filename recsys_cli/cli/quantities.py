@@ -35,7 +35,7 @@ def rate(speed: float, unit: str) -> str:
 
 def duration(seconds: float) -> str:
     """Say 4000 as `1 h 07 min`."""
-    if seconds < 10:
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 120:
         return f"{seconds:.0f} s"

@@ -1,0 +1,170 @@
+"""What ends badly ends in one message, what to do next, and the exit code that belongs to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Recsys
+
+from recsys_cli import errors
+from recsys_cli.cli import session as sessions
+from recsys_cli.cli.boundary import hoist
+
+
+def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every command that looks at the workspace end in an error."""
+
+    def broken(self: sessions.Session) -> None:
+        raise error
+
+    monkeypatch.setattr(sessions.Session, "workspace", property(broken))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.RecsysError("what", hint="next"), 1),
+        (errors.ConfigError("what", hint="next"), 2),
+        (errors.MissingArtifactError("what", hint="next"), 3),
+        (errors.DataError("what", hint="next"), 4),
+        (errors.MissingExtraError("what", hint="next"), 5),
+        (errors.TrainingError("what", hint="next"), 6),
+    ],
+)
+def test_an_error_is_a_message_a_hint_and_its_exit_code(
+    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, error: errors.RecsysError, code: int
+) -> None:
+    fail_with(error, monkeypatch)
+    answer = recsys("status")
+    assert (answer.code, answer.out, answer.err) == (code, "", "error: what\nhint: next\n")
+    as_json = recsys("status", "--json")
+    assert as_json.code == code
+    assert as_json.json == {"error": {"message": "what", "hint": "next", "exit_code": code}}
+    assert as_json.err == ""
+
+
+def test_an_unexpected_error_is_short_and_says_how_to_see_more(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(ZeroDivisionError("division by zero"), monkeypatch)
+    answer = recsys("status")
+    assert answer.code == 1
+    assert answer.err.startswith("error: unexpected ZeroDivisionError: division by zero\nhint: ")
+    assert "--verbose" in answer.err
+    assert "Traceback" not in answer.err
+    assert "Traceback" in recsys("status", "-v").err
+    assert recsys("status", "--json").json["error"]["exit_code"] == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["trian"], "No such command 'trian'. Did you mean 'train'?"),
+        (["train", "--epoch", "3"], "No such option: --epoch (Possible options: --epochs)"),
+        (["train", "--epochs", "many"], "Invalid value for '--epochs'"),
+        (["download"], "Missing argument 'DATASET'."),
+        (["ls", "opps"], "'opps' is not one of 'datasets', 'ops'"),
+        (["status", "more"], "unexpected extra argument"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_exit_2(recsys: Recsys, line: list[str], message: str) -> None:
+    answer = recsys(*line)
+    assert answer.code == 2
+    assert message in answer.err
+    assert "\nhint: recsys" in answer.err
+    assert "Value error" not in answer.err
+    assert message in recsys("--json", *line).json["error"]["message"]
+
+
+@pytest.mark.parametrize(("stage", "hint"), [("train", "recsys train --resume"), ("etl", "run the same command again")])
+def test_an_interrupt_says_how_to_go_on(
+    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, ratings: Path, stage: str, hint: str
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    assert recsys("-q", "init", ratings).code == 0
+    monkeypatch.setattr(f"recsys_cli.stages.{stage}.{stage}", stop)
+    answer = recsys(stage, "ratings.yaml")
+    assert answer.code == 130
+    assert "error: interrupted" in answer.err
+    assert hint in answer.err
+
+
+def test_the_config_of_an_interrupted_stage_is_current(
+    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, ratings: Path
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    assert recsys("-q", "init", ratings).code == 0
+    monkeypatch.setattr("recsys_cli.stages.train.train", stop)
+    assert recsys("train", "ratings.yaml", "train.epochs=7").code == 130
+    assert recsys("config", "--json").json["train"]["epochs"] == 7
+
+
+@pytest.mark.parametrize(
+    ("line", "hoisted"),
+    [
+        (["etl", "x.yaml", "--json", "-q"], ["--json", "-q", "etl", "x.yaml"]),
+        (["etl", "-w", "there", "x.yaml"], ["-w", "there", "etl", "x.yaml"]),
+        (["etl", "--workspace=there"], ["--workspace=there", "etl"]),
+        (["ls", "--", "--json"], ["ls", "--", "--json"]),
+        (["etl", "-w"], ["-w", "etl"]),
+    ],
+)
+def test_hoist_moves_global_options_to_the_front(line: list[str], hoisted: list[str]) -> None:
+    assert hoist(line) == hoisted
+
+
+def run_line(*line: str, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run the program as a process of its own."""
+    program = "from recsys_cli.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *line], capture_output=True, text=True, cwd=cwd, check=False, **options
+    )  # type: ignore[call-overload,no-any-return]
+
+
+def test_the_program_leaves_with_the_exit_code(tmp_path: Path) -> None:
+    done = run_line("train", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: no config is given, and none was used in workspace before\nhint: ")
+
+
+def test_the_program_writes_what_the_terminal_can_show(tmp_path: Path) -> None:
+    done = run_line("ls", "ops", "Categorify", cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert "Categorify" in done.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    program = "from recsys_cli.cli import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "ls", "ops", "Categorify"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+def test_ctrl_c_on_the_program_is_130(tmp_path: Path) -> None:
+    program = """
+import os, signal
+from recsys_cli.cli import main, inspect
+import recsys_cli.cli.doctor as doctor
+doctor.examine = lambda: os.kill(os.getpid(), signal.SIGINT) or __import__("time").sleep(10)
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "doctor", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 130, done.stderr
+    assert json.loads(done.stdout)["error"]["message"] == "interrupted"

@@ -1,0 +1,161 @@
+"""The command layer is thin: the right stage is called with the right arguments, and what it made is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Recsys
+
+from recsys_cli.errors import DataError
+from recsys_cli.stages import Made
+from recsys_cli.workspace import RawData, Workspace
+
+
+@pytest.fixture
+def spy(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Note the calls of the stages that a test does not want to run."""
+    calls: dict[str, Any] = {}
+
+    def note(stage: str) -> Any:
+        def called(*args: Any, **options: Any) -> Any:
+            calls[stage] = (args, {name: value for name, value in options.items() if name != "emit"})
+            raise DataError("enough")
+
+        return called
+
+    for stage in ("download", "etl", "train"):
+        monkeypatch.setattr(f"recsys_cli.stages.{stage}.{stage}", note(stage))
+    return calls
+
+
+def test_download_passes_its_options_on(recsys: Recsys, spy: dict[str, Any]) -> None:
+    answer = recsys(
+        "download", "movielens-25m", "--from-file", "a.zip", "--mirror", "http://x", "--force", "-w", "there"
+    )
+    assert answer.code == 4
+    (dataset, workspace), options = spy["download"]
+    assert (dataset.name, dataset.options, workspace.root) == ("movielens-25m", {}, Path("there"))
+    assert options == {"from_file": Path("a.zip"), "mirror": "http://x", "force": True}
+
+
+def test_download_of_a_config_takes_its_dataset(recsys: Recsys, spy: dict[str, Any], ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    recsys("download", "ratings.yaml")
+    (dataset, _), _ = spy["download"]
+    assert dataset.name == "files"
+    assert dataset.options == {"interactions": str(ratings)}
+
+
+def test_download_suggests_the_dataset_that_was_meant(recsys: Recsys) -> None:
+    answer = recsys("download", "movilens-25m")
+    assert answer.code == 2
+    assert "unknown dataset 'movilens-25m' (did you mean movielens-25m?)" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("line", "epochs", "options"),
+    [
+        (["train", "ratings.yaml"], 20, {"resume": False, "force": False}),
+        (["train", "ratings.yaml", "--epochs", "3", "--resume"], 3, {"resume": True, "force": False}),
+        (["train", "ratings.yaml", "train.epochs=4", "--force"], 4, {"resume": False, "force": True}),
+        (["train", "train.epochs=5"], 5, {"resume": False, "force": False}),
+        (["train", "--epochs", "6"], 6, {"resume": False, "force": False}),
+    ],
+)
+def test_train_reads_its_line(
+    recsys: Recsys, spy: dict[str, Any], ratings: Path, line: list[str], epochs: int, options: dict[str, bool]
+) -> None:
+    recsys("-q", "init", ratings)
+    recsys("etl", "ratings.yaml")  # makes the config current
+    assert recsys(*line).code == 4
+    (config, workspace), passed = spy["train"]
+    assert config.train.epochs == epochs
+    assert workspace.root == Path("workspace")
+    assert passed == options
+
+
+def test_etl_without_a_config_takes_the_current_one(recsys: Recsys, spy: dict[str, Any], ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    recsys("etl", "ratings.yaml", "etl.layout=flat", "dataset={name: synthetic-small}")
+    recsys("etl", "--force")
+    (config, _), options = spy["etl"]
+    assert config.etl.layout == "flat"
+    assert options == {"force": True}
+
+
+def test_the_workspace_comes_from_the_environment(recsys: Recsys, spy: dict[str, Any]) -> None:
+    recsys("download", "movielens-25m", RECSYS_WORKSPACE="elsewhere")
+    (_, workspace), _ = spy["download"]
+    assert workspace.root == Path("elsewhere")
+
+
+@pytest.mark.parametrize("command", ["etl", "train", "evaluate", "run", "validate", "config"])
+def test_without_any_config_the_command_says_where_to_get_one(recsys: Recsys, command: str) -> None:
+    answer = recsys(command)
+    assert answer.code == 3
+    assert "no config is given, and none was used in workspace before" in answer.err
+    assert "recsys ls configs" in answer.err
+
+
+def test_etl_of_a_dataset_that_is_not_there_says_what_to_run(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    answer = recsys("etl", "ratings.yaml", "dataset={name: movielens-100k}")
+    assert answer.code == 3
+    assert "hint: recsys download movielens-100k" in answer.err
+
+
+def test_evaluate_and_report_of_a_run_that_is_not_there(recsys: Recsys) -> None:
+    for command in ("evaluate", "report"):
+        answer = recsys(command, "2026-mlp")
+        assert answer.code == 3
+        assert "no run '2026-mlp' in workspace; there are: none yet" in answer.err
+
+
+def test_quiet_prints_errors_only(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    answer = recsys("-q", "etl", "ratings.yaml")
+    assert (answer.code, answer.out, answer.err) == (0, "", "")
+
+
+def test_json_is_one_object_on_stdout(recsys: Recsys, ratings: Path) -> None:
+    assert recsys("init", ratings, "--json").json["columns"]["user"] == "user_id"
+    found = recsys("etl", "ratings.yaml", "--json").json
+    assert found["up_to_date"] is False
+    assert sum(found["rows"].values()) == 600
+    assert found["vocabularies"] == {"user_id": 30, "item_id": 20}
+    assert recsys("etl", "--json").json["up_to_date"] is True
+
+
+def test_an_edited_table_is_prepared_again(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    assert sum(recsys("etl", "ratings.yaml", "--json").json["rows"].values()) == 600
+    with ratings.open("a") as table:
+        table.write("u1,i1,5,9999,x\n")
+    assert sum(recsys("etl", "--json").json["rows"].values()) == 601
+
+
+def test_download_is_up_to_date_the_second_time_and_again_when_a_file_is_gone(recsys: Recsys) -> None:
+    assert recsys("download", "synthetic-small", "--json").json["up_to_date"] is False
+    again = recsys("download", "synthetic-small")
+    assert "synthetic-small is up to date: workspace/raw/synthetic-small" in again.out
+    Path("workspace/raw/synthetic-small/ratings.csv").unlink()
+    assert recsys("download", "synthetic-small", "--json").json["up_to_date"] is False
+
+
+def test_a_download_that_fails_leaves_no_dataset(recsys: Recsys, tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_text("no archive")
+    assert recsys("download", "movielens-100k", "--from-file", "a.zip").code == 4
+    assert not Workspace(Path("workspace")).raw("movielens-100k").exists
+
+
+def test_made_shows_where_the_dataset_is(recsys: Recsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    (folder / "manifest.json").write_text(json.dumps({"key": "k", "dataset": "movielens-1m", "facts": {}}))
+    monkeypatch.setattr("recsys_cli.stages.download.download", lambda *_, **__: Made(RawData(folder), up_to_date=True))
+    answer = recsys("download", "movielens-1m")
+    assert answer.out.startswith(f"movielens-1m is up to date: {folder}, ")
+    assert "next: recsys etl CONFIG" in answer.out
