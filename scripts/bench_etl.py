@@ -1,0 +1,113 @@
+"""Raw CSV to prepared data: recsys and NVTabular on the same rows, in turn, as whole processes.
+
+usage: bench_etl.py FOLDER [--peer ../shared/baselines/nvtabular_etl.py] [--rounds 3] [--set etl.layout=flat …]
+
+FOLDER holds ratings.csv and movies.csv in MovieLens's layout (`recsys download synthetic-25m` makes such files). Ours is
+`recsys etl configs/ml25m.yaml`, config and start-up included; the dataset is zipped in first, which is not timed. The floor is
+reading the bytes of the CSV once and writing the prepared bytes once, at the speeds measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+from measure import Run, keep, machine, run, spread
+
+HERE = Path(__file__).resolve().parent
+RECSYS = shutil.which("recsys", path=str(Path(sys.executable).parent)) or "recsys"
+
+
+def main() -> None:
+    """Run us and the peer in turn and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--peer", type=Path, default=HERE.parents[1] / "shared" / "baselines" / "nvtabular_etl.py")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--set", nargs="*", default=[], help="overrides for recsys, such as etl.layout=flat")
+    parser.add_argument("--name", default="etl", help="name of the file with the results")
+    given = parser.parse_args()
+
+    with tempfile.TemporaryDirectory(dir=given.folder) as scratch:
+        workspace = Path(scratch) / "workspace"
+        _import_dataset(given.folder, workspace)
+        etl = [
+            RECSYS,
+            "-q",
+            "-w",
+            str(workspace),
+            "etl",
+            str(HERE.parent / "configs" / "ml25m.yaml"),
+            "--force",
+            *given.set,
+        ]
+        ours: list[Run] = []
+        theirs: list[Run] = []
+        for _ in range(given.rounds):
+            ours.append(run(etl))
+            if given.peer.is_file():
+                theirs.append(run([sys.executable, str(given.peer), str(given.folder.resolve())]))
+        prepared = sum(path.stat().st_size for path in (workspace / "data").rglob("*") if path.is_file())
+        floor = _floor(given.folder / "ratings.csv", prepared, Path(scratch))
+    keep(given.name, _result(ours, theirs, floor, given.set))
+
+
+def _import_dataset(folder: Path, workspace: Path) -> None:
+    archive = workspace.parent / "ml-25m.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as made:
+        for name in ("ratings.csv", "movies.csv"):
+            made.write(folder / name, f"ml-25m/{name}")
+    run([RECSYS, "-q", "-w", str(workspace), "download", "movielens-25m", "--from-file", str(archive)])
+    archive.unlink()
+
+
+def _floor(source: Path, prepared: int, scratch: Path) -> dict[str, float]:
+    """Time reading the raw bytes once and writing the prepared bytes once."""
+    started = time.perf_counter()
+    with source.open("rb") as file:
+        while file.read(1 << 24):
+            pass
+    read = time.perf_counter() - started
+    started = time.perf_counter()
+    block = bytes(1 << 24)
+    with (scratch / "floor").open("wb") as file:
+        for _ in range(prepared // len(block)):
+            file.write(block)
+    return {"read_s": round(read, 3), "write_s": round(time.perf_counter() - started, 3)}
+
+
+def _result(ours: list[Run], theirs: list[Run], floor: dict[str, float], overrides: list[str]) -> dict[str, object]:
+    result: dict[str, object] = {
+        "work": "raw CSV to prepared data, whole process; min / median / max",
+        "overrides": overrides,
+        "recsys": _figures(ours),
+        "floor": floor,
+        "times_the_floor": round(statistics.median(r.seconds for r in ours) / max(1e-9, sum(floor.values())), 1),
+    }
+    if theirs:
+        ratios = [their.seconds / our.seconds for our, their in zip(ours, theirs, strict=True)]
+        memory = [our.peak_gb / their.peak_gb for our, their in zip(ours, theirs, strict=True)]
+        result |= {
+            "nvtabular": _figures(theirs),
+            "times_faster": spread(ratios, 1),
+            "share_of_its_memory": spread(memory),
+        }
+    return result | {"machine": machine("polars", "pyarrow", "nvtabular", "pandas", "numpy")}
+
+
+def _figures(runs: list[Run]) -> dict[str, str]:
+    return {
+        "seconds": spread([run.seconds for run in runs]),
+        "cpu_seconds": spread([run.cpu for run in runs]),
+        "peak_gb": spread([run.peak_gb for run in runs]),
+    }
+
+
+if __name__ == "__main__":
+    main()
