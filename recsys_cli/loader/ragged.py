@@ -31,6 +31,8 @@ def pick_lists(values: Tensor, starts: Tensor, lengths: Tensor, dtype: torch.dty
     positions = torch.ones(total + 1, dtype=starts.dtype, device=starts.device)
     positions.scatter_add_(0, offsets[:-1], jumps)
     positions = torch.cumsum(positions[:total], 0, dtype=starts.dtype)
+    if values.dtype == torch.uint16:  # which torch converts but does not gather
+        return Ragged(values.view(torch.int16).index_select(0, positions).view(torch.uint16).to(dtype), offsets)
     return Ragged(values.index_select(0, positions).to(dtype), offsets)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from threading import Event
 
 import torch
@@ -63,16 +63,14 @@ class Streaming:
         return StreamingEpoch(self._layout, windows, key=mix(self._seed, _ROWS, epoch))
 
     def _windows(self, groups: Sequence[RowGroup]) -> list[Window]:
-        windows: list[list[RowGroup]] = []
-        room = 0
-        for group in groups:
-            size = self._layout.num_bytes([group])
-            if size > room:
-                windows.append([])
-                room = self._budget
-            windows[-1].append(group)
-            room -= size
-        return [tuple(window) for window in windows]
+        """Cut into as few windows as fit the budget, of about the same number of row groups, so that none is badly mixed."""
+        num_windows = -(-self._layout.num_bytes(groups) // self._budget)
+        while True:
+            ends = [len(groups) * number // num_windows for number in range(num_windows + 1)]
+            windows = [tuple(groups[start:end]) for start, end in pairwise(ends)]
+            if all(self._layout.num_bytes(window) <= self._budget for window in windows):
+                return windows
+            num_windows += 1
 
 
 class StreamingEpoch:
