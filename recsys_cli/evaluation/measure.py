@@ -21,29 +21,14 @@ from recsys_cli.evaluation.metrics import RANKING as METRICS
 from recsys_cli.evaluation.metrics import Hits
 from recsys_cli.evaluation.pointwise import Rows, measure_rows, predict
 from recsys_cli.evaluation.ranking import Scorer, rank
-from recsys_cli.evaluation.result import MODEL, Counts, Curve, Estimates, Protocol
+from recsys_cli.evaluation.result import MODEL, Estimates, Measured
 from recsys_cli.evaluation.scorers import BaselineScorer, ModelScorer
-from recsys_cli.evaluation.words import count, describe
+from recsys_cli.evaluation.words import count, describe, ranks_worse
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.schema import PADDING, Role
 from recsys_cli.loader import Loader, Tables
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
-
-
-@dataclass
-class Measured:
-    """What `measure` found; fields are those of `Evaluation`."""
-
-    split: str
-    pointwise: dict[str, Estimates]
-    reliability: Curve
-    roc: dict[str, Curve]
-    ranking: dict[str, Estimates]
-    counts: Counts
-    protocol: Protocol
-    notes: tuple[str, ...]
-    seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -148,7 +133,10 @@ class _Measurement:
             with self._timed(f"rank by {name}"):
                 found[name], num_empty = self._rank_by(name, scorer, held_out)
         with self._timed("metrics of rankings"):
-            return {name: self._estimates(hits) for name, hits in found.items()}, num_empty
+            estimates = {name: self._estimates(hits) for name, hits in found.items()}
+        if (worse := ranks_worse(estimates)) is not None:
+            self.notes.append(worse)
+        return estimates, num_empty
 
     def _scorers(self, held_out: HeldOut, train: Interactions, num_items: int) -> dict[str, Scorer]:
         """Return who ranks, by system; nobody where there is nothing to rank, and a note says why."""

@@ -110,13 +110,9 @@ class Ceiling(_Frozen):
     """AUC of the score without its noise."""
 
 
-class Evaluation(_Frozen):
-    """Everything that one evaluation of one run found."""
+class Measured(_Frozen):
+    """What measuring a model found."""
 
-    key: str
-    """What it depends on, as one hash: the run and the config."""
-    run: str
-    """Name of the run's folder."""
     split: str
     """`valid` or `test`."""
     pointwise: dict[str, Estimates]
@@ -131,12 +127,21 @@ class Evaluation(_Frozen):
     """How much it rests on."""
     protocol: Protocol
     """How it was measured."""
-    ceiling: Ceiling | None = None
-    """What the data allows, where that is known."""
     notes: tuple[str, ...] = ()
     """What a reader of the figures has to know."""
     seconds: dict[str, float]
     """How long the parts took."""
+
+
+class Evaluation(Measured):
+    """Everything about one evaluation of one run."""
+
+    key: str
+    """What it depends on, as one hash: the run and the config."""
+    run: str
+    """Name of the run's folder."""
+    ceiling: Ceiling | None = None
+    """What the data allows, where that is known."""
     device: str
     """Where the model was scored."""
     config: EvaluateConfig

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.held_out import HeldOut
 from recsys_cli.evaluation.interactions import Interactions
-from recsys_cli.evaluation.result import Counts, Protocol
+from recsys_cli.evaluation.result import MODEL, Counts, Estimates, Protocol
 from recsys_cli.features.schema import FIRST
 
 
@@ -34,9 +36,6 @@ def describe(split: str, config: EvaluateConfig, counts: Counts) -> Protocol:
     """Write down how it was measured, so that a reader can tell whether two figures compare."""
     earlier = "train or valid" if split == "test" else "train"
     relevant = "with label 1" if config.relevant == "positive" else "whatever their label"
-    who = f"Ranked for {counts.users_in_words}"
-    if counts.is_sample:
-        who += f", chosen by a hash of their id and seed {config.seed}"
     return Protocol(
         split=f"Rows of {split}: {counts.rows:,}. Train rows are for fitting the model and the baselines.",
         candidates=f"The full catalogue: all {counts.candidates:,} items with a train row. Equal scores: the item with more "
@@ -44,9 +43,33 @@ def describe(split: str, config: EvaluateConfig, counts: Counts) -> Protocol:
         seen=f"Items that the user met in {earlier} are neither recommended nor expected.",
         relevant=f"The user's interactions in {split}, {relevant}. Items without a train row cannot be recommended and stay in "
         f"the denominator: {counts.relevant_unreachable:,} of {counts.relevant:,}.",
-        users=f"{who}. {counts.users_without_relevant:,} users with nothing to find are left out; "
-        f"{counts.users_without_recommendations:,} who have met all candidates count as zero. Rows of users without an id "
-        f"of their own ({counts.unknown_user_rows:,}) are not ranked for, because they cannot be told apart.",
+        users=" ".join(_users(config, counts)),
         intervals=f"95 % intervals from {config.bootstrap:,} resamples: of rows for predictions (Poisson bootstrap), of users "
         f"for rankings; seed {config.seed}.",
     )
+
+
+def ranks_worse(systems: Mapping[str, Estimates]) -> str | None:
+    """Say so, and why that can be, where a baseline's rankings are better than the model's beyond doubt."""
+    for metric, estimate in systems.get(MODEL, {}).items():
+        for name, others in systems.items():
+            if metric.startswith("ndcg") and (estimate.high or 0) < (others[metric].low or 0):
+                return (
+                    f"The model ranks the catalogue worse than {name} ({metric}). Labels tell which of the items that people "
+                    "chose they liked; a model that learns from them alone has not seen which items people choose."
+                )
+    return None
+
+
+def _users(config: EvaluateConfig, counts: Counts) -> Iterator[str]:
+    how = f", chosen by a hash of their id and seed {config.seed}" if counts.is_sample else ""
+    yield f"Ranked for {counts.users_in_words}{how}."
+    if counts.users_without_relevant:
+        yield f"{counts.users_without_relevant:,} users with nothing to find are left out."
+    if counts.users_without_recommendations:
+        yield f"{counts.users_without_recommendations:,} users who have met all candidates count as zero."
+    if counts.unknown_user_rows:
+        yield (
+            f"{counts.unknown_user_rows:,} rows are of users that train does not know; they cannot be told apart, so they are "
+            "predicted and not ranked for."
+        )

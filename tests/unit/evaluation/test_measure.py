@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError, DataError, TrainingError
-from recsys_cli.evaluation.measure import Measured, Place, choose_split, measure
+from recsys_cli.evaluation import Measured
+from recsys_cli.evaluation.measure import Place, choose_split, measure
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import Schema
 from recsys_cli.workspace import PreparedData

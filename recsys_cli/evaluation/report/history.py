@@ -1,0 +1,61 @@
+"""Reads metrics.jsonl for the learning curves; lines and values that are not there leave gaps, not errors."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recsys_cli.evaluation.result import Curve
+
+
+@dataclass(frozen=True)
+class History:
+    """What training measured, over steps.
+
+    Attributes:
+        step_loss: Loss of the training rows since the last point.
+        train_loss: Mean loss of an epoch's training rows.
+        valid_loss: Loss of the validation rows at the end of an epoch.
+        valid_auc: AUC of the validation rows at the end of an epoch.
+    """
+
+    step_loss: Curve
+    train_loss: Curve
+    valid_loss: Curve
+    valid_auc: Curve
+
+
+def read_history(path: Path) -> History:
+    """Read what there is; a run without the file, or with a cut last line, has the points before it."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    records = [record for record in map(_parse, lines) if record is not None]
+    steps = [record for record in records if record.get("event") == "step"]
+    epochs = [record for record in records if record.get("event") == "epoch"]
+    return History(
+        step_loss=_curve(steps, "loss"),
+        train_loss=_curve(epochs, "train_loss"),
+        valid_loss=_curve(epochs, "valid_loss"),
+        valid_auc=_curve(epochs, "valid_auc"),
+    )
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _curve(records: Sequence[dict[str, Any]], name: str) -> Curve:
+    points = [(_number(record.get("step")), _number(record.get(name))) for record in records]
+    there = [(x, y) for x, y in points if x is not None and y is not None]
+    return Curve(x=tuple(x for x, _ in there), y=tuple(y for _, y in there))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

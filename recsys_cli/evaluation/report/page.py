@@ -1,0 +1,154 @@
+"""Puts the page together: which figures stand where, and how a number is written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+from recsys_cli.evaluation.metrics import POINTWISE, RANKING
+from recsys_cli.evaluation.metrics.metric import Better
+from recsys_cli.evaluation.report import plots
+from recsys_cli.evaluation.report.history import History
+from recsys_cli.evaluation.result import MODEL, Estimate, Estimates, Evaluation
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure in a table."""
+
+    value: str
+    interval: str
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table."""
+
+    title: str
+    hint: str
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A figure on top of the page."""
+
+    title: str
+    value: str
+    remark: str
+
+
+_HINTS: dict[Better, str] = {"higher": "higher is better", "lower": "lower is better", "one": "1 is right"}
+
+
+def render(evaluation: Evaluation, *, history: History, config: str, manifest: dict[str, Any]) -> str:
+    """Write the report as one HTML document that loads nothing.
+
+    Args:
+        evaluation: What was measured.
+        history: What training measured.
+        config: The run's config, as YAML.
+        manifest: The run's manifest.
+    """
+    environment = Environment(
+        loader=PackageLoader("recsys_cli.evaluation.report", package_path=""),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page: str = environment.get_template("report.html.j2").render(
+        evaluation=evaluation,
+        counts=evaluation.counts,
+        headlines=_headlines(evaluation),
+        pointwise=_pointwise_rows(evaluation.pointwise),
+        ranking=_ranking_rows(evaluation.ranking),
+        figures=_figures(evaluation, history),
+        config=config,
+        manifest=manifest,
+        manifest_text=json.dumps(manifest, indent=2, default=str),
+    )
+    return page
+
+
+def _figures(evaluation: Evaluation, history: History) -> dict[str, Markup]:
+    """Draw all figures; one that has nothing to show is left out."""
+    figures = {"reliability": plots.reliability(evaluation.reliability), "roc": plots.roc(evaluation.roc)}
+    curves = plots.learning_curves(history)
+    if curves is not None:
+        figures["loss"], figures["auc"] = curves
+    if evaluation.ranking:
+        names = [f"{name}@{k}" for name in ("hr", "ndcg", "mrr", "recall") for k in sorted(set(evaluation.config.k))]
+        figures["ranking"] = plots.ranking(evaluation.ranking, {name: _ranking_title(name) for name in names})
+    # The SVG is made here from numbers and names of systems, by matplotlib, which escapes its text.
+    return {name: Markup(svg) for name, svg in figures.items() if svg}  # noqa: S704
+
+
+def _pointwise_rows(systems: dict[str, Estimates]) -> list[Row]:
+    return [
+        Row(metric.title, _HINTS[metric.better], _cells([found[name] for found in systems.values()], metric.better))
+        for name, metric in POINTWISE.items()
+        if all(name in found for found in systems.values())
+    ]
+
+
+def _ranking_rows(systems: dict[str, Estimates]) -> list[Row]:
+    names = next(iter(systems.values()), {})
+    return [
+        Row(_ranking_title(name), "higher is better", _cells([found[name] for found in systems.values()], "higher"))
+        for name in names
+    ]
+
+
+def _ranking_title(name: str) -> str:
+    metric, _, k = name.partition("@")
+    return f"{RANKING[metric].title if metric in RANKING else metric}@{k}"
+
+
+def _cells(estimates: list[Estimate], better: Better) -> list[Cell]:
+    badness = [_badness(estimate, better) for estimate in estimates]
+    known = [value for value in badness if value is not None]
+    return [
+        Cell(_number(e.value), _interval(e), is_best=len(known) > 1 and value is not None and value == min(known))
+        for e, value in zip(estimates, badness, strict=True)
+    ]
+
+
+def _badness(estimate: Estimate, better: Better) -> float | None:
+    if estimate.value is None:
+        return None
+    return {"higher": -estimate.value, "lower": estimate.value, "one": abs(estimate.value - 1)}[better]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _interval(estimate: Estimate) -> str:
+    return "" if estimate.low is None else f"{_number(estimate.low)} – {_number(estimate.high)}"
+
+
+def _headlines(evaluation: Evaluation) -> list[Headline]:
+    """Choose what a reader wants first: the model's figure, and beside it that of the best baseline."""
+    found = [_headline("AUC", "auc", evaluation.pointwise)]
+    found.append(_headline("log loss", "log_loss", evaluation.pointwise))
+    k = min(evaluation.config.k)
+    found += [
+        _headline(f"{title}@{k}", f"{name}@{k}", evaluation.ranking) for title, name in (("NDCG", "ndcg"), ("HR", "hr"))
+    ]
+    return [headline for headline in found if headline is not None]
+
+
+def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Any:
+    if MODEL not in systems:
+        return None
+    others = {system: found[name].value for system, found in systems.items() if system != MODEL}
+    values = {system: value for system, value in others.items() if value is not None}
+    choose = min if name in POINTWISE and POINTWISE[name].better == "lower" else max
+    best = choose(values, key=lambda system: values[system], default=None)
+    remark = "" if best is None else f"{best}: {_number(values[best])}"
+    return Headline(title, _number(systems[MODEL][name].value), remark)

@@ -1,0 +1,127 @@
+"""`recsys evaluate`: a trained run gets its evaluation.json and its report.html."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recsys_cli.config import EvaluateConfig, RunConfig, load
+from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.evaluation import Ceiling, Evaluation
+from recsys_cli.evaluation.measure import Place, measure
+from recsys_cli.evaluation.report import render
+from recsys_cli.evaluation.report.history import read_history
+from recsys_cli.events import Emit, ignore
+from recsys_cli.features.expression import parse
+from recsys_cli.models import build
+from recsys_cli.models.model import Model
+from recsys_cli.models.weights import load_weights
+from recsys_cli.stages import Made
+from recsys_cli.training import hardware
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
+
+_HOW = {"batch_size"}
+"""What of the evaluate section is how, not what: no part of the key."""
+
+
+def evaluate(
+    run: TrainedRun,
+    workspace: Workspace,
+    *,
+    config: EvaluateConfig | None = None,
+    force: bool = False,
+    emit: Emit = ignore,
+) -> Made[TrainedRun]:
+    """Measure a run's best checkpoint beside baselines, unless that is done already.
+
+    Args:
+        run: A finished run.
+        workspace: Where its data is.
+        config: What to measure; as in the run's own config where left out.
+        force: Measure again although it is up to date.
+        emit: Takes progress.
+
+    Raises:
+        MissingArtifactError: The run is not finished, or its data is gone.
+        ConfigError: The split has no rows, or the device is not there.
+        DataError: The labels are not 0 and 1, or the checkpoint is not of this model.
+        TrainingError: The model's scores are no numbers.
+    """
+    whole = _config_of(run)
+    config = config or whole.evaluate
+    key = key_of("evaluation", run.key, config.model_dump(mode="json", exclude=_HOW))
+    with workspace.lock(f"run-{run.folder.name}"):
+        if not force and _is_fresh(run, key):
+            return Made(run, up_to_date=True)
+        evaluation = _measure(run, workspace, whole, config, key=key, emit=emit)
+        page = render(
+            evaluation,
+            history=read_history(run.metrics),
+            config=run.config.read_text(encoding="utf-8"),
+            manifest=run.manifest,
+        )
+        write_text(run.report, page)
+        write_text(run.evaluation, evaluation.model_dump_json(indent=2) + "\n")
+    return Made(run, up_to_date=False)
+
+
+def _config_of(run: TrainedRun) -> RunConfig:
+    if not run.exists:
+        state = "is not finished" if run.folder.is_dir() else "is not there"
+        raise MissingArtifactError(f"run {run.folder.name} {state}", hint="recsys train --resume")
+    return load(run.config)
+
+
+def _is_fresh(run: TrainedRun, key: str) -> bool:
+    try:
+        return run.report.is_file() and Evaluation.read(run.evaluation).key == key
+    except DataError:
+        return False
+
+
+def _measure(
+    run: TrainedRun, workspace: Workspace, whole: RunConfig, config: EvaluateConfig, *, key: str, emit: Emit
+) -> Evaluation:
+    data = _data_of(run, workspace)
+    device = hardware.device(whole.train.device)
+    place = Place(device=device, memory=whole.train.memory, emit=emit)
+    found = measure(_model_of(run, whole, data).to(device), data, config, place=place)
+    leakage = getattr(whole.split, "leakage", None)
+    return Evaluation(
+        key=key,
+        run=run.folder.name,
+        ceiling=_ceiling(workspace, whole),
+        device=str(device),
+        config=config,
+        **dict(found) | {"notes": (*found.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))},
+    )
+
+
+def _data_of(run: TrainedRun, workspace: Workspace) -> PreparedData:
+    known: dict[str, Any] = run.manifest["data"]
+    data = workspace.data(known["key"])
+    if not data.exists or data.key != known["key"]:
+        raise MissingArtifactError(
+            f"the data that {run.folder.name} was trained on, {data.folder}, is not there",
+            hint=f"recsys etl {run.config}",
+        )
+    return data
+
+
+def _model_of(run: TrainedRun, whole: RunConfig, data: PreparedData) -> Model:
+    model = build(whole.model.name, whole.model.options, data.schema)
+    load_weights(model, run.checkpoint("best"))
+    return model.eval()
+
+
+def _ceiling(workspace: Workspace, whole: RunConfig) -> Ceiling | None:
+    """Return what the data allows, where its generator knows that and the config's label is the one that it knows it for."""
+    raw = workspace.raw(whole.dataset.name)
+    known = raw.manifest.get("facts", {}).get("ceiling") if raw.exists else None
+    label = next((op.expression for op in whole.features.lambdas if op.output == whole.features.label), None)
+    if known is None or label is None or parse(label) != parse(known["label"]):
+        return None
+    return Ceiling(label=known["label"], auc=known["auc"])
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
