@@ -94,6 +94,7 @@ def evaluate(
 def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, force: Force = False) -> None:
     """Do everything in order, skipping what is up to date."""
     from recsys_cli.cli import results as shown
+    from recsys_cli.data import open_source
 
     session: Session = ctx.obj
     wanted = settle(session, joined(config, overrides))
@@ -104,7 +105,8 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
         if not session.as_json:
             session.report({**result, "next": None}, draw)  # what comes next comes by itself
 
-    show("download", _download(session, wanted.dataset, force=force), shown.download.draw)
+    if open_source(wanted.dataset.name, wanted.dataset.options).info.size is not None:  # not the user's own files
+        show("download", _download(session, wanted.dataset, force=force), shown.download.draw)
     show("etl", _etl(session, wanted, force=force), shown.etl.draw)
     show("train", _train(session, wanted, resume=False, force=force), shown.train.draw)
     trained = session.workspace.run(results["train"]["run"])
@@ -131,11 +133,8 @@ def _download(
 
 def _etl(session: Session, config: RunConfig, *, force: bool) -> dict[str, Any]:
     from recsys_cli.cli.results.etl import result
-    from recsys_cli.data import open_source
     from recsys_cli.stages.etl import etl as stage
 
-    if open_source(config.dataset.name, config.dataset.options).info.size is None:
-        _download(session, config.dataset)  # the user's own files: there is nothing to download, only to look at
     with session.working("etl") as emit:
         made = stage(config, session.workspace, force=force, emit=emit)
     return result(made)

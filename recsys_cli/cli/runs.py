@@ -26,7 +26,7 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
     given, overrides = split_arguments(arguments)
     if given is None or is_config(given):
         config = read_config(session, arguments)
-        return find_run(session.workspace, config), config.evaluate
+        return find_run(config, session.workspace), config.evaluate
     run = finished(session.workspace.run(given))
     others = [text for text in overrides if not text.startswith("evaluate.")]
     if others:
@@ -34,7 +34,7 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
     return run, load(run.config, overrides).evaluate
 
 
-def find_run(workspace: Workspace, config: RunConfig) -> TrainedRun:
+def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
     """Return the run that a config has trained.
 
     Raises:
@@ -63,7 +63,7 @@ def named_or_current(session: Session, name: str | None) -> TrainedRun:
 
     if name is not None:
         return finished(session.workspace.run(name))
-    return find_run(session.workspace, load(config_path(session, None)))
+    return find_run(load(config_path(session, None)), session.workspace)
 
 
 def finished(run: TrainedRun) -> TrainedRun:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.errors import RecsysError
@@ -56,20 +55,16 @@ def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
     from recsys_cli.cli.runs import find_run
     from recsys_cli.stages.etl import prepared_data, raw_identity
 
-    found: dict[str, Any] = {"dataset": config.dataset.name, "raw": None, "data": None, "run": None}
-    dataset = config.dataset.name
-    for stage, look, command in (
-        (
-            "raw",
-            lambda: raw_identity(config, workspace),
-            f"recsys download {dataset if not config.dataset.options else workspace.current}",
-        ),
-        ("data", lambda: prepared_data(config, workspace), "recsys etl"),
-        ("run", lambda: find_run(workspace, config), "recsys train"),
-    ):
-        try:
-            found[stage] = Path(look().folder).name
-        except RecsysError:
-            return {**found, "next": command}
+    dataset = config.dataset
+    found: dict[str, Any] = {"dataset": dataset.name, "data": None, "run": None}
+    command = f"recsys download {workspace.current if dataset.options else dataset.name}"
+    try:
+        raw_identity(config, workspace)
+        command = "recsys etl"
+        found["data"] = prepared_data(config, workspace).folder.name
+        command = "recsys train"
+        found["run"] = find_run(config, workspace).folder.name
+    except RecsysError:
+        return {**found, "next": command}
     run = workspace.run(found["run"])
     return {**found, "next": "recsys report" if run.evaluation.is_file() else "recsys evaluate"}

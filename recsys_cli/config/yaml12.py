@@ -70,5 +70,8 @@ def write(values: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Write a text as one YAML value that may stand anywhere, in quotes where it needs them."""
-    return yaml.dump([text], Dumper=Dumper, default_flow_style=True, allow_unicode=True, width=10_000).strip()[1:-1]
+    """Write a text as one YAML value that may stand anywhere on a line, in quotes where it needs them."""
+    plain = yaml.dump([text], Dumper=Dumper, default_flow_style=True, allow_unicode=True, width=10_000).strip()[1:-1]
+    if plain.isprintable():
+        return plain
+    return yaml.dump([text], default_style='"', default_flow_style=True, width=10_000).strip()[1:-1]

@@ -79,7 +79,7 @@ def test_train_reads_its_line(
 
 def test_etl_without_a_config_takes_the_current_one(recsys: Recsys, spy: dict[str, Any], ratings: Path) -> None:
     recsys("-q", "init", ratings)
-    recsys("etl", "ratings.yaml", "etl.layout=flat", "dataset={name: synthetic-small}")
+    recsys("etl", "ratings.yaml", "etl.layout=flat")
     recsys("etl", "--force")
     (config, _), options = spy["etl"]
     assert config.etl.layout == "flat"

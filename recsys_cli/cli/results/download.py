@@ -30,8 +30,6 @@ def result(made: Made[RawData]) -> dict[str, Any]:
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Say where it is and what comes next."""
-    if found["dataset"] == "files":
-        return  # the user's own files: they are where they were
     state = "is up to date" if found["up_to_date"] else "is ready"
     line(to, f"{found['dataset']} {state}: {found['path']}, {size(found['bytes'])}")
     if found["next"]:

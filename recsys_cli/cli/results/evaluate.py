@@ -36,7 +36,7 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     if found.get("ceiling"):
         line(to, f"the data allows an AUC of {found['ceiling']['auc']:.4f} at best")
     protocol = found["protocol"]
-    line(to, f"protocol: {'; '.join(protocol[part] for part in ('candidates', 'seen', 'relevant'))}")
+    line(to, f"protocol: {' '.join(protocol[part] for part in ('candidates', 'seen', 'relevant'))}", style="dim")
     for note in found["notes"]:
         line(to, f"note: {note}", style="yellow")
     state = "was measured before" if found["up_to_date"] else f"took {duration(sum(found['seconds'].values()))}"
@@ -52,32 +52,39 @@ def _draw_systems(to: Console, title: str, systems: Mapping[str, Any]) -> None:
     for metric in metrics:
         estimates = [estimates.get(metric) for estimates in systems.values()]
         best = _best(metric, estimates)
-        cells.append((metric, *(_cell(e, is_best=e is not None and e is best, narrow=narrow) for e in estimates)))
+        cells.append((_title(metric), *(_cell(e, best=best, narrow=narrow) for e in estimates)))
     table(to, title, ("", *systems), cells)
 
 
-def _cell(estimate: Mapping[str, Any] | None, *, is_best: bool, narrow: bool) -> str:
+def _title(metric: str) -> str:
+    from recsys_cli.evaluation.metrics import POINTWISE, RANKING
+
+    name, at, k = metric.partition("@")
+    known = POINTWISE.get(name) or RANKING.get(name)
+    return f"{known.title}{at}{k}" if known else metric
+
+
+def _cell(estimate: Mapping[str, Any] | None, *, best: float | None, narrow: bool) -> str:
     if estimate is None or estimate["value"] is None:
         return "–"
-    figure = f"{_MARK if is_best else ''}{estimate['value']:.4f}"
+    figure = f"{_MARK if estimate['value'] == best else ''}{estimate['value']:.4f}"
     if estimate["low"] is None or estimate["high"] is None:
         return figure
     return f"{figure}{chr(10) if narrow else ' '}[{estimate['low']:.4f}, {estimate['high']:.4f}]"
 
 
-def _best(metric: str, estimates: list[Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
-    """Return the estimate that is best in the metric's own sense; none where only one system was measured."""
+def _best(metric: str, estimates: list[Mapping[str, Any] | None]) -> float | None:
+    """Return the value that is best in the metric's own sense; none where only one system was measured."""
     from recsys_cli.evaluation.metrics import POINTWISE
 
     better = POINTWISE[metric].better if metric in POINTWISE else "higher"
-    there = [estimate for estimate in estimates if estimate is not None and estimate["value"] is not None]
-    if len(there) < 2:
+    values = [float(e["value"]) for e in estimates if e is not None and e["value"] is not None]
+    if len(values) < 2:
         return None
-
-    def badness(estimate: Mapping[str, Any]) -> float:
-        value = float(estimate["value"])
-        if better == "one":
-            return abs(math.log(value)) if value > 0 else math.inf
-        return value if better == "lower" else -value
-
-    return min(there, key=badness)
+    match better:
+        case "one":
+            return min(values, key=lambda value: abs(math.log(value)) if value > 0 else math.inf)
+        case "lower":
+            return min(values)
+        case _:
+            return max(values)

@@ -1,0 +1,116 @@
+"""`recsys init` writes a config that is valid and runs, for tables with all kinds of headings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import Recsys
+
+from recsys_cli.config import load
+
+
+def test_init_guesses_the_columns_and_the_result_is_prepared(recsys: Recsys, ratings: Path) -> None:
+    answer = recsys("init", ratings)
+    assert answer.code == 0
+    assert "next: recsys run ratings.yaml" in answer.out
+    config = load(Path("ratings.yaml"))
+    assert (config.features.user, config.features.item, config.features.timestamp) == (
+        "user_id",
+        "item_id",
+        "timestamp",
+    )
+    assert [op.expression for op in config.features.lambdas] == ["rating > 3"]
+    assert config.split.method == "temporal"
+    assert "# Columns not used: device." in Path("ratings.yaml").read_text()
+    assert recsys("etl", "ratings.yaml").code == 0
+
+
+@pytest.mark.parametrize(
+    ("header", "first", "user", "item", "label"),
+    [
+        ("userId,movieId,rating", "1,2,3.5", "userId", "movieId", "label"),
+        ("User ID\tProduct ID\tclick", "a\tb\t1", "User ID", "Product ID", "click"),
+        ("customer,sku,stars,liked", "a,b,4,1", "customer", "sku", "liked"),
+    ],
+)
+def test_init_knows_usual_headings(recsys: Recsys, header: str, first: str, user: str, item: str, label: str) -> None:
+    name = "t.tsv" if "\t" in header else "t.csv"
+    Path(name).write_text(f"{header}\n{first}\n")
+    answer = recsys("init", name)
+    assert answer.code == 0, answer.err
+    features = load(Path("t.yaml")).features
+    assert (features.user, features.item, features.label) == (user, item, label)
+
+
+def test_init_takes_the_columns_that_are_named(recsys: Recsys) -> None:
+    Path("t.csv").write_text("who,what,good,on,no: x\na,b,1,100,y\n")
+    line = ["--user", "who", "--item", "what", "--label", "good", "--timestamp", "on", "-o", "mine.yaml"]
+    assert recsys("init", "t.csv", *line).code == 0
+    features = load(Path("mine.yaml")).features
+    assert (features.user, features.item, features.label, features.timestamp) == ("who", "what", "good", "on")
+
+
+def test_init_leaves_out_a_time_that_is_text(recsys: Recsys) -> None:
+    Path("t.csv").write_text("user,item,label,timestamp\na,b,1,2024-01-01\n")
+    assert recsys("init", "t.csv").code == 0
+    assert load(Path("t.yaml")).features.timestamp is None
+    assert load(Path("t.yaml")).split.method == "random"
+
+
+def test_init_reads_a_parquet_header(recsys: Recsys) -> None:
+    pq.write_table(pa.table({"user": ["a"], "item": [1], "rating": [4.0], "ts": [7]}), "t.parquet")
+    assert recsys("init", "t.parquet").code == 0
+    assert load(Path("t.yaml")).features.timestamp == "ts"
+
+
+def test_init_quotes_a_name_with_spaces_in_the_next_command(recsys: Recsys) -> None:
+    Path("my table.csv").write_text('user,item,label,"odd\nname"\na,b,1,x\n')
+    answer = recsys("init", "my table.csv")
+    assert "recsys run 'my table.yaml'" in answer.out
+    assert recsys("validate", "my table.yaml").code == 0
+
+
+def test_init_says_all_that_it_cannot_tell(recsys: Recsys) -> None:
+    Path("t.csv").write_text("a,b\n1,2\n")
+    answer = recsys("init", "t.csv")
+    assert answer.code == 2
+    for option in ("--user", "--item", "--rating or --label"):
+        assert f"name it with {option}" in answer.err
+    assert "hint: its columns are a, b" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["none.csv"], "there is no file none.csv"),
+        (["t.txt"], "cannot tell what kind of table this is"),
+        (["one.csv"], "does not name two columns or more"),
+        (["t.parquet"], "not a parquet file"),
+        (["latin.csv"], "not a UTF-8 table"),
+        (["t.csv", "--user", "usr"], "--user usr: there is no such column (did you mean user?)"),
+        (["t.csv", "--timestamp", "when"], "the timestamp column 'when' has to hold numbers, the time in seconds"),
+        (["t.csv", "--label", "when"], "the label column 'when' has to hold numbers"),
+        (["t.csv", "--rating", "how good"], "the rating column 'how good' cannot stand in an expression"),
+    ],
+)
+def test_init_refuses_what_cannot_become_a_config(recsys: Recsys, line: list[str], message: str) -> None:
+    Path("t.csv").write_text("user,item,rating,when,how good\na,b,4,yesterday,5\n")
+    Path("t.txt").write_text("user item\n")
+    Path("one.csv").write_text("user\na\n")
+    Path("t.parquet").write_text("no parquet")
+    Path("latin.csv").write_bytes(b"user,item,caf\xe9\n")
+    answer = recsys("init", *line)
+    assert answer.code == 2
+    assert message in answer.err
+
+
+def test_init_does_not_write_over_a_config_unless_told(recsys: Recsys, ratings: Path) -> None:
+    Path("ratings.yaml").write_text("mine")
+    answer = recsys("init", ratings)
+    assert answer.code == 2
+    assert "ratings.yaml is there already" in answer.err
+    assert Path("ratings.yaml").read_text() == "mine"
+    assert recsys("init", ratings, "--force").code == 0
