@@ -46,14 +46,14 @@ CHUNK_ROWS = 500_000
 
 # Standard deviations of the parts of a score, in stars.
 MEAN = 3.25
-USER_BIAS = 0.42
-ITEM_BIAS = 0.45
+USER_BIAS = 0.50
+ITEM_BIAS = 0.55
 GENRE_BIAS = 0.20
-TASTE = 0.42
-FACTORS = 0.25
-DRIFT = 0.20
-NOISE = 0.80
-TASTE_DIM = 3  # tastes differ along few directions ("loud or quiet films"), not in each genre by itself
+TASTE = 0.50
+FACTORS = 0.08
+DRIFT = 0.10
+NOISE = 0.85
+TASTE_DIM = 1  # tastes differ along few directions ("loud or quiet films"), not in each genre by itself
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class Size:
     dim: int
     genres: int
     years: int
+    activity: float
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ class World:
             priority = rng.exponential(size=self.size.items) / weight
             held = item[rows]
             priority[held[held >= 0]] = np.inf
-            item[mine] = np.argsort(priority, kind="stable")[: len(mine)]
+            best = np.argpartition(priority, len(mine) - 1)[: len(mine)]
+            item[mine] = best[np.argsort(priority[best])]
 
 
 def _genre_matrix(rng: np.random.Generator, size: Size) -> NDArray[np.bool_]:
@@ -182,16 +184,18 @@ def _items(rng: np.random.Generator, size: Size, has_genre: NDArray[np.bool_]) -
     """Return each item's bias and its vector: TASTE_DIM numbers from its genres, `dim` of its own."""
     genres_each = np.maximum(has_genre.sum(axis=1, keepdims=True), 1)
     pooled = has_genre / np.sqrt(genres_each)
-    genre_vectors = rng.normal(0, TASTE / np.sqrt(TASTE_DIM), (size.genres, TASTE_DIM))
+    fit = pooled @ rng.normal(0, 1, (size.genres, TASTE_DIM))
+    # A few genres make a mean square of their own; fixed here, so that seeds differ in who likes what, not in how much.
+    fit *= TASTE / np.sqrt(TASTE_DIM) / np.maximum(np.sqrt((fit**2).mean(axis=0)), 1e-9)
     own = rng.normal(0, FACTORS / np.sqrt(max(size.dim, 1)), (size.items, size.dim))
     bias = rng.normal(0, ITEM_BIAS, size.items) + pooled @ rng.normal(0, GENRE_BIAS, size.genres)
-    return bias.astype(np.float32), np.hstack([pooled @ genre_vectors, own]).astype(np.float32)
+    return bias.astype(np.float32), np.hstack([fit, own]).astype(np.float32)
 
 
 def _counts(rng: np.random.Generator, size: Size) -> Ints:
     """Share the rows out among the users: everyone some, a few very many, nobody more than half of the items."""
     least, most = min(20, size.rows // size.users), size.items // 2
-    weight = rng.lognormal(0, 1.2, size.users)
+    weight = rng.lognormal(0, size.activity, size.users)
     low, high = 0.0, float(size.rows)
     for _ in range(80):
         middle = (low + high) / 2

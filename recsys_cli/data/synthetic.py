@@ -1,1 +1,123 @@
-"""Synthetic ratings in MovieLens's own file layout, at any size, with the AUC that the best possible model would reach."""
+"""Synthetic ratings in MovieLens's own file layout, at any size, with the AUC that the best possible model reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from recsys_cli.data.movielens_layouts import comma_separated
+from recsys_cli.data.options import parse_options
+from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
+from recsys_cli.errors import ConfigError
+from recsys_cli.events import Emit, Progress
+
+FORMAT = 1  # of what the generator makes from equal options; raised when that changes
+ROW_BYTES = 27
+NUM_GENRES = 19
+
+SMALL: dict[str, Any] = {"users": 1_200, "items": 1_000, "rows": 240_000}
+PRESETS: dict[str, dict[str, Any]] = {
+    "synthetic": SMALL,
+    "synthetic-small": SMALL,
+    "synthetic-25m": {"users": 162_541, "items": 62_423, "rows": 25_000_095, "activity": 1.2},
+}
+
+
+class SyntheticOptions(BaseModel):
+    """How large the synthetic dataset is, and its seed; a preset gives other defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    users: int = Field(ge=1)
+    """Number of users; each has at least one rating, and 20 where there are rows enough."""
+    items: int = Field(ge=2, le=10_000_000)
+    """Number of movies; those that nobody rates are in movies.csv all the same."""
+    rows: int = Field(ge=1)
+    """Number of ratings, exactly."""
+    seed: int = Field(0, ge=0)
+    """Equal options and seed give equal files."""
+    dim: int = Field(4, ge=0)
+    """Latent factors of users and items, beside biases and genre taste."""
+    genres: int = Field(NUM_GENRES, ge=1, le=NUM_GENRES)
+    """Number of genres."""
+    years: int = Field(15, ge=1, le=50)
+    """Years that the ratings are spread over, to the end of 2023."""
+    activity: float = Field(0.8, ge=0, le=3)
+    """How differently active the users are: standard deviation of the log of what they rate beyond the least."""
+
+    @model_validator(mode="after")
+    def _rows_fit(self) -> SyntheticOptions:
+        most = self.users * (self.items // 2)
+        if not self.users <= self.rows <= most:
+            raise ValueError(f"rows has to be {self.users:,} to {most:,}, one for each user up to half of the items")
+        return self
+
+
+class Synthetic:
+    """A generated dataset as a Source.
+
+    Args:
+        name: The preset that it was opened by.
+        options: Its size and seed.
+    """
+
+    def __init__(self, name: str, options: SyntheticOptions) -> None:
+        self._name = name
+        self._options = options
+
+    @property
+    def info(self) -> DatasetInfo:
+        """The catalog's line."""
+        return _line(self._name, self._options.rows)
+
+    def identity(self) -> dict[str, object]:
+        """Return the options and the generator's version."""
+        return {"generator": FORMAT, **self._options.model_dump()}
+
+    def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:
+        """Write ratings.csv, movies.csv and, up to 2 M rows, truth.parquet with the noise-free scores.
+
+        Returns:
+            `ceiling`: the AUC of the noise-free score for `rating > 3`, which no model can beat but by chance;
+            `positives`: the share of rows with that label.
+
+        Raises:
+            ConfigError: A mirror or a local file was given.
+        """
+        from recsys_cli.data.planted import Size, World
+        from recsys_cli.data.planted_files import RatingsWriter, write_movies
+
+        if request.from_file or request.mirror:
+            raise ConfigError(f"{self._name} is generated: --from-file and --mirror mean nothing for it")
+        world = World(Size(**self._options.model_dump()))
+        write_movies(world, request.folder / "movies.csv")
+        with RatingsWriter(world, request.folder) as writer:
+            for ratings in world.ratings():
+                writer.add(ratings)
+                emit(Progress(f"generate {self._name}", done=writer.rows, total=self._options.rows))
+        return writer.facts()
+
+    def tables(self, folder: Path) -> tuple[RawTable, ...]:
+        """Describe the generated files in `folder`."""
+        return comma_separated(folder)
+
+
+def info(name: str) -> DatasetInfo:
+    """Return the catalog's line about a preset."""
+    return _line(name, PRESETS[name]["rows"])
+
+
+def source(name: str, options: Mapping[str, object]) -> Synthetic:
+    """Open a preset, or a size of one's own.
+
+    Raises:
+        ConfigError: An option is wrong.
+    """
+    return Synthetic(name, parse_options(SyntheticOptions, {**PRESETS[name], **options}, dataset=name))
+
+
+def _line(name: str, rows: int) -> DatasetInfo:
+    return DatasetInfo(name=name, rows=rows, size=rows * ROW_BYTES, licence="generated, free to use")

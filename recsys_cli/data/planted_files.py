@@ -1,0 +1,104 @@
+"""How a planted world is written in MovieLens's file layout, and what the best possible model would reach on it."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from recsys_cli.data.movielens_layouts import NO_GENRES
+from recsys_cli.data.planted import GENRES, Ratings, World
+
+TRUTH_ROWS = 2_000_000
+SAMPLE_ROWS = 1_000_000
+_STARS = pa.array([f"{half / 2:.1f}" for half in range(11)])  # MovieLens writes 4.0, not 4
+_CSV = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
+# A comma, quotes and letters beyond ASCII, as real titles have them.
+_TITLES = ("Planted Film {}", "Planted Film {}, The", 'The "Planted" Film {}', "Le Film Planté {}")
+
+
+def write_movies(world: World, file: Path) -> None:
+    """Write movies.csv; a title tells nothing but the row it is in."""
+    names = np.array(GENRES[: world.size.genres])
+    with file.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.writer(target, lineterminator="\n")
+        writer.writerow(["movieId", "title", "genres"])
+        for row, (movie_id, year) in enumerate(zip(world.movie_id.tolist(), world.released.tolist(), strict=True)):
+            title = f"{_TITLES[row % len(_TITLES)].format(row)} ({year})"
+            writer.writerow([movie_id, title, "|".join(sorted(names[world.has_genre[row]])) or NO_GENRES])
+
+
+class RatingsWriter:
+    """Writes ratings.csv chunk by chunk and keeps what is needed to judge a model; a context manager.
+
+    Args:
+        world: Where the ratings come from.
+        folder: Where ratings.csv and, up to TRUTH_ROWS rows, truth.parquet shall be.
+    """
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.rows = 0
+        self._world = world
+        self._folder = folder
+        self._file = (folder / "ratings.csv").open("wb")
+        self._file.write(b"userId,movieId,rating,timestamp\n")
+        self._truth: list[pa.Table] = []
+        self._stride = -(-world.size.rows // SAMPLE_ROWS)
+        self._sample: list[tuple[NDArray[np.float32], NDArray[np.bool_]]] = []
+        self._positives = 0
+
+    def add(self, ratings: Ratings) -> None:
+        """Append a chunk."""
+        table = pa.table({"userId": ratings.user + 1, "movieId": self._world.movie_id[ratings.item]})
+        stars = _STARS.take(pa.array(ratings.half_stars))
+        lines = table.append_column("rating", stars).append_column("timestamp", pa.array(ratings.timestamp))
+        pyarrow.csv.write_csv(lines, self._file, _CSV)
+        if self._world.size.rows <= TRUTH_ROWS:
+            truth = table.append_column("timestamp", pa.array(ratings.timestamp))
+            self._truth.append(truth.append_column("score", pa.array(ratings.score)))
+        liked = ratings.half_stars > 6
+        picked = slice(-self.rows % self._stride, None, self._stride)
+        self._sample.append((ratings.score[picked], liked[picked]))
+        self._positives += int(liked.sum())
+        self.rows += len(liked)
+
+    def facts(self) -> dict[str, object]:
+        """Return the ceiling and the share of rows that are labelled 1, both for the label `rating > 3`."""
+        score = np.concatenate([score for score, _ in self._sample])
+        liked = np.concatenate([liked for _, liked in self._sample])
+        return {
+            "ceiling": {"label": "rating > 3", "auc": auc(score, liked), "rows": len(score)},
+            "positives": self._positives / self.rows,
+        }
+
+    def __enter__(self) -> RatingsWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if error is None and self._truth:
+            pyarrow.parquet.write_table(pa.concat_tables(self._truth), self._folder / "truth.parquet")
+
+
+def auc(score: NDArray[np.float32], positive: NDArray[np.bool_]) -> float | None:
+    """Compute the area under the ROC curve: the chance that a positive row scores above a negative one, ties half.
+
+    Returns:
+        A number from 0 to 1, or None where one of the classes is empty.
+    """
+    num_positive = int(positive.sum())
+    num_negative = len(positive) - num_positive
+    if not num_positive or not num_negative:
+        return None
+    _, group, count = np.unique(score, return_inverse=True, return_counts=True)
+    middle_rank = np.cumsum(count) - (count - 1) / 2
+    wins = middle_rank[group][positive].sum() - num_positive * (num_positive + 1) / 2
+    return float(wins / (num_positive * num_negative))

@@ -1,0 +1,127 @@
+"""A real HTTP server that misbehaves on request, and small MovieLens archives in each family's format."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+from recsys_cli.data.digest import Digest
+from recsys_cli.events import Event, Message, Progress
+
+Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
+
+
+def plain(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+    """Answer as a good server does: Range, If-Range, ETag, 416."""
+    etag = f'"{hashlib.md5(body).hexdigest()}"'
+    wanted = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+    if wanted and handler.headers.get("If-Range", etag) == etag:
+        start = int(wanted.group(1))
+        if start >= len(body):
+            handler.send_response(416)
+            handler.send_header("Content-Range", f"bytes */{len(body)}")
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
+        handler.send_response(206)
+        handler.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+    else:
+        start = 0
+        handler.send_response(200)
+    handler.send_header("ETag", etag)
+    handler.send_header("Content-Length", str(len(body) - start))
+    handler.end_headers()
+    handler.wfile.write(body[start:])
+
+
+def drops_after(count: int, *, etag: str = "", start: int = 0) -> Answer:
+    """Promise everything from `start`, send `count` bytes, hang up."""
+
+    def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        handler.send_response(206 if start else 200)
+        if start:
+            handler.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+        handler.send_header("ETag", etag or f'"{hashlib.md5(body).hexdigest()}"')
+        handler.send_header("Content-Length", str(len(body) - start))
+        handler.end_headers()
+        handler.wfile.write(body[start : start + count])
+        handler.close_connection = True
+
+    return answer
+
+
+def ignores_range(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+    """Send the whole file whatever was asked for."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def status(code: int, *, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
+    """Answer with a status, headers and a body of its own."""
+
+    def answer(handler: BaseHTTPRequestHandler, _: bytes) -> None:
+        handler.send_response(code)
+        for name, value in (headers or {}).items():
+            handler.send_header(name, value)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+@dataclass
+class Server:
+    """What the server holds, how it answers the next requests, and what it was asked."""
+
+    url: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    script: list[Answer] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
+
+    def ranges(self) -> list[str | None]:
+        """The Range header of each request so far."""
+        return [request.get("Range") for request in self.requests]
+
+
+class Watcher(list[Event]):
+    """Collects events; an `emit`."""
+
+    def __call__(self, event: Event) -> None:
+        self.append(event)
+
+    def texts(self, level: str | None = None) -> str:
+        """All messages, as one text."""
+        return "\n".join(e.text for e in self if isinstance(e, Message) and level in {None, e.level})
+
+    def progress(self, task: str) -> list[Progress]:
+        """The progress of one task."""
+        return [e for e in self if isinstance(e, Progress) and e.task == task]
+
+
+def digest_of(body: bytes) -> Digest:
+    """The digest that the body really has."""
+    return Digest(hashlib.md5(body).hexdigest(), size=len(body))
+
+
+def make_zip(members: dict[str, bytes]) -> bytes:
+    """A zip with these members."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, content in members.items():
+            target.writestr(name, content)
+    return buffer.getvalue()
+
+
+def written(path: Path, content: bytes) -> Path:
+    """The path, with the content in it."""
+    path.write_bytes(content)
+    return path
