@@ -115,9 +115,9 @@ def ranking(systems: Mapping[str, Estimates], titles: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def _drawn(*, height: float = 3.4) -> Iterator[Axes]:
+def _drawn(*, height: float = 3.2) -> Iterator[Axes]:
     with rc_context(_STYLE):
-        yield Figure(figsize=(5.2, height), layout="constrained").add_subplot()
+        yield Figure(figsize=(4.6, height), layout="constrained").add_subplot()
 
 
 def _line(axes: Axes, curve: Curve, number: int, label: str, *, markers: bool = True, width: float = 1.8) -> None:

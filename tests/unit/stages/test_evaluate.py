@@ -1,0 +1,144 @@
+"""The evaluate stage on a run that was really trained: what it writes, when it does nothing, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.config import EvaluateConfig, RunConfig
+from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.evaluation import Ceiling, Evaluation
+from recsys_cli.features.plan import FittedPlan
+from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.train import train_on
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
+
+EVALUATE = {"k": [5], "bootstrap": 20, "batch_size": 500}
+
+
+@pytest.fixture
+def data(workspace: Workspace, make_prepared) -> PreparedData:
+    made = make_prepared(rows=4_000)
+    place = workspace.data(made.key)
+    shutil.copytree(made.folder, place.folder)
+    return place
+
+
+@pytest.fixture
+def config(data: PreparedData) -> RunConfig:
+    return RunConfig.model_validate({
+        "dataset": {"name": "movielens-latest-small"},
+        "features": FittedPlan.read(data.folder).plan,
+        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
+        "train": {"epochs": 6, "batch_size": 100, "learning_rate": 0.02, "device": "cpu", "precision": "fp32"},
+        "evaluate": EVALUATE,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def run(data: PreparedData, config: RunConfig, workspace: Workspace) -> TrainedRun:
+    return train_on(data, config, workspace).artifact
+
+
+def test_evaluate_measures_the_checkerboard_as_learnt(run: TrainedRun, workspace: Workspace) -> None:
+    made = evaluate(run, workspace)
+
+    assert (made.artifact, made.up_to_date) == (run, False)
+    found = Evaluation.read(run.evaluation)
+    assert found.pointwise["model"]["auc"].value > 0.95
+    assert found.pointwise["model"]["auc"].low > found.pointwise["item mean"]["auc"].high
+    assert found.ranking["model"]["ndcg@5"].value > found.ranking["popularity"]["ndcg@5"].value
+    assert found.run == run.folder.name
+    assert (found.split, found.device, found.ceiling) == ("valid", "cpu", None)
+    assert found.config.model_dump(mode="json")["k"] == [5]
+    assert any("live system" in note for note in found.notes)
+
+
+def test_evaluate_equals_what_training_measured(run: TrainedRun, workspace: Workspace) -> None:
+    evaluate(run, workspace)
+
+    found, best = Evaluation.read(run.evaluation).pointwise["model"], run.manifest["valid"]
+    assert found["auc"].value == pytest.approx(best["auc"], abs=1e-6)
+    assert found["log_loss"].value == pytest.approx(best["loss"], abs=1e-5)
+
+
+def test_evaluate_writes_the_report(run: TrainedRun, workspace: Workspace) -> None:
+    evaluate(run, workspace)
+
+    page = run.report.read_text()
+    assert run.folder.name in page
+    assert run.manifest["key"] in page
+    assert "embedding_dim: 8" in page
+    assert "AUC over steps" in page
+
+
+def test_evaluate_again_is_up_to_date_until_something_changes(run: TrainedRun, workspace: Workspace) -> None:
+    config = EvaluateConfig(**EVALUATE)
+
+    def again(**changes) -> bool:
+        force = changes.pop("force", False)
+        return evaluate(run, workspace, config=config.model_copy(update=changes), force=force).up_to_date
+
+    assert not again()
+    assert again()
+    assert again(batch_size=70)
+    assert not again(force=True)
+    assert not again(seed=1)
+    run.report.unlink()
+    assert not again(seed=1)
+    run.evaluation.write_text("{}")
+    assert not again(seed=1)
+
+
+def test_evaluate_adds_the_ceiling_that_the_data_knows(run: TrainedRun, workspace: Workspace) -> None:
+    raw = workspace.raw("movielens-latest-small")
+    raw.folder.mkdir(parents=True)
+    ceiling = {"label": "rating>3", "auc": 0.87, "rows": 10}
+    write_manifest(raw.folder, "RawData", {"key": "any", "facts": {"ceiling": ceiling}})
+
+    evaluate(run, workspace)
+    assert Evaluation.read(run.evaluation).ceiling == Ceiling(label="rating>3", auc=0.87)
+
+    write_manifest(raw.folder, "RawData", {"key": "any", "facts": {"ceiling": ceiling | {"label": "rating > 4"}}})
+    evaluate(run, workspace, force=True)
+    assert Evaluation.read(run.evaluation).ceiling is None
+
+
+def test_evaluate_refuses_an_unfinished_run(run: TrainedRun, workspace: Workspace) -> None:
+    (run.folder / "manifest.json").unlink()
+
+    with pytest.raises(MissingArtifactError, match="is not finished") as error:
+        evaluate(run, workspace)
+    assert error.value.hint == "recsys train --resume"
+
+
+def test_evaluate_refuses_a_run_without_its_data(run: TrainedRun, workspace: Workspace, data: PreparedData) -> None:
+    shutil.rmtree(data.folder)
+
+    with pytest.raises(MissingArtifactError, match="is not there"):
+        evaluate(run, workspace)
+
+
+def test_evaluate_refuses_a_checkpoint_that_is_none(run: TrainedRun, workspace: Workspace) -> None:
+    run.checkpoint("best").write_bytes(b"not tensors")
+
+    with pytest.raises(DataError, match="not the weights"):
+        evaluate(run, workspace)
+    assert not run.evaluation.exists()
+
+
+def test_evaluate_works_on_a_run_that_was_moved(run: TrainedRun, workspace: Workspace, tmp_path: Path) -> None:
+    evaluate(run, workspace)
+    moved = Workspace(tmp_path / "elsewhere")
+    shutil.copytree(workspace.root, moved.root)
+
+    (again,) = moved.runs()
+    assert evaluate(again, moved).up_to_date
+    evaluate(again, moved, force=True)
+
+    first, other = (json.loads(path.read_text()) for path in (run.evaluation, again.evaluation))
+    assert first.pop("seconds").keys() == other.pop("seconds").keys()
+    assert first == other
