@@ -78,7 +78,10 @@ class Encoder:
         """Return int32 ids; nulls are NULL, values that are not in the vocabulary UNSEEN."""
         if self._lookup is not None and values.null_count == 0 and pa.types.is_integer(values.type):
             # The lookup array has an UNSEEN entry at each end, where everything out of its range is clipped to.
-            positions = values.to_numpy(zero_copy_only=False) - (self._low - 1)
+            keys = values.to_numpy(zero_copy_only=False)
+            if values.type not in {pa.int32(), pa.int64()}:
+                keys = keys.astype(np.int64)  # the difference would not fit a narrow or unsigned type
+            positions = keys - (self._low - 1)
             return pa.array(np.take(self._lookup, positions, mode="clip"))
         found = pl.DataFrame({"value": pl.from_arrow(values)}).join(
             self._frame, on="value", how="left", maintain_order="left", nulls_equal=False
