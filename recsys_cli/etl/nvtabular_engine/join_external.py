@@ -48,9 +48,7 @@ def pairs(table: pa.Table, op: JoinExternal, column: str) -> dict[str, pa.Array]
     values, offsets = elements(table.column(column))
     keys = table.column(op.on).combine_chunks()
     if offsets is not None:
-        rows = pa.array(range(table.num_rows), pa.int64())
-        lists = pa.ListArray.from_arrays(pa.array(offsets), values)
-        keys = keys.take(rows.take(pc.list_parent_indices(lists)))
+        keys = keys.take(pa.array(np.repeat(np.arange(table.num_rows), np.diff(offsets))))
     prepared = plain(values)
     if prepared.nulls is not None:
         keys = keys.filter(pa.array(~prepared.nulls))

@@ -84,11 +84,16 @@ def zero(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(nothing, kind)
 
 
-def raw(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return plain values in the raw type that they had; text always as pa.string()."""
+def raw_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a vocabulary's values: the raw one, but plain text however the text is stored."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return values.cast(pa.string() if pa.types.is_large_string(kind) else kind)
+    return pa.string() if pa.types.is_large_string(kind) else kind
+
+
+def raw(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return plain values in the raw type that they had."""
+    return pa.nulls(len(values)) if pa.types.is_null(kind) else values.cast(raw_type(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
