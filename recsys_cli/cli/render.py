@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 
 EVERY = 10.0
 """Seconds between two lines of one task where there is no terminal."""
+_STARTING = ""
 WORTH_A_LINE = 5.0
 """Seconds that a task has to take for its end to be told: the tables tell the rest."""
 
 
-def renderer(*, quiet: bool) -> AbstractContextManager[Emit]:
-    """Choose how to draw: by --quiet, and by what stderr is."""
+def renderer(stage: str, *, quiet: bool) -> AbstractContextManager[Emit]:
+    """Choose how to draw the events of a stage: by --quiet, and by what stderr is."""
     if quiet:
         return nullcontext(ignore)
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
-        return _bars(console)
+        return _bars(console, stage)
     return nullcontext(Lines(lambda text: print(text, file=sys.stderr, flush=True)))  # noqa: T201 - this is the printer
 
 
@@ -91,11 +92,12 @@ class Pace:
 
 
 @contextmanager
-def _bars(console: Console) -> Iterator[Emit]:
+def _bars(console: Console, stage: str) -> Iterator[Emit]:
     from rich.text import Text
 
     bars = _columns(console)
-    tasks: dict[str, TaskID] = {}
+    # Loading torch takes seconds in which nothing would tell that something happens.
+    tasks: dict[str, TaskID] = {_STARTING: bars.add_task(f"{stage}: starting", total=None, unit="", fields={})}
     paces: dict[str, Pace] = {}
 
     def emit(event: Event) -> None:
@@ -103,6 +105,8 @@ def _bars(console: Console) -> Iterator[Emit]:
             warning = event.level == "warning"
             console.print(Text(f"warning: {event.text}" if warning else event.text, style="yellow" if warning else ""))
             return
+        if _STARTING in tasks:
+            bars.remove_task(tasks.pop(_STARTING))
         paces.setdefault(event.task, Pace(time.monotonic(), event.done))
         if event.task not in tasks:
             tasks[event.task] = bars.add_task(event.task, total=event.total, unit=event.unit, fields={})
@@ -124,24 +128,27 @@ def _columns(console: Console) -> Bars:
     from rich.table import Column
     from rich.text import Text
 
+    wide, roomy = console.width >= 80, console.width >= 100
+
     class Facts(ProgressColumn):
         def render(self, task: Task) -> Text:
             unit = task.fields["unit"]
+            if not unit:
+                return Text("")
             total = None if task.total is None else int(task.total)
-            shown = task.fields["fields"] if console.width >= 100 else {}
-            event = Progress(task.description, int(task.completed), total, unit, shown)
+            event = Progress(task.description, int(task.completed), total, unit, task.fields["fields"] if roomy else {})
+            amount = _amount(event) if wide or total is None else share(event.done / max(event.total or 1, 1))
             left = None if task.finished else task.time_remaining
-            facts = _facts(event, _amount(event), task.speed or 0.0, left)
-            return Text(facts, no_wrap=True, overflow="ellipsis")
+            return Text(_facts(event, amount, task.speed or 0.0, left), no_wrap=True, overflow="ellipsis")
 
     name = TextColumn(
         "{task.description}",
         markup=False,
-        table_column=Column(no_wrap=True, overflow="ellipsis", max_width=max(14, console.width // 4)),
+        table_column=Column(no_wrap=True, overflow="ellipsis", max_width=max(14, console.width // 3)),
     )
-    wide = [BarColumn(bar_width=20 if console.width < 120 else 30)] if console.width >= 80 else []
+    bar = [BarColumn(bar_width=20 if console.width < 120 else 30)] if wide else []
     return Bars(
-        name, *wide, Facts(table_column=Column(no_wrap=True, overflow="ellipsis")), console=console, transient=True
+        name, *bar, Facts(table_column=Column(no_wrap=True, overflow="ellipsis")), console=console, transient=True
     )
 
 

@@ -124,35 +124,39 @@ def _download(
     force: bool = False,
 ) -> dict[str, Any]:
     from recsys_cli.cli.results.download import result
-    from recsys_cli.stages.download import download as stage
 
     with session.working("download") as emit:
+        from recsys_cli.stages.download import download as stage
+
         made = stage(dataset, session.workspace, mirror=mirror, from_file=from_file, force=force, emit=emit)
     return result(made)
 
 
 def _etl(session: Session, config: RunConfig, *, force: bool) -> dict[str, Any]:
     from recsys_cli.cli.results.etl import result
-    from recsys_cli.stages.etl import etl as stage
 
     with session.working("etl") as emit:
+        from recsys_cli.stages.etl import etl as stage
+
         made = stage(config, session.workspace, force=force, emit=emit)
     return result(made)
 
 
 def _train(session: Session, config: RunConfig, *, resume: bool, force: bool) -> dict[str, Any]:
     from recsys_cli.cli.results.train import result
-    from recsys_cli.stages.train import train as stage
 
     with session.working("train") as emit:
+        from recsys_cli.stages.train import train as stage
+
         made = stage(config, session.workspace, resume=resume, force=force, emit=emit)
     return result(made)
 
 
 def _evaluate(session: Session, trained: TrainedRun, config: EvaluateConfig, *, force: bool) -> dict[str, Any]:
     from recsys_cli.cli.results.evaluate import result
-    from recsys_cli.stages.evaluate import evaluate as stage
 
     with session.working("evaluate") as emit:
+        from recsys_cli.stages.evaluate import evaluate as stage
+
         made = stage(trained, session.workspace, config=config, force=force, emit=emit)
     return result(trained, up_to_date=made.up_to_date)

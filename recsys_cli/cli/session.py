@@ -52,7 +52,7 @@ class Session:
         from recsys_cli.cli.render import renderer
 
         self.stage = stage
-        with renderer(quiet=self.quiet) as emit:
+        with renderer(stage, quiet=self.quiet) as emit:
             yield emit
         self.stage = None
 

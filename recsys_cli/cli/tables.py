@@ -33,11 +33,14 @@ def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequen
     from rich.table import Table
     from rich.text import Text
 
+    cells = [list(row) for row in rows]
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for position, heading in enumerate(columns):
-        # Text may wrap in a narrow terminal, a number may not: a broken one reads as another.
-        drawn.add_column(Text(heading), justify="left" if position < text else "right", no_wrap=position >= text)
-    for row in rows:
+        widest = max((len(line) for row in cells for line in row[position].split("\n")), default=0)
+        # Headings and text may wrap in a narrow terminal, a number may not: a broken one reads as another.
+        fixed = min(widest, 12) if position < text else widest
+        drawn.add_column(Text(heading), justify="left" if position < text else "right", min_width=fixed)
+    for row in cells:
         drawn.add_row(*(Text(cell) for cell in row))
     if not drawn.row_count:
         return

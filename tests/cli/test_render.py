@@ -134,12 +134,12 @@ def test_messages_are_lines_and_warnings_say_so() -> None:
 
 
 def test_quiet_draws_nothing() -> None:
-    with renderer(quiet=True) as emit:
+    with renderer("etl", quiet=True) as emit:
         assert emit is ignore
 
 
 def test_a_pipe_gets_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with renderer(quiet=False) as emit:
+    with renderer("etl", quiet=False) as emit:
         emit(Message("hello"))
     assert capsys.readouterr() == ("", "hello\n")
 
@@ -148,7 +148,7 @@ def test_a_pipe_gets_lines(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bars_fit_the_terminal(width: int) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=width, color_system=None, legacy_windows=False)
-    with render._bars(console) as emit:
+    with render._bars(console, "train") as emit:
         emit(Message("[not markup]"))
         for done in (0, 10, 60):
             emit(
