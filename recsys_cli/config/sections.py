@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -103,7 +103,7 @@ class EvaluateConfig(Section):
 
     split: Literal["auto", "valid", "test"] = "auto"
     """Which rows; `auto` is test where there is one, valid otherwise."""
-    k: tuple[int, ...] = (10, 50)
+    k: tuple[Annotated[int, Field(ge=1)], ...] = Field((10, 50), min_length=1)
     """Cut-offs of the ranking metrics."""
     ranking_users: int | None = Field(2_000, ge=1)
     """Rank for a seeded sample of so many users (named as a sample in all results); None for all."""

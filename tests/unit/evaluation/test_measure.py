@@ -176,6 +176,23 @@ def test_measure_says_why_it_cannot_rank(make_prepared) -> None:
     assert "hour" in measured.notes[0]
 
 
+@pytest.mark.gpu
+def test_measure_on_a_gpu_equals_the_cpu(make_prepared) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    data = make_prepared()
+
+    there = measure(Half().cuda(), data, CONFIG, place=Place(device="cuda"))
+
+    assert _values(there) == pytest.approx(_values(measure(Half(), data, CONFIG)), abs=1e-6)
+
+
+@pytest.mark.parametrize("k", [[], [0], [10, -1]])
+def test_cut_offs_are_at_least_one(k: list[int]) -> None:
+    with pytest.raises(ValueError, match="k"):
+        EvaluateConfig(k=k)
+
+
 def test_measure_tells_how_far_it_is(make_prepared) -> None:
     events: list[Progress] = []
 
