@@ -52,7 +52,7 @@ GENRE_BIAS = 0.20
 TASTE = 0.50
 FACTORS = 0.08
 DRIFT = 0.10
-NOISE = 0.85
+NOISE = 0.78
 TASTE_DIM = 1  # tastes differ along few directions ("loud or quiet films"), not in each genre by itself
 
 
@@ -196,7 +196,7 @@ def _counts(rng: np.random.Generator, size: Size) -> Ints:
     """Share the rows out among the users: everyone some, a few very many, nobody more than half of the items."""
     least, most = min(20, size.rows // size.users), size.items // 2
     weight = rng.lognormal(0, size.activity, size.users)
-    low, high = 0.0, float(size.rows)
+    low, high = 0.0, size.rows / weight.min()
     for _ in range(80):
         middle = (low + high) / 2
         fits = np.minimum(least + np.floor(middle * weight), most).sum() <= size.rows

@@ -18,7 +18,7 @@ FORMAT = 1  # of what the generator makes from equal options; raised when that c
 ROW_BYTES = 27
 NUM_GENRES = 19
 
-SMALL: dict[str, Any] = {"users": 1_200, "items": 1_000, "rows": 240_000}
+SMALL: dict[str, Any] = {"users": 1_200, "items": 1_000, "rows": 250_000}
 PRESETS: dict[str, dict[str, Any]] = {
     "synthetic": SMALL,
     "synthetic-small": SMALL,

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+from wayward import Watcher, make_zip
+
+from recsys_cli.data.archive import unpack
+from recsys_cli.errors import DataError
+from recsys_cli.events import ignore
+
+MEMBERS = ("ratings.csv", "movies.csv")
+RATINGS = b"userId,movieId,rating,timestamp\n" + b"".join(b"%d,%d,4.0,1\n" % (n, n * 7 % 31) for n in range(9_000))
+MOVIES = b"movieId,title,genres\n1,One,Drama\n"
+FILES = {"ml/ratings.csv": RATINGS, "ml/movies.csv": MOVIES}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return tmp_path / "ml.zip"
+
+
+def with_info(change: dict[str, object], name: str = "ml/extra") -> bytes:
+    """A good archive with one more member, whose header is changed."""
+    buffer = io.BytesIO(make_zip(FILES))
+    with zipfile.ZipFile(buffer, "a") as target:
+        info = zipfile.ZipInfo(name)
+        for key, value in change.items():
+            setattr(info, key, value)
+        target.writestr(info, b"/etc/passwd")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("ml/ratings.csv", "ml/movies.csv"),
+        ("ratings.csv", "movies.csv"),
+        ("a/b/ratings.csv", "a/b/movies.csv"),
+        ("ml\\ratings.csv", "ml\\movies.csv"),
+        ("RATINGS/ratings.csv", "movies.csv"),
+    ],
+    ids=["top folder", "no top folder", "deep", "backslashes", "mixed"],
+)
+def test_unpack_finds_the_members(archive: Path, folder: Path, names: tuple[str, str], watcher: Watcher) -> None:
+    archive.write_bytes(make_zip(dict(zip(names, (RATINGS, MOVIES), strict=True)) | {"ml/links.csv": b"not needed"}))
+    unpack(archive, MEMBERS, folder, emit=watcher)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == dict(
+        zip(MEMBERS, (RATINGS, MOVIES), strict=True)
+    )
+    last = watcher.progress("unpack ml.zip")[-1]
+    assert (last.done, last.total) == (len(RATINGS) + len(MOVIES),) * 2
+
+
+def test_unpack_ignores_what_a_mac_adds(archive: Path, folder: Path) -> None:
+    noise = {"__MACOSX/ratings.csv": b"fork", "__MACOSX/ml/._ratings.csv": b"fork", ".hidden/ratings.csv": b"x"}
+    archive.write_bytes(make_zip({**noise, **FILES, "ml/.DS_Store": b"x"}))
+    unpack(archive, MEMBERS, folder, emit=ignore)
+    assert (folder / "ratings.csv").read_bytes() == RATINGS
+
+
+def test_unpack_takes_the_least_deep_of_a_name(archive: Path, folder: Path) -> None:
+    archive.write_bytes(make_zip({"ml/old/ratings.csv": b"old", **FILES}))
+    unpack(archive, MEMBERS, folder, emit=ignore)
+    assert (folder / "ratings.csv").read_bytes() == RATINGS
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("../ratings.csv", "points out of the folder"),
+        ("ml/../../evil", "points out of the folder"),
+        ("..\\evil", "points out of the folder"),
+        ("/etc/cron.d/evil", "has an absolute path"),
+        ("\\\\host\\evil", "has an absolute path"),
+        ("C:\\evil", "has an absolute path"),
+    ],
+)
+def test_unpack_refuses_names_that_leave_the_folder(archive: Path, folder: Path, name: str, reason: str) -> None:
+    archive.write_bytes(make_zip({**FILES, name: b"x"}))
+    with pytest.raises(DataError, match=f"{reason}; nothing was unpacked"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+    assert not list(folder.iterdir())
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["ml.zip", "raw"]
+
+
+def test_unpack_refuses_links(archive: Path, folder: Path) -> None:
+    archive.write_bytes(with_info({"external_attr": (stat.S_IFLNK | 0o777) << 16}))
+    with pytest.raises(DataError, match=r"member 'ml/extra' is a link"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+    assert not list(folder.iterdir())
+
+
+def test_unpack_refuses_encrypted_members(archive: Path, folder: Path) -> None:
+    body = bytearray(make_zip(FILES))
+    entry = body.index(b"PK\x01\x02")  # the first entry of the central directory; its flags are 8 bytes further
+    body[entry + 8] |= 1
+    archive.write_bytes(bytes(body))
+    with pytest.raises(DataError, match=r"member 'ml/ratings.csv' is encrypted"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.99])
+def test_unpack_names_a_truncated_zip(archive: Path, folder: Path, keep: float) -> None:
+    body = make_zip(FILES)
+    archive.write_bytes(body[: int(len(body) * keep)])
+    with pytest.raises(DataError, match=r"ml\.zip is cut short or damaged") as caught:
+        unpack(archive, MEMBERS, folder, emit=ignore)
+    assert "--force" in str(caught.value.hint)
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("position", [60, 400])
+def test_unpack_names_damage_inside_a_member(archive: Path, folder: Path, position: int) -> None:
+    body = bytearray(make_zip(FILES))
+    for offset in range(position, position + 40):
+        body[offset] ^= 0xFF
+    archive.write_bytes(bytes(body))
+    with pytest.raises(DataError, match="damaged"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+    assert "ratings.csv" not in {path.name for path in folder.iterdir()}
+
+
+def test_unpack_names_a_wrong_checksum(archive: Path, folder: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as target:
+        for name, content in FILES.items():
+            target.writestr(name, content)
+    archive.write_bytes(buffer.getvalue().replace(b"1,7,4.0,1\n", b"1,7,5.0,1\n", 1))
+    with pytest.raises(DataError, match=r"damaged .*CRC"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+    assert not list(folder.iterdir())
+
+
+def test_unpack_lists_all_missing_members(archive: Path, folder: Path) -> None:
+    archive.write_bytes(make_zip({"ml/tags.csv": b"", "ml/movies.csv": MOVIES}))
+    with pytest.raises(DataError, match=r"lacks ratings\.csv, links\.csv; it has movies\.csv, tags\.csv"):
+        unpack(archive, ("ratings.csv", "movies.csv", "links.csv"), folder, emit=ignore)
+    assert not list(folder.iterdir())
+
+
+def test_unpack_refuses_to_guess_between_two(archive: Path, folder: Path) -> None:
+    archive.write_bytes(make_zip({**FILES, "other/ratings.csv": b"x"}))
+    with pytest.raises(DataError, match=r"two files ratings\.csv: 'ml/ratings\.csv' and 'other/ratings\.csv'"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS pointer"),
+        (b"<html><body>Sign in", "HTML page"),
+        (b"", "is empty"),
+        (b"seven seas", "is not a zip file"),
+    ],
+)
+def test_unpack_recognises_what_is_no_zip(archive: Path, folder: Path, content: bytes, message: str) -> None:
+    archive.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        unpack(archive, MEMBERS, folder, emit=ignore)

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from wayward import Server, Watcher, digest_of, make_zip
+
+from recsys_cli.data import FetchRequest, RawTable, catalog, movielens, open_source
+from recsys_cli.data.movielens import RELEASES
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.events import ignore
+
+FLAGS = "0|0|0|1|1|1" + "|0" * 13
+ARCHIVES: dict[str, dict[str, bytes]] = {
+    "movielens-100k": {
+        "ml-100k/u.data": b"196\t242\t3\t881250949\n186\t302\t3\t891717742\n",
+        "ml-100k/u.item": f"1|Mis\xe9rables (1995)|01-Jan-1995||http://us.imdb.com/M?x|{FLAGS}\n".encode("latin-1"),
+        "ml-100k/u.user": b"1|24|M|technician|85711\n",
+        "ml-100k/u1.base": b"not needed",
+    },
+    "movielens-1m": {
+        "ml-1m/ratings.dat": b"1::1193::5::978300760\n1::661::3::978302109\n",
+        "ml-1m/movies.dat": '1::"Great Performances" Caf\xe9 (1998)::Animation|Children\'s\n'.encode("latin-1"),
+        "ml-1m/users.dat": b"1::F::1::10::48067\n",
+    },
+    "movielens-10m": {
+        "ml-10M100K/ratings.dat": b"1::122::5::838985046\n1::185::4.5::838983525\n",
+        "ml-10M100K/movies.dat": "8606::Pull My Dais\u00ff (1958)::(no genres listed)\n".encode(),
+        "ml-10M100K/tags.dat": b"not needed",
+    },
+    **{
+        f"movielens-{size}": {
+            f"ml-{size}/ratings.csv": b"userId,movieId,rating,timestamp\r\n1,296,5.0,1147880044\r\n1,306,3.5,1147868817\r\n",
+            f"ml-{size}/movies.csv": 'movieId,title,genres\r\n11,"Café, The (1995)",Comedy|Drama\r\n'.encode(),
+            f"ml-{size}/tags.csv": b"not needed",
+        }
+        for size in ("20m", "25m", "32m", "latest-small")
+    },
+}
+
+
+def request(tmp_path: Path, **how: object) -> FetchRequest:
+    """A request whose folder exists and is empty."""
+    folder = tmp_path / "raw"
+    folder.mkdir(exist_ok=True)
+    return FetchRequest(folder, tmp_path / "cache", **how)  # type: ignore[arg-type]
+
+
+def first_row(table: RawTable) -> dict[str, str]:
+    """The first row of a table, read as its description says and in no other way."""
+    lines = table.files[0].read_bytes().decode(table.encoding).splitlines()
+    line = lines[1 if table.header else 0]
+    fields = line.split(table.separator)
+    if table.quote and table.quote in line:  # enough of CSV for one quoted field in the middle
+        before, quoted, after = line.split(table.quote)
+        fields = [before.rstrip(","), quoted, after.lstrip(",")]
+    return dict(zip((column.name for column in table.columns), fields, strict=True))
+
+
+@pytest.fixture
+def mirrored(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A mirror of all releases, which are small here, and a catalog with the digests of those."""
+    for name, members in ARCHIVES.items():
+        body, release = make_zip(members), RELEASES[name]
+        server.files[f"mirror/{release.archive}"] = body
+        if release.md5:
+            small = replace(release, md5=hashlib.md5(body).hexdigest(), size=len(body))
+            monkeypatch.setitem(movielens.RELEASES, name, small)
+    return server
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_fetch_leaves_what_the_tables_describe(name: str, mirrored: Server, tmp_path: Path) -> None:
+    source = open_source(name)
+    asked = request(tmp_path, mirror=f"{mirrored.url}/mirror/")
+    facts = source.fetch(asked, ignore)
+    tables = {table.name: table for table in source.tables(asked.folder)}
+    assert next(iter(tables)) == "interactions"
+    assert {file for table in tables.values() for file in table.files} == set(asked.folder.iterdir())
+    assert facts["md5"] == digest_of(mirrored.files[f"mirror/{RELEASES[name].archive}"]).value
+    for table in tables.values():
+        row = first_row(table)
+        for column in table.columns:
+            if column.dtype != "string":
+                float(row[column.name])
+    assert [(c.name, c.dtype) for c in tables["interactions"].columns] == [
+        ("userId", "int32"),
+        ("movieId", "int32"),
+        ("rating", "float32"),
+        ("timestamp", "int64"),
+    ]
+    title = ARCHIVES[name][next(m for m in ARCHIVES[name] if "movies" in m or "u.item" in m)]
+    assert first_row(tables["movies"])["title"].encode(tables["movies"].encoding) in title
+
+
+@pytest.mark.parametrize("name", ["movielens-1m", "movielens-10m", "movielens-25m"])
+def test_genres_are_a_list_with_a_word_for_none(name: str, tmp_path: Path) -> None:
+    movies = open_source(name).tables(tmp_path)[1]
+    assert [column.name for column in movies.columns] == ["movieId", "title", "genres"]
+    genres = movies.columns[2]
+    assert (genres.dtype, genres.separator, genres.empty) == ("string", "|", "(no genres listed)")
+
+
+def test_100k_has_its_genres_as_flags(mirrored: Server, tmp_path: Path) -> None:
+    source = open_source("movielens-100k")
+    asked = request(tmp_path, mirror=f"{mirrored.url}/mirror")
+    source.fetch(asked, ignore)
+    _, movies, users = source.tables(asked.folder)
+    row = first_row(movies)
+    assert len(movies.flags["genres"]) == 19
+    assert [flag for flag in movies.flags["genres"] if row[flag] == "1"] == ["Animation", "Children's", "Comedy"]
+    assert row["video release date"] == ""
+    assert {c.name for c in movies.columns if c.nullable} == {"release date", "video release date", "IMDb URL"}
+    assert first_row(users) == {"userId": "1", "age": "24", "gender": "M", "occupation": "technician", "zip": "85711"}
+
+
+def test_users_have_the_same_names_and_types_in_100k_and_1m(tmp_path: Path) -> None:
+    users = [open_source(name).tables(tmp_path)[2] for name in ("movielens-100k", "movielens-1m")]
+    assert {(c.name, c.dtype) for c in users[0].columns} == {(c.name, c.dtype) for c in users[1].columns}
+
+
+def test_mirror_argument_wins_over_the_variable(
+    mirrored: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECSYS_MIRROR", f"{mirrored.url}/nowhere")
+    source = open_source("movielens-25m")
+    with pytest.raises(DataError, match=r"nowhere/ml-25m\.zip: the server answers 404"):
+        source.fetch(request(tmp_path), ignore)
+    facts = source.fetch(request(tmp_path, mirror=f"{mirrored.url}/mirror"), ignore)
+    assert facts["origin"] == f"{mirrored.url}/mirror/ml-25m.zip"
+
+
+def test_mirror_has_to_be_a_web_address(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"mirror '/mnt/data' is not a web address"):
+        open_source("movielens-25m").fetch(request(tmp_path, mirror="/mnt/data"), ignore)
+
+
+def test_other_archive_of_the_right_name_is_refused(mirrored: Server, tmp_path: Path) -> None:
+    mirrored.files["mirror/ml-25m.zip"] = make_zip(ARCHIVES["movielens-20m"])
+    asked = request(tmp_path, mirror=f"{mirrored.url}/mirror")
+    with pytest.raises(DataError, match=r"ml-25m\.zip is not the file that it should be"):
+        open_source("movielens-25m").fetch(asked, ignore)
+    assert not list(asked.folder.iterdir())
+
+
+def test_local_file_with_another_digest_is_a_warning(tmp_path: Path, watcher: Watcher) -> None:
+    local = tmp_path / "mine.zip"
+    local.write_bytes(make_zip(ARCHIVES["movielens-25m"]))
+    asked = request(tmp_path, from_file=local)
+    facts = open_source("movielens-25m").fetch(asked, watcher)
+    assert "using it as given" in watcher.texts("warning")
+    assert facts["md5"] == hashlib.md5(local.read_bytes()).hexdigest()
+    assert {path.name for path in asked.folder.iterdir()} == {"ratings.csv", "movies.csv"}
+    assert local.exists()
+
+
+def test_local_file_has_to_exist_and_be_an_archive(tmp_path: Path) -> None:
+    source = open_source("movielens-25m")
+    with pytest.raises(ConfigError, match="there is no file"):
+        source.fetch(request(tmp_path, from_file=tmp_path / "gone.zip"), ignore)
+    page = tmp_path / "page.zip"
+    page.write_text("<!doctype html>")
+    with pytest.raises(DataError, match="HTML page"):
+        source.fetch(request(tmp_path, from_file=page), ignore)
+
+
+def test_real_latest_small(shared_data: Path, tmp_path: Path, watcher: Watcher) -> None:
+    source = open_source("movielens-latest-small")
+    asked = request(tmp_path, from_file=shared_data / "ml-latest-small.zip")
+    facts = source.fetch(asked, watcher)
+    ratings, movies = source.tables(asked.folder)
+    assert facts["md5"] == "0c8a8558d93a6665dfbe3b32ff52c555"
+    assert not watcher.texts("warning")
+    assert ratings.files[0].read_bytes().count(b"\n") - 1 == source.info.rows
+    assert movies.files[0].read_bytes().startswith(b"movieId,title,genres\r\n")
+
+
+def test_catalog_has_every_name_once() -> None:
+    lines = {info.name: info for info in catalog()}
+    assert {"movielens-25m", "synthetic-25m", "files"} <= set(lines)
+    assert lines["movielens-25m"].rows == lines["synthetic-25m"].rows == 25_000_095
+    assert lines["movielens-25m"].size == 261_978_986
+    assert "GroupLens" in lines["movielens-25m"].notice
+
+
+def test_options_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"dataset\.sise: unknown option") as caught:
+        open_source("movielens-25m", {"sise": 3})
+    assert caught.value.hint == "movielens-25m has no options"
+
+
+def test_unknown_dataset_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean movielens-25m\?"):
+        open_source("movielens-25n")

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from wayward import Watcher
+
+from recsys_cli.data import FetchRequest, open_source
+from recsys_cli.data import planted_files as files
+from recsys_cli.data.planted import Ratings, Size, World
+from recsys_cli.errors import ConfigError
+from recsys_cli.events import ignore
+
+OPTIONS = {"users": 150, "items": 200, "rows": 6_000, "seed": 7}
+
+
+def fetched(folder: Path, options: dict[str, int] | None = None) -> dict[str, object]:
+    folder.mkdir()
+    return open_source("synthetic", OPTIONS if options is None else options).fetch(FetchRequest(folder, folder), ignore)
+
+
+def size(**changes: float) -> Size:
+    return replace(Size(1_000, 800, 100_000, seed=1, dim=4, genres=19, years=15, activity=1.0), **changes)
+
+
+def all_ratings(world: World) -> Ratings:
+    chunks = list(world.ratings())
+    return Ratings(
+        **{name: np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in Ratings.__dataclass_fields__}
+    )
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(size())
+
+
+@pytest.fixture(scope="module")
+def ratings(world: World) -> Ratings:
+    return all_ratings(world)
+
+
+def test_files_are_movielens_files(tmp_path: Path, watcher: Watcher) -> None:
+    source = open_source("synthetic", OPTIONS)
+    (tmp_path / "raw").mkdir()
+    source.fetch(FetchRequest(tmp_path / "raw", tmp_path), watcher)
+    interactions, movies = source.tables(tmp_path / "raw")
+    text = interactions.files[0].read_text()
+    assert text.startswith("userId,movieId,rating,timestamp\n")
+    assert {line.split(",")[2] for line in text.splitlines()[1:]} <= {f"{half / 2:.1f}" for half in range(1, 11)}
+    with movies.files[0].open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["movieId", "title", "genres"] == [column.name for column in movies.columns]
+    assert {row["genres"] for row in rows} >= {"(no genres listed)", "Drama"}
+    assert any("," in row["title"] for row in rows)
+    last = watcher.progress("generate synthetic")[-1]
+    assert (last.done, last.total) == (OPTIONS["rows"],) * 2
+
+
+def test_counts_are_exact_and_pairs_unique(tmp_path: Path) -> None:
+    fetched(tmp_path / "raw")
+    table = pyarrow.csv.read_csv(tmp_path / "raw/ratings.csv")
+    pairs = list(zip(table["userId"].to_pylist(), table["movieId"].to_pylist(), strict=True))
+    assert len(pairs) == len(set(pairs)) == OPTIONS["rows"]
+    assert pairs == sorted(pairs)
+    assert {user for user, _ in pairs} == set(range(1, OPTIONS["users"] + 1))
+    known = set(pyarrow.csv.read_csv(tmp_path / "raw/movies.csv")["movieId"].to_pylist())
+    assert len(known) == OPTIONS["items"]
+    assert {item for _, item in pairs} <= known
+
+
+def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
+    facts = [fetched(tmp_path / name) for name in ("a", "b")]
+    assert facts[0] == facts[1]
+    fetched(tmp_path / "c", {**OPTIONS, "seed": 8})
+    for name in ("ratings.csv", "movies.csv"):
+        first, second, other = ((tmp_path / folder / name).read_bytes() for folder in "abc")
+        assert first == second != other
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"users": 1, "items": 2, "rows": 1},
+        {"users": 3, "items": 400, "rows": 600},  # everybody rates half of all: the end of drawing without replacement
+        {"users": 500, "items": 1_000, "rows": 500},
+        {"users": 40, "items": 50, "rows": 700, "genres": 1, "dim": 0, "years": 1, "activity": 0.0},
+        {"users": 60, "items": 500, "rows": 9_000, "activity": 3.0},
+    ],
+)
+def test_any_size_is_exact(changes: dict[str, float]) -> None:
+    made = all_ratings(World(size(**changes)))
+    assert len(made.user) == changes["rows"]
+    assert len(np.unique(made.user * 10_000 + made.item)) == changes["rows"]
+    assert len(np.unique(made.user)) == changes["users"]
+    assert made.item.max() < changes["items"]
+
+
+def test_chunks_hold_whole_users_and_do_not_repeat_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recsys_cli.data.planted.CHUNK_ROWS", 10_000)
+    chunks = list(World(size()).ratings())
+    assert len(chunks) > 5
+    users = [set(chunk.user.tolist()) for chunk in chunks]
+    assert sum(map(len, users)) == len(set().union(*users)) == 1_000
+    assert not np.array_equal(chunks[0].item[:100], chunks[1].item[:100])
+
+
+def test_truth_and_ceiling_agree_with_the_files(tmp_path: Path) -> None:
+    facts = fetched(tmp_path / "raw")
+    table = pyarrow.csv.read_csv(tmp_path / "raw/ratings.csv")
+    truth = pq.read_table(tmp_path / "raw/truth.parquet")
+    assert truth.column_names == ["userId", "movieId", "timestamp", "score"]
+    for name in ("userId", "movieId", "timestamp"):
+        assert truth[name].to_pylist() == table[name].to_pylist()
+    liked = np.array(table["rating"]) > 3
+    score = np.array(truth["score"])
+    wins = score[liked][:, None] - score[~liked][None, :]
+    expected = ((wins > 0).sum() + 0.5 * (wins == 0).sum()) / wins.size
+    assert facts["ceiling"] == {"label": "rating > 3", "auc": pytest.approx(expected, abs=1e-9), "rows": 6_000}
+    assert facts["positives"] == pytest.approx(liked.mean())
+
+
+def test_large_sets_have_a_sampled_ceiling_and_no_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "SAMPLE_ROWS", 1_000)
+    monkeypatch.setattr(files, "TRUTH_ROWS", 5_000)
+    monkeypatch.setattr("recsys_cli.data.planted.CHUNK_ROWS", 700)
+    whole = fetched(tmp_path / "raw")
+    assert whole["ceiling"]["rows"] == 1_000  # type: ignore[index]
+    assert not (tmp_path / "raw/truth.parquet").exists()
+
+
+def test_auc_counts_ties_half_and_knows_one_class() -> None:
+    score = np.array([1, 2, 2, 3], np.float32)
+    assert files.auc(score, np.array([False, False, True, True])) == pytest.approx(3.5 / 4)
+    assert files.auc(score, np.ones(4, bool)) is None
+
+
+def test_ceiling_of_the_presets_leaves_room(tmp_path: Path) -> None:
+    facts = fetched(tmp_path / "raw", {"rows": 60_000, "users": 600})
+    assert 0.78 < facts["ceiling"]["auc"] < 0.88  # type: ignore[index]
+    assert 0.4 < facts["positives"] < 0.75  # type: ignore[operator]
+
+
+def test_item_means_follow_their_bias(world: World, ratings: Ratings) -> None:
+    count = np.bincount(ratings.item, minlength=800)
+    mean = np.bincount(ratings.item, ratings.half_stars / 2, minlength=800) / np.maximum(count, 1)
+    often = count > 50
+    assert np.corrcoef(mean[often], world.item_bias[often])[0, 1] > 0.8
+
+
+def test_genre_taste_moves_ratings(world: World, ratings: Ratings) -> None:
+    taste = np.einsum("nd,nd->n", world.user_vectors[ratings.user], world.item_vectors[ratings.item])
+    rest = ratings.half_stars / 2 - world.user_bias[ratings.user] - world.item_bias[ratings.item]
+    assert np.corrcoef(taste, rest)[0, 1] > 0.3
+
+
+def test_popularity_and_activity_are_skewed(ratings: Ratings) -> None:
+    by_item = np.sort(np.bincount(ratings.item, minlength=800))[::-1]
+    by_user = np.sort(np.bincount(ratings.user, minlength=1_000))[::-1]
+    assert by_item[:80].sum() > 0.25 * len(ratings.item)
+    assert by_user[:100].sum() > 0.25 * len(ratings.user)
+    assert by_user.min() >= 20
+
+
+def test_popularity_drifts(ratings: Ratings) -> None:
+    early = ratings.timestamp < np.quantile(ratings.timestamp, 0.3)
+    late = ratings.timestamp > np.quantile(ratings.timestamp, 0.7)
+    odd = ratings.user % 2 == 1
+    share = [np.bincount(ratings.item[part], minlength=800) for part in (early & odd, early & ~odd, late)]
+    assert np.corrcoef(share[0], share[1])[0, 1] > np.corrcoef(share[0], share[2])[0, 1] + 0.1
+
+
+def test_ratings_come_in_sessions_over_years(ratings: Ratings) -> None:
+    order = np.lexsort((ratings.timestamp, ratings.user))
+    pause = np.diff(ratings.timestamp[order])[np.diff(ratings.user[order]) == 0]
+    assert np.median(pause) < 600
+    assert np.quantile(pause, 0.99) > 7 * 86_400
+    assert ratings.timestamp.max() - ratings.timestamp.min() > 10 * 365 * 86_400
+    assert ratings.timestamp.max() < 1_704_067_200
+
+
+def test_presets_have_their_counts() -> None:
+    assert open_source("synthetic-25m").info.rows == 25_000_095
+    assert open_source("synthetic-25m").identity()["users"] == 162_541
+    assert open_source("synthetic-small", {"seed": 3}).identity()["seed"] == 3
+
+
+def test_wrong_options_come_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_source("synthetic", {"user": 3, "items": "many", "seed": -1})
+    assert "dataset.user: unknown option (did you mean users?)" in caught.value.message
+    assert "dataset.items:" in caught.value.message
+    assert "dataset.seed:" in caught.value.message
+
+
+@pytest.mark.parametrize("rows", [149, 150 * 100 + 1])
+def test_rows_have_to_fit(rows: int) -> None:
+    with pytest.raises(ConfigError, match="rows has to be 150 to 15,000"):
+        open_source("synthetic", {**OPTIONS, "rows": rows})
+
+
+def test_generated_data_has_no_archive(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is generated"):
+        open_source("synthetic-small").fetch(FetchRequest(tmp_path, tmp_path, mirror="https://x"), ignore)
