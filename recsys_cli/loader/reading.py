@@ -97,22 +97,19 @@ def groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
     """Find the parts of one file from its footer, in order.
 
     Raises:
-        DataError: It is not a parquet file, or a column is not in it.
+        DataError: It is not a parquet file, a column is not in it, or the footer tells of ids that cannot be.
     """
     with open_parquet(path) as file:
         _require(file.schema_arrow, columns, path)
         metadata = file.metadata
-        leaves = {metadata.schema.column(i).path.partition(".")[0]: i for i in range(metadata.num_columns)}
-        lists = [column.name for column in columns if column.ragged]
-        return [
-            RowGroup(
-                path,
-                index,
-                metadata.row_group(index).num_rows,
-                {name: metadata.row_group(index).column(leaves[name]).num_values for name in lists},
-            )
-            for index in range(metadata.num_row_groups)
-        ]
+    leaves = {metadata.schema.column(i).path.partition(".")[0]: i for i in range(metadata.num_columns)}
+    groups = []
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        _check_footer(group, leaves, columns, path)
+        num_values = {column.name: group.column(leaves[column.name]).num_values for column in columns if column.ragged}
+        groups.append(RowGroup(path, index, group.num_rows, num_values))
+    return groups
 
 
 def _require(found: pa.Schema, columns: Sequence[Column], path: Path) -> None:
@@ -148,13 +145,26 @@ def _ids(data: pa.ChunkedArray, column: Column, path: Path) -> Array:
         what = f"{data.null_count} nulls" if data.null_count else str(data.type)
         raise DataError(f"{path}: column {column.name!r} holds {what} where ids were expected", hint=REDO)
     values = np.asarray(data.to_numpy())
-    if values.size == 0:
-        return values
-    low, high = int(values.min()), int(values.max())
-    if low < 0 or high >= int(column.cardinality or 0):
-        wrong = low if low < 0 else high
+    if values.size:
+        _check_range(int(values.min()), int(values.max()), column, path)
+    return values
+
+
+def _check_footer(
+    metadata: pq.RowGroupMetaData, leaves: Mapping[str, int], columns: Sequence[Column], path: Path
+) -> None:
+    """Check ids by what the footer says of them, so that a bad one is found before training and not in the middle."""
+    for column in columns:
+        statistics = metadata.column(leaves[column.name]).statistics
+        if column.kind is Kind.CATEGORICAL and statistics is not None and isinstance(statistics.max, int):
+            _check_range(statistics.min, statistics.max, column, path)
+
+
+def _check_range(low: int, high: int, column: Column, path: Path) -> None:
+    cardinality = int(column.cardinality or 0)
+    if low < 0 or high >= cardinality:
         raise DataError(
-            f"{path}: column {column.name!r} holds the id {wrong}, but ids go from 0 to {int(column.cardinality or 0) - 1}",
+            f"{path}: column {column.name!r} holds the id {low if low < 0 else high}, "
+            f"but ids go from 0 to {cardinality - 1}",
             hint=REDO,
         )
-    return values

@@ -9,12 +9,10 @@ from torch import Tensor
 
 from recsys_cli.batch import Feature
 from recsys_cli.errors import DataError
-from recsys_cli.features.schema import Column, Role, Schema
+from recsys_cli.features.schema import Column, Schema
 from recsys_cli.loader.reading import REDO, groups_of, open_parquet
 from recsys_cli.loader.records import Layout, Records, read_records
 from recsys_cli.workspace import PreparedData
-
-_FEATURES = {Role.USER, Role.ITEM, Role.FEATURE}
 
 
 class Tables:
@@ -58,7 +56,7 @@ def _read(data: PreparedData, schema: Schema, key: str) -> Records:
     path, cardinality = data.table(key), schema[key].cardinality
     with open_parquet(path) as file:
         names = file.schema_arrow.names
-    columns = [column for column in schema.columns if _belongs(column, key, names)]
+    columns = [column for column in schema.features if _belongs(column, key, names)]
     groups = groups_of(path, columns)
     num_rows = sum(group.num_rows for group in groups)
     if num_rows != cardinality:
@@ -68,6 +66,4 @@ def _read(data: PreparedData, schema: Schema, key: str) -> Records:
 
 def _belongs(column: Column, key: str, names: Collection[str]) -> bool:
     """Whether a column is looked up by this key: the schema says so, or it was joined flat and the table has it too."""
-    if column.name == key or column.role not in _FEATURES:
-        return False
-    return column.table == key or (column.table is None and column.name in names)
+    return column.table == key or (column.table is None and column.name in names and column.name != key)

@@ -265,6 +265,14 @@ def test_loader_names_file_column_and_value_of_bad_data(
         Loader(data, "train", batch_size=4)
 
 
+def test_loader_checks_ids_where_the_footer_does_not_tell(numbered: Make) -> None:
+    data = numbered(100)
+    path = data.shards("train")[0]
+    pq.write_table(put("itemId", pa.array([77]))(pq.read_table(path)), path, write_statistics=False)
+    with pytest.raises(DataError, match=r"00000\.parquet: column 'itemId' holds the id 77, but ids go from 0 to 49"):
+        Loader(data, "train", batch_size=4)
+
+
 def test_loader_names_a_file_that_is_not_parquet(numbered: Make) -> None:
     data = numbered(100)
     data.shards("train")[1].write_bytes(b"<html>")

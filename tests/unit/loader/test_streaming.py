@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.batch import Batch
@@ -107,6 +109,17 @@ def test_streaming_refuses_a_row_group_larger_than_a_window(numbered: Make) -> N
     assert caught.value.hint is not None
     enough = int(caught.value.hint.rpartition("=")[2])
     assert len(list(Loader(data, "train", batch_size=6_000, memory=enough))) == 10
+
+
+def test_streaming_finds_bad_ids_before_it_begins(numbered: Make) -> None:
+    data = numbered(60_000, shards=4, group=1_500)
+    path = data.shards("train")[-1]
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(0, "userId", pa.array(range(30_000, 90_000, 4), pa.int32())), path)
+    with pytest.raises(
+        DataError, match=r"00003\.parquet: column 'userId' holds the id 89996, but ids go from 0 to 69999"
+    ):
+        Loader(data, "train", batch_size=1_000, memory=1)
 
 
 def test_streaming_names_bad_data_where_it_is_met(numbered: Make) -> None:
