@@ -65,6 +65,15 @@ def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
         command = "recsys train"
         found["run"] = find_run(config, workspace).folder.name
     except RecsysError:
-        return {**found, "next": command}
+        resumable = command == "recsys train" and _is_unfinished(config, workspace)
+        return {**found, "next": "recsys train --resume" if resumable else command}
     run = workspace.run(found["run"])
     return {**found, "next": "recsys report" if run.evaluation.is_file() else "recsys evaluate"}
+
+
+def _is_unfinished(config: RunConfig, workspace: Workspace) -> bool:
+    """Whether a run of this very config was begun and can be gone on with."""
+    from recsys_cli.config import dump
+
+    begun = [run for run in workspace.runs() if not run.exists and run.checkpoint("last").is_file()]
+    return any(run.config.read_text(encoding="utf-8") == dump(config) for run in begun)

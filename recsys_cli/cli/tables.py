@@ -39,7 +39,8 @@ def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequen
         widest = max((len(line) for row in cells for line in row[position].split("\n")), default=0)
         # Headings and text may wrap in a narrow terminal, a number may not: a broken one reads as another.
         fixed = min(widest, 12) if position < text else widest
-        drawn.add_column(Text(heading), justify="left" if position < text else "right", min_width=fixed)
+        side: Justify = "left" if position < text else "right"
+        drawn.add_column(Text(heading), justify=side, min_width=fixed, overflow="fold")
     for row in cells:
         drawn.add_row(*(Text(cell) for cell in row))
     if not drawn.row_count:

@@ -48,7 +48,12 @@ def recsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recsys:
 
 @pytest.fixture
 def ratings(tmp_path: Path) -> Path:
-    """A table of 600 ratings, where users like the items of their own half."""
+    """A small table of a user's own."""
+    return write_ratings(tmp_path)
+
+
+def write_ratings(folder: Path) -> Path:
+    """Write 600 ratings, where users like the items of their own half."""
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 30, 600), rng.integers(0, 20, 600)
     stars = np.where((users + items) % 2 == 0, 5, 2)
@@ -56,6 +61,6 @@ def ratings(tmp_path: Path) -> Path:
         f"u{user},i{item},{star},{1_000 + row},x"
         for row, (user, item, star) in enumerate(zip(users, items, stars, strict=True))
     ]
-    path = tmp_path / "ratings.csv"
+    path = folder / "ratings.csv"
     path.write_text("\n".join(["user_id,item_id,rating,timestamp,device", *lines]) + "\n")
     return path

@@ -47,12 +47,12 @@ def _draw_systems(to: Console, title: str, systems: Mapping[str, Any]) -> None:
     if not systems:
         return
     metrics = list(next(iter(systems.values())))
-    narrow = to.width < 26 * len(systems) + 20
+    lines = 1 if to.width >= 27 * len(systems) + 28 else 2 if to.width >= 19 * len(systems) + 14 else 3
     cells = []
     for metric in metrics:
         estimates = [estimates.get(metric) for estimates in systems.values()]
         best = _best(metric, estimates)
-        cells.append((_title(metric), *(_cell(e, best=best, narrow=narrow) for e in estimates)))
+        cells.append((_title(metric), *(_cell(e, best=best, lines=lines) for e in estimates)))
     table(to, title, ("", *systems), cells)
 
 
@@ -64,13 +64,15 @@ def _title(metric: str) -> str:
     return f"{known.title}{at}{k}" if known else metric
 
 
-def _cell(estimate: Mapping[str, Any] | None, *, best: float | None, narrow: bool) -> str:
+def _cell(estimate: Mapping[str, Any] | None, *, best: float | None, lines: int) -> str:
+    """Write a figure and its interval, over more lines where the terminal is narrow."""
     if estimate is None or estimate["value"] is None:
         return "–"
     figure = f"{_MARK if estimate['value'] == best else ''}{estimate['value']:.4f}"
     if estimate["low"] is None or estimate["high"] is None:
         return figure
-    return f"{figure}{chr(10) if narrow else ' '}[{estimate['low']:.4f}, {estimate['high']:.4f}]"
+    before, between = (" " if lines == 1 else "\n"), (" " if lines < 3 else "\n")
+    return f"{figure}{before}[{estimate['low']:.4f},{between}{estimate['high']:.4f}]"
 
 
 def _best(metric: str, estimates: list[Mapping[str, Any] | None]) -> float | None:

@@ -1,0 +1,217 @@
+"""What a stage made, as people see it: every number whole, at any width."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Recsys, write_ratings
+from rich.console import Console
+from typer.testing import CliRunner
+
+from recsys_cli.cli import app
+from recsys_cli.cli.results import etl, evaluate, train
+
+ETL: dict[str, Any] = {
+    "up_to_date": False,
+    "path": "workspace/data/0123456789abcdef",
+    "rows": {"train": 20_000_076, "valid": 5_000_019, "test": 0},
+    "vocabularies": {"userId": 162_541, "movieId": 56_662, "genres": 20},
+    "quality": {
+        "train": {
+            "userId": {"null": 0, "unseen": 0, "values": 100},
+            "movieId": {"null": 5, "unseen": 0, "values": 100},
+        },
+        "valid": {
+            "userId": {"null": 0, "unseen": 0, "values": 40},
+            "movieId": {"null": 0, "unseen": 1, "values": 40_000},
+        },
+    },
+    "cold": {"valid": {"users": {"distinct": 162_000, "cold": 0}, "items": {"distinct": 30_000, "cold": 2_385}}},
+    "bad_rows": 3,
+    "engine": "polars",
+    "seconds": {"total": 11.2},
+    "peak_memory": 900_000_000,
+    "next": "recsys train",
+}
+EPOCH = {
+    "epoch": 1,
+    "rows": 4000,
+    "train_loss": 0.61234,
+    "valid_loss": 0.6,
+    "valid_auc": 0.71239,
+    "seconds": 2.0,
+    "waiting": 0.1,
+}
+TRAIN: dict[str, Any] = {
+    "up_to_date": False,
+    "path": "workspace/runs/x",
+    "history": [EPOCH, {**EPOCH, "epoch": 2, "valid_loss": None, "valid_auc": None}],
+    "best_epoch": 1,
+    "parameters": 53_889,
+    "device": "cpu",
+    "precision": "fp32",
+    "next": "recsys evaluate",
+}
+
+
+def drawn(draw: Any, result: dict[str, Any], width: int) -> str:
+    """Draw on a terminal of a width."""
+    screen = io.StringIO()
+    draw(Console(file=screen, width=width, force_terminal=True, color_system=None, highlight=False), result)
+    assert all(len(line) <= width for line in screen.getvalue().splitlines())
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_etl_answers_what_one_asks_of_prepared_data(width: int) -> None:
+    text = drawn(etl.draw, ETL, width)
+    for figure in (
+        "20,000,076",
+        "80.0 %",
+        "2,385 (8.0 %)",
+        "0 (0.0 %)",
+        "162,541",
+        "5.0 %",
+        "<0.1 %",
+        "900 MB",
+        "userId",
+    ):
+        assert figure in text
+    assert "3 bad rows left out" in text
+    assert "test" not in text  # a split without rows
+    assert "next: recsys train" in text
+
+
+def test_etl_that_is_up_to_date_says_so_and_no_more() -> None:
+    text = drawn(etl.draw, {**ETL, "up_to_date": True}, 80)
+    assert text == "prepared data is up to date: workspace/data/0123456789abcdef\nnext: recsys train\n"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_train_shows_each_epoch_and_marks_the_best(width: int) -> None:
+    text = drawn(train.draw, TRAIN, width)
+    for figure in ("* 1", "0.6123", "0.7124", "2000", "5.0 %", "2.0 s", "–", "53,889"):
+        assert figure in text
+    assert "* 2" not in text
+
+
+def estimate(value: float | None, spread: float = 0.01) -> dict[str, float | None]:
+    """Give a figure and its interval."""
+    if value is None:
+        return {"value": None, "low": None, "high": None}
+    return {"value": value, "low": value - spread, "high": value + spread}
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "best"),
+    [
+        ("auc", (0.7, 0.6, 0.5), {0.7}),
+        ("log_loss", (0.7, 0.6, 0.65), {0.6}),
+        ("calibration", (1.2, 0.9, 0.5), {0.9}),
+        ("ndcg@10", (0.1, 0.3, 0.3), {0.3}),
+        ("auc", (0.7,), set()),
+    ],
+)
+def test_evaluate_marks_what_is_best_in_the_metric_s_own_sense(
+    metric: str, values: tuple[float, ...], best: set[float]
+) -> None:
+    systems = {f"system {number}": {metric: estimate(value)} for number, value in enumerate(values)}
+    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found), systems, 120)
+    marked = {float(word.strip("*")) for word in text.split() if word.startswith("*")}
+    assert marked == best
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_evaluate_shows_whole_figures_at_any_width(width: int) -> None:
+    systems = {
+        name: {"auc": estimate(0.7943), "log_loss": estimate(None)} for name in ("model", "item mean", "constant")
+    }
+    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found), systems, width)
+    assert text.count("*0.7943") == 3
+    assert text.count("[0.7843,") == 3
+    assert text.count("0.8043]") == 3
+    assert text.count("–") >= 3
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which everything was done once, on the small table."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_ratings(folder)
+    with contextlib.chdir(folder):
+        for line in (
+            ["init", "ratings.csv"],
+            ["run", "ratings.yaml", "train.epochs=2", "train.batch_size=64", "evaluate.bootstrap=20", "--json"],
+        ):
+            done = CliRunner().invoke(app, line)
+            assert done.exit_code == 0, done.output
+        Path("result.json").write_text(done.stdout)
+    return folder
+
+
+@pytest.fixture
+def ran(recsys: Recsys, finished: Path, tmp_path: Path) -> dict[str, Any]:
+    """What `recsys run` answered, in a working directory where it was run."""
+    # The files of the config are known by their time of change, too, which the copy has to keep.
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
+    found: dict[str, Any] = json.loads((tmp_path / "result.json").read_text())
+    return found
+
+
+def test_run_does_everything_and_then_is_up_to_date(recsys: Recsys, ran: dict[str, Any]) -> None:
+    assert list(ran) == ["etl", "train", "evaluate"]
+    assert not any(stage["up_to_date"] for stage in ran.values())
+    assert ran["evaluate"]["pointwise"]["model"]["auc"]["value"] is not None
+    again = recsys("run")
+    assert again.code == 0
+    assert again.out.count("up to date") == 2
+    assert "popularity" in again.out
+    assert "was measured before; report: " in again.out
+    assert all(stage["up_to_date"] for stage in recsys("run", "--json").json.values())
+
+
+def test_after_a_run_the_other_commands_know_it(recsys: Recsys, ran: dict[str, Any]) -> None:
+    name = ran["train"]["run"]
+    found = recsys("status", "--json").json
+    assert [(run["name"], run["state"]) for run in found["runs"]] == [(name, "evaluated")]
+    assert found["runs"][0]["metrics"]["auc"] == ran["evaluate"]["pointwise"]["model"]["auc"]["value"]
+    assert found["current"]["next"] == "recsys report"
+    assert name in recsys("status").out
+    report = Path(recsys("report").out.strip())
+    assert report.is_file()
+    assert recsys("report", name).out == recsys("report").out
+    assert recsys("train", "--json").json["up_to_date"]
+
+
+def test_evaluate_takes_a_run_and_overrides_of_its_own_section(recsys: Recsys, ran: dict[str, Any]) -> None:
+    name = ran["train"]["run"]
+    found = recsys("evaluate", name[-8:], "evaluate.split=valid", "--json").json
+    assert (found["run"], found["split"]) == (name, "valid")
+    assert json.loads(Path(found["path"]).read_text())["split"] == "valid"
+    answer = recsys("evaluate", name, "train.epochs=3")
+    assert answer.code == 2
+    assert "only evaluate.KEY=VALUE goes with it" in answer.err
+
+
+def test_evaluate_of_a_config_that_was_not_trained_says_so(recsys: Recsys, ran: dict[str, Any]) -> None:
+    answer = recsys("evaluate", "ratings.yaml", "train.epochs=3")
+    assert answer.code == 3
+    assert "the model of this config is not trained in workspace" in answer.err
+    assert "hint: recsys train" in answer.err
+
+
+def test_an_unfinished_run_is_shown_and_resumed_from(recsys: Recsys, ran: dict[str, Any]) -> None:
+    folder = Path(ran["train"]["path"])
+    (folder / "manifest.json").unlink()
+    (folder / "evaluation.json").unlink()
+    found = recsys("status", "--json").json
+    assert found["runs"][0]["state"] == "unfinished"
+    assert found["current"]["next"] == "recsys train --resume"
+    assert recsys("evaluate", folder.name).code == 3
+    assert recsys("train", "--resume", "--json").json["run"] == folder.name
