@@ -76,7 +76,7 @@ def compute(op: LambdaOp, table: pa.Table) -> pa.Table:
 
 
 def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[str, Kind]) -> pa.Array:
-    inputs: dict[str, pa.Array] = {_ROWS: pa.array(np.zeros(table.num_rows, dtype=np.int8))}
+    inputs: dict[str, pa.Array] = {_ROWS: pa.array(np.zeros(table.num_rows, dtype=np.int64))}
     places = {name: str(place) for place, name in enumerate(kinds)}
     for name, place in places.items():
         prepared = plain(elements(table.column(name))[0])
@@ -145,7 +145,9 @@ def _calculate(symbol: str, left: _Operand, right: _Operand) -> _Operand:
 
 def _typed(result: _Operand, dtype: str, rows: Any) -> Any:
     """Return a series of the output's type: no null in it, and 0 for whole numbers that do not fit."""
-    values = rows.astype("int64") * 0 + result.numbers
+    # Rows are zeros: adding them makes a series of a literal, and would make 0.0 of -0.0.
+    is_series = isinstance(result.values, type(rows))
+    values = result.numbers if is_series else rows + result.numbers
     nulls = (rows != 0) | result.nulls
     if dtype.startswith("float"):
         return values.astype(dtype).where(~nulls, np.nan)

@@ -93,7 +93,10 @@ def raw_type(kind: pa.DataType) -> pa.DataType:
 
 def raw(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return plain values in the raw type that they had."""
-    return pa.nulls(len(values)) if pa.types.is_null(kind) else values.cast(raw_type(kind))
+    if pa.types.is_null(kind):
+        return pa.nulls(len(values))
+    # A group-by of pandas widens whole numbers, and dates are made of narrow ones only.
+    return values.cast(plain_type(kind)).cast(raw_type(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -54,7 +54,11 @@ def vocabulary(counts: pl.DataFrame) -> pa.Table:
     """Order counted values by (count descending, value ascending); null is no value, and neither is NaN."""
     known = counts.filter(pl.col("value").is_not_null())
     if known.schema["value"].is_float():
-        known = known.filter(pl.col("value").is_not_nan())
+        value = pl.col("value")
+        # 0.0 and -0.0 are one value, and which of them stands for it must not depend on the order of the rows.
+        known = known.filter(value.is_not_nan()).with_columns(
+            pl.when(value == 0).then(0.0).otherwise(value).alias("value")
+        )
     table = known.sort("count", "value", descending=[True, False]).select("value", "count").to_arrow()
     plain = (
         pa.string() if pa.types.is_large_string(table.schema.field("value").type) else table.schema.field("value").type

@@ -1,0 +1,54 @@
+"""What holds of every op: it says what it means, can be written and read, and takes no option that it does not know."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal, LambdaOp
+from recsys_cli.features.ops.op import Op
+
+OPS: tuple[type[Op], ...] = get_args(get_args(AnyOp)[0])
+EXAMPLES: dict[type[Op], Op] = {
+    Categorify: Categorify(columns=("user", "item")),
+    JoinExternal: JoinExternal(table="items", on="item", columns=("genres",)),
+    LambdaOp: LambdaOp(expression="rating > 3", output="label", dtype="int8"),
+}
+
+every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
+reader: TypeAdapter[Op] = TypeAdapter(AnyOp)
+
+
+@every_op
+def test_op_writes_down_its_meaning(op: type[Op]) -> None:
+    meaning = " ".join((op.__doc__ or "").split()).lower()
+    assert "null" in meaning, "what becomes of nulls"
+    assert "fitted" in meaning, "what is learnt from train"
+    undocumented = [name for name, field in op.model_fields.items() if name != "op" and not field.description]
+    assert not undocumented
+
+
+@every_op
+def test_op_is_named_in_a_config_as_its_class(op: type[Op]) -> None:
+    assert op.model_fields["op"].default == op.__name__
+
+
+@every_op
+def test_op_comes_back_from_json(op: type[Op]) -> None:
+    example = EXAMPLES[op]
+    assert reader.validate_json(example.model_dump_json()) == example
+    assert hash(reader.validate_python(example.model_dump())) == hash(example)
+
+
+@every_op
+def test_op_refuses_an_option_that_it_does_not_know(op: type[Op]) -> None:
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        reader.validate_python(EXAMPLES[op].model_dump() | {"colums": 1})
+
+
+@every_op
+def test_op_cannot_be_changed(op: type[Op]) -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        EXAMPLES[op].op = "Other"  # type: ignore[attr-defined]
