@@ -189,6 +189,7 @@ def _items(rng: np.random.Generator, size: Size, has_genre: NDArray[np.bool_]) -
     fit *= TASTE / np.sqrt(TASTE_DIM) / np.maximum(np.sqrt((fit**2).mean(axis=0)), 1e-9)
     own = rng.normal(0, FACTORS / np.sqrt(max(size.dim, 1)), (size.items, size.dim))
     bias = rng.normal(0, ITEM_BIAS, size.items) + pooled @ rng.normal(0, GENRE_BIAS, size.genres)
+    bias -= bias.mean()
     return bias.astype(np.float32), np.hstack([fit, own]).astype(np.float32)
 
 
