@@ -35,22 +35,11 @@ class Case:
     plan: FeaturePlan
 
 
-EXPRESSIONS = st.sampled_from(
-    [
-        "rating > 3",
-        "rating",
-        "rating / count",
-        "count - 1 > rating and flag",
-        "flag or rating != rating",
-        "not count",
-        "-count * 3",
-        "user == item",
-        "1",
-        "flag + flag * 2",
-        "count / 0",
-        "not (flag and count > 0)",
-    ]  # fmt: skip
-)
+_EXPRESSIONS = [
+    "rating > 3", "rating", "rating / count", "count - 1 > rating and flag", "flag or rating != rating", "not count",
+    "-count * 3", "user == item", "1", "flag + flag * 2", "count / 0", "not (flag and count > 0)",
+]  # fmt: skip
+EXPRESSIONS = st.sampled_from(_EXPRESSIONS)
 DTYPES = st.sampled_from(["int8", "int16", "int32", "int64", "float32", "float64"])
 
 

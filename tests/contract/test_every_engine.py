@@ -311,6 +311,17 @@ def test_all_types_of_values_and_names_of_columns(name: str, tmp_path: Path) -> 
 
 
 @every_engine
+def test_texts_and_lists_as_polars_stores_them_are_the_same(name: str, tmp_path: Path) -> None:
+    def large(table: pa.Table) -> pa.Table:
+        types = {pa.string(): pa.large_string(), pa.list_(pa.string()): pa.large_list(pa.large_string())}
+        return table.cast(pa.schema([(field.name, types.get(field.type, field.type)) for field in table.schema]))
+
+    splits = {split: large(table) for split, table in CASE.splits.items()}
+    made = answer(name, Case(splits, {"items": large(ITEMS)}, PLAN), tmp_path)
+    assert made.files() == known(name).files()
+
+
+@every_engine
 def test_a_computed_column_can_be_categorified(name: str, tmp_path: Path) -> None:
     ops = (
         LambdaOp(expression="rating > 3", output="high", dtype="int8"),

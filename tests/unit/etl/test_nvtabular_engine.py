@@ -1,0 +1,118 @@
+"""What is NVTabular's own: which releases it runs beside, and how raw columns are made fit for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from recsys_cli.errors import DataError
+from recsys_cli.etl.nvtabular_engine import pins
+from recsys_cli.etl.nvtabular_engine.engine import NVTabularEngine
+from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
+
+RIGHT = {
+    "nvtabular": "23.8.0", "merlin-core": "23.8.0", "merlin-dataloader": "23.8.0", "pandas": "1.5.3", "numpy": "1.26.4",
+    "dask": "2023.7.1", "distributed": "2023.7.1",
+}  # fmt: skip
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, packages: dict[str, str]) -> None:
+    def version(package: str) -> str:
+        if package not in packages:
+            raise PackageNotFoundError(package)
+        return packages[package]
+
+    monkeypatch.setattr(pins, "version", version)
+
+
+def test_missing_is_none_beside_the_right_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch, RIGHT)
+    assert NVTabularEngine.missing() is None
+
+
+def test_missing_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch, {})
+    error = NVTabularEngine.missing()
+    assert error is not None
+    assert error.exit_code == 5
+    assert "not installed" in error.message
+    assert error.hint is not None
+    assert error.hint.startswith("pip install")
+    assert "nvtabular" in error.hint
+
+
+def test_missing_names_each_package_of_a_wrong_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = {package: version for package, version in RIGHT.items() if package != "distributed"}
+    _install(monkeypatch, without | {"numpy": "2.1.0", "pandas": "2.2.3"})
+    error = NVTabularEngine.missing()
+    assert error is not None
+    assert "numpy 1 is needed and 2.1.0 is installed" in error.message
+    assert "pandas 1.5 is needed and 2.2.3 is installed" in error.message
+    assert "distributed 2023.7 is needed and is not installed" in error.message
+    assert "merlin" not in error.message
+    assert error.hint is not None
+    assert "nvtabular" in error.hint
+
+
+def test_pins_are_those_of_the_extra() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    extra = dict(line.split("==") for line in project["project"]["optional-dependencies"]["nvtabular"] if "==" in line)
+    assert {package: extra[package] for package in pins.PINS} == RIGHT
+    for package, release in pins.PINS.items():
+        assert extra[package].startswith(release)
+
+
+def test_missing_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from recsys_cli.etl.nvtabular_engine.engine import NVTabularEngine as E; E.missing(); E.rank();"
+        "print([name for name in ('nvtabular', 'pandas', 'dask', 'merlin') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_plain_keeps_whole_numbers_whole_beside_nulls() -> None:
+    made = plain(pa.array([2**63 - 1, None, -(2**63)]))
+    assert made.values.to_pylist() == [2**63 - 1, 0, -(2**63)]
+    assert made.nulls is not None
+    assert made.nulls.tolist() == [False, True, False]
+    assert made.known.to_pylist() == [2**63 - 1, -(2**63)]
+
+
+def test_plain_takes_nan_for_null_and_has_one_zero() -> None:
+    made = plain(pa.array([-0.0, float("nan"), 1.5], pa.float32()))
+    assert not np.signbit(made.values.to_numpy()).any()
+    assert made.known.to_pylist() == [0.0, 1.5]
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(5, 2), pa.binary(), pa.struct([("a", pa.int64())])])
+def test_plain_refuses_other_types_and_names_the_other_engine(kind: pa.DataType) -> None:
+    with pytest.raises(DataError, match="nvtabular does not take values of type") as caught:
+        plain(pa.array([None], kind))
+    assert caught.value.hint == "use etl.engine=polars"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([True, False]), pa.array([1, 2], pa.date32()), pa.array([1, 2], pa.timestamp("us", tz="UTC")),
+        pa.array([1, 2], pa.duration("s")), pa.array([1, 2], pa.time32("ms")), pa.array([255, 0], pa.uint8()),
+    ],
+)  # fmt: skip
+def test_raw_undoes_plain(values: pa.Array) -> None:
+    assert raw(plain(values).values, values.type).equals(values)
+
+
+def test_elements_of_a_slice_of_lists() -> None:
+    lists = pa.chunked_array([pa.array([[9], [1, 2], None]).slice(1), pa.array([[], [None, 3]], pa.list_(pa.int64()))])
+    values, offsets = elements(lists)
+    assert values.to_pylist() == [1, 2, None, 3]
+    assert offsets is not None
+    assert offsets.tolist() == [0, 2, 2, 2, 4]
