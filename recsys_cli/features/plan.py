@@ -156,7 +156,7 @@ class FeaturePlan(BaseModel):
     def _column(self, name: str, cardinalities: Mapping[str, int], types: Mapping[str, pa.DataType]) -> Column:
         roles = {self.user: Role.USER, self.item: Role.ITEM, self.label: Role.LABEL, self.timestamp: Role.TIMESTAMP}
         role = roles.get(name, Role.FEATURE)
-        ragged = name in types and pa.types.is_list(types[name])
+        ragged = name in types and (pa.types.is_list(types[name]) or pa.types.is_large_list(types[name]))
         if name in cardinalities:
             return Column(
                 name=name, role=role, kind=Kind.CATEGORICAL, dtype="int32", cardinality=cardinalities[name], vocabulary=name,
