@@ -107,7 +107,7 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer
             if key.startswith(_OPTIMIZER):
                 name, _, field = key.removeprefix(_OPTIMIZER).rpartition(":")
                 optimizer, parameter = owners[name]
-                optimizer.state[parameter][field] = tensor.to(parameter.device)
+                optimizer.state[parameter][field] = tensor.to(parameter.device, copy=True)  # off the file's pages
     except (RuntimeError, KeyError) as error:
         raise TrainingError(f"the checkpoint does not fit the model: {error}", hint="recsys train --force") from error
     torch.set_rng_state(tensors[f"{_RNG}cpu"])
