@@ -54,6 +54,10 @@ def explain(error: Exception, line: list[str]) -> int:
         command = context.command_path if context else "recsys"
         message = error.format_message().replace(": Value error, ", ": ")
         return show_error(message, f"{command} --help", USAGE, as_json=as_json)
+    if isinstance(error, OSError) and error.strerror and not verbose:
+        where = f"{error.filename}: " if error.filename else ""
+        hint: str | None = "look at the path, its permissions and the space on the disk; --verbose shows the traceback"
+        return show_error(f"{where}{error.strerror}", hint, UNEXPECTED, as_json=as_json)
     if verbose:
         traceback.print_exception(error, file=sys.stderr)
         hint = None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import MissingArtifactError
+from recsys_cli.errors import MissingArtifactError, RecsysError
 
 if TYPE_CHECKING:
     from recsys_cli.config import RunConfig
@@ -74,15 +75,26 @@ def read_config(session: Session, arguments: Sequence[str]) -> RunConfig:
     return load(config_path(session, given), overrides)
 
 
-def settle(session: Session, arguments: Sequence[str]) -> RunConfig:
+@contextmanager
+def settled(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
     """Read a config and make it the workspace's current one, which the next command takes when none is given.
 
-    It happens before the work, so that `recsys train --resume` finds it after an interrupt.
+    It is written before the work, so that `recsys train --resume` finds it after an interrupt or a kill; where the work
+    ends in an error of the user's, the config before it is current again.
     """
     from recsys_cli.config import dump
     from recsys_cli.workspace import write_text
 
     config = read_config(session, arguments)
+    current = session.workspace.current
+    before = current.read_text(encoding="utf-8") if current.is_file() else None
     head = "# The config of the last stage here, with every default. Written by recsys; change your own file instead.\n"
-    write_text(session.workspace.current, head + dump(config))
-    return config
+    write_text(current, head + dump(config))
+    try:
+        yield config
+    except RecsysError:
+        if before is None:
+            current.unlink()
+        else:
+            write_text(current, before)
+        raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recsys_cli.cli.params import Config, Force, Overrides, is_config, joined, read_config, settle
+from recsys_cli.cli.params import Config, Force, Overrides, is_config, joined, read_config, settled
 from recsys_cli.cli.session import Draw, Session
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ def etl(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
     from recsys_cli.cli.results import etl as shown
 
     session: Session = ctx.obj
-    wanted = settle(session, joined(config, overrides))
-    session.report(_etl(session, wanted, force=force), shown.draw)
+    with settled(session, joined(config, overrides)) as wanted:
+        result = _etl(session, wanted, force=force)
+    session.report(result, shown.draw)
 
 
 def train(
@@ -65,8 +66,9 @@ def train(
 
     session: Session = ctx.obj
     line = [*joined(config, overrides), *([f"train.epochs={epochs}"] if epochs is not None else ())]
-    wanted = settle(session, line)
-    session.report(_train(session, wanted, resume=resume, force=force), shown.draw)
+    with settled(session, line) as wanted:
+        result = _train(session, wanted, resume=resume, force=force)
+    session.report(result, shown.draw)
 
 
 def evaluate(
@@ -97,7 +99,6 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
     from recsys_cli.data import open_source
 
     session: Session = ctx.obj
-    wanted = settle(session, joined(config, overrides))
     results: dict[str, Any] = {}
 
     def show(stage: str, result: dict[str, Any], draw: Draw) -> None:
@@ -105,9 +106,10 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
         if not session.as_json:
             session.report({**result, "next": None}, draw)  # what comes next comes by itself
 
-    if open_source(wanted.dataset.name, wanted.dataset.options).info.size is not None:  # not the user's own files
-        show("download", _download(session, wanted.dataset, force=force), shown.download.draw)
-    show("etl", _etl(session, wanted, force=force), shown.etl.draw)
+    with settled(session, joined(config, overrides)) as wanted:
+        if open_source(wanted.dataset.name, wanted.dataset.options).info.size is not None:  # not the user's own files
+            show("download", _download(session, wanted.dataset, force=force), shown.download.draw)
+        show("etl", _etl(session, wanted, force=force), shown.etl.draw)
     show("train", _train(session, wanted, resume=False, force=force), shown.train.draw)
     trained = session.workspace.run(results["train"]["run"])
     show("evaluate", _evaluate(session, trained, wanted.evaluate, force=force), shown.evaluate.draw)

@@ -53,6 +53,8 @@ def describe(
     for part in prefix:
         values = values[part]
     for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            continue  # long enough as written: pydantic counts what it did not refuse, and the refusals are here, too
         path = _clean(detail, document.values, prefix)
         known = _known_keys(root, values, path[len(prefix) : -1]) if root else []
         sentences.setdefault(path, []).append(_sentence(detail, known, path))

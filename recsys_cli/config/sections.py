@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import AnySplit, RandomSplit
@@ -103,7 +103,7 @@ class EvaluateConfig(Section):
 
     split: Literal["auto", "valid", "test"] = "auto"
     """Which rows; `auto` is test where there is one, valid otherwise."""
-    k: tuple[Annotated[int, Field(ge=1)], ...] = Field((10, 50), min_length=1)
+    k: tuple[Annotated[int, Field(ge=1)], ...] = (10, 50)
     """Cut-offs of the ranking metrics."""
     ranking_users: int | None = Field(2_000, ge=1)
     """Rank for a seeded sample of so many users (named as a sample in all results); None for all."""
@@ -115,6 +115,13 @@ class EvaluateConfig(Section):
     """Decides the sample of users and the resamples."""
     batch_size: int = Field(65_536, ge=1)
     """Rows scored at a time; bounds memory, changes nothing else."""
+
+    @field_validator("k")
+    @classmethod
+    def _has_a_cut_off(cls, k: tuple[int, ...]) -> tuple[int, ...]:
+        if not k:
+            raise ValueError("k needs at least one cut-off")
+        return k
 
 
 class RunConfig(Section):
@@ -134,3 +141,14 @@ class RunConfig(Section):
     """How it is trained."""
     evaluate: EvaluateConfig = EvaluateConfig()
     """How it is measured."""
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> RunConfig:
+        problems = [f"features: {problem}" for problem in self.features.wrong_roles()]
+        if "timestamp" in self.split.reads and self.features.timestamp is None:
+            problems.append(
+                f"split.method={self.split.method} orders by time, so features.timestamp has to name the column"
+            )
+        if problems:
+            raise ValueError("\n  ".join(problems))
+        return self

@@ -81,7 +81,7 @@ class FeaturePlan(BaseModel):
         Raises:
             ConfigError: All problems at once, one a line.
         """
-        problems = [*self._missing_columns(tables), *self._wrong_joins(tables), *self._wrong_roles()]
+        problems = [*self._missing_columns(tables), *self._wrong_joins(tables), *self.wrong_roles()]
         if problems:
             raise ConfigError("features: " + "\n".join(problems), hint="the columns above are what the raw tables have")
 
@@ -122,7 +122,8 @@ class FeaturePlan(BaseModel):
             if column not in self.categorified and not (pa.types.is_integer(kind) or pa.types.is_floating(kind))
         ]
 
-    def _wrong_roles(self) -> list[str]:
+    def wrong_roles(self) -> list[str]:
+        """Say what is wrong with the plan whatever the tables are: which roles the ops do not serve."""
         problems = [
             f"the {role} column {column!r} has to be in a Categorify op"
             for role, column in (("user", self.user), ("item", self.item))

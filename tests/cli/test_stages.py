@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from conftest import Recsys
 
-from recsys_cli.errors import DataError
 from recsys_cli.stages import Made
 from recsys_cli.workspace import RawData, Workspace
 
@@ -22,7 +21,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def note(stage: str) -> Any:
         def called(*args: Any, **options: Any) -> Any:
             calls[stage] = (args, {name: value for name, value in options.items() if name != "emit"})
-            raise DataError("enough")
+            raise KeyboardInterrupt  # after which the config stays the current one
 
         return called
 
@@ -35,7 +34,7 @@ def test_download_passes_its_options_on(recsys: Recsys, spy: dict[str, Any]) -> 
     answer = recsys(
         "download", "movielens-25m", "--from-file", "a.zip", "--mirror", "http://x", "--force", "-w", "there"
     )
-    assert answer.code == 4
+    assert answer.code == 130
     (dataset, workspace), options = spy["download"]
     assert (dataset.name, dataset.options, workspace.root) == ("movielens-25m", {}, Path("there"))
     assert options == {"from_file": Path("a.zip"), "mirror": "http://x", "force": True}
@@ -70,7 +69,7 @@ def test_train_reads_its_line(
 ) -> None:
     recsys("-q", "init", ratings)
     recsys("etl", "ratings.yaml")  # makes the config current
-    assert recsys(*line).code == 4
+    assert recsys(*line).code == 130
     (config, workspace), passed = spy["train"]
     assert config.train.epochs == epochs
     assert workspace.root == Path("workspace")
@@ -159,3 +158,22 @@ def test_made_shows_where_the_dataset_is(recsys: Recsys, monkeypatch: pytest.Mon
     answer = recsys("download", "movielens-1m")
     assert answer.out.startswith(f"movielens-1m is up to date: {folder}, ")
     assert "next: recsys etl CONFIG" in answer.out
+
+
+def test_a_config_that_ends_in_an_error_is_not_current(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    assert recsys("etl", "ratings.yaml", "dataset.interactions=none.csv").code == 4
+    assert not Path("workspace/current.yaml").exists()
+    assert recsys("etl", "ratings.yaml").code == 0
+    before = Path("workspace/current.yaml").read_text()
+    assert recsys("etl", "ratings.yaml", "dataset.interactions=none.csv").code == 4
+    assert Path("workspace/current.yaml").read_text() == before
+
+
+def test_a_workspace_that_cannot_be_written_is_said_plainly(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    Path("taken").write_text("a file, no folder")
+    answer = recsys("-w", "taken", "etl", "ratings.yaml")
+    assert answer.code == 1
+    assert "error: taken: " in answer.err
+    assert "unexpected" not in answer.err

@@ -127,6 +127,16 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ("movielens-25m", "synthetic\n  rowz: 3", "x.yaml:3: dataset.rowz: unknown key; options of synthetic: users"),
         ("movielens-25m", "synthetic\n  rows: many", "x.yaml:3: dataset.rows: has to be a whole number, not 'many'"),
         ("movielens-25m", "nowhere:source", "x.yaml:2: dataset.name: cannot load 'nowhere:source': No module named"),
+        (
+            "[userId, movieId, genres]",
+            "[userId, genres]",
+            "features: the item column 'movieId' has to be in a Categorify",
+        ),
+        (
+            "method: random, valid: 0.2, seed: 42",
+            "method: temporal",
+            "split.method=temporal orders by time, so features.timestamp has to name the column",
+        ),
         ("train:", "etl: {engine: polar}\ntrain:", "x.yaml:15: etl.engine: unknown engine 'polar' (did you mean pola"),
     ],
 )
@@ -202,6 +212,7 @@ def test_overrides_set_values_sections_and_list_elements(config_file: Path) -> N
         "features.ops.2.expression=rating > 3.5",
         "model.embedding_dim={userId: 8}",
         "split={method: temporal, valid: 0.1}",
+        "features.timestamp=timestamp",
         "etl.engine = polars",
     ]
     config = load(config_file, overrides)
