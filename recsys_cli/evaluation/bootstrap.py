@@ -28,7 +28,7 @@ def pointwise_estimates(
         for name, metric in metrics.items():
             drawn[name].append(metric.compute(resample))
     return {
-        name: _estimate(float(metric.compute(tally)[0]), np.concatenate(drawn[name]), reflect=metric.biased)
+        name: _estimate(float(metric.compute(tally)[0]), np.concatenate(drawn[name]), biased=metric.biased)
         for name, metric in metrics.items()
     }
 
@@ -60,14 +60,19 @@ def _times_drawn(rng: np.random.Generator, resamples: int, num_users: int) -> np
     return np.bincount(drawn.ravel(), minlength=resamples * num_users).reshape(resamples, num_users).astype(float)
 
 
-def _estimate(value: float, drawn: Floats, *, reflect: bool = False) -> Estimate:
-    """Read the interval off the resamples, or reflected at the value (Davison and Hinkley, 1997, section 2.4)."""
+def _estimate(value: float, drawn: Floats, *, biased: bool = False) -> Estimate:
+    """Read the interval off the resamples.
+
+    Resamples of a biased figure lie too high, because they have the noise of the rows and their own on top. Its interval goes
+    down to where they are reflected at the value (the basic bootstrap: Davison and Hinkley, 1997, section 5.2), and up to where
+    they are: reflecting the upper end too would promise too much near 0, where they cannot lie below the value.
+    """
     drawn = drawn[np.isfinite(drawn)]
     if not np.isfinite(value):
         return Estimate(value=None)
     if len(drawn) == 0:
         return Estimate(value=value)
     low, high = (float(end) for end in np.quantile(drawn, [0.025, 0.975]))
-    if reflect:
-        low, high = max(0.0, 2 * value - high), 2 * value - low
+    if biased:
+        low = max(0.0, 2 * value - high)
     return Estimate(value=value, low=min(low, value), high=max(high, value))

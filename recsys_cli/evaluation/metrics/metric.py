@@ -24,8 +24,7 @@ class PointwiseMetric:
         title: As in tables.
         better: Which values are better.
         compute: From a tally of R weightings to R figures; NaN where it is not defined.
-        biased: Whether resamples lie on one side of the figure (errors that noise only adds to), so that the interval
-            has to be reflected at the figure (the basic bootstrap) instead of read off the resamples.
+        biased: Whether noise only ever adds to the figure, as to a mean of absolute errors; `bootstrap` allows for it.
     """
 
     name: str

@@ -58,6 +58,16 @@ def test_calibration_error_interval_contains_the_value_and_no_negative_errors() 
     assert ece.low < 0.005  # the scores are honest, so no error is among what may be
 
 
+def test_calibration_error_interval_near_zero_is_not_too_narrow() -> None:
+    labels = (np.arange(2_500) % 2).astype(np.float32)
+
+    ece = pointwise_estimates(Tally.of(labels, np.zeros(2_500)), POINTWISE, resamples=300, seed=0)["ece"]
+
+    # The share of positive rows has a standard error of 0.01, so an error of 0.02 is well possible.
+    assert (ece.value, ece.low) == (0, 0)
+    assert 0.015 < ece.high < 0.03
+
+
 def test_one_class_has_no_auc_and_no_interval() -> None:
     found = pointwise_estimates(Tally.of(np.ones(5, np.float32), np.arange(5.0)), POINTWISE, resamples=10, seed=0)
 
