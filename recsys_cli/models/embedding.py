@@ -67,11 +67,6 @@ class Lookup:
         """Return the lookup with a function applied to the used rows, (U, D) to (U, D')."""
         return replace(self, rows=function(self.rows))
 
-    def squared_length(self) -> Tensor:
-        """Return the sum over the batch of the squared lengths of its ids' rows; a scalar."""
-        counts = torch.bincount(self.inverse, minlength=self.rows.shape[0])
-        return torch.dot(counts.to(self.rows.dtype), self.rows.square().sum(dim=1))
-
     def spread(self) -> Tensor:
         """Return one row for each row of the batch, shape (B, D); the ids of a ragged row are summed, none give zero."""
         if self.offsets is None:

@@ -19,7 +19,3 @@ class Config(BaseModel):
     """Dropout after each dense layer."""
     embedding_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of the concatenated embeddings."""
-    embedding_l2: float = Field(0.0, ge=0)
-    """Penalty of the squared length of the embeddings that a row uses, in training: each row is pulled to zero as often as
-    it is used, which is what keeps small tables from learning their few rows by heart. Unlike weight decay it leaves the
-    other rows alone, so it goes with `train.sparse` too."""

@@ -10,7 +10,7 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.dense import BatchNorm, ConcatLinear
-from recsys_cli.models.embedding import Embeddings, Lookup, dims_of
+from recsys_cli.models.embedding import Embeddings, dims_of
 from recsys_cli.models.mlp.config import Config
 from recsys_cli.models.model import Model as BaseModel
 
@@ -45,28 +45,15 @@ class Model(BaseModel):
 
     def score(self, batch: Batch) -> Tensor:
         """Return one logit a row; shape (B,)."""
-        return self._logits(self._lookups(batch), batch)
-
-    def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean binary cross-entropy, a scalar, computed in float32 whatever the precision of the layers.
-
-        `embedding_l2` is added in training mode alone, as dropout is: the loss of validation is free of it.
-        """
-        lookups = self._lookups(batch) if scores is None else []
-        logits = self._logits(lookups, batch) if scores is None else scores
-        loss = F.binary_cross_entropy_with_logits(logits.float(), batch.labels[self.label].float())
-        if self.training and self.config.embedding_l2:
-            for lookup in lookups:
-                loss = loss + self.config.embedding_l2 / batch.num_rows * lookup.squared_length()
-        return loss
-
-    def _lookups(self, batch: Batch) -> list[Lookup]:
-        return [self.embeddings.lookup(name, batch) for name in self.embeddings.names]
-
-    def _logits(self, lookups: list[Lookup], batch: Batch) -> Tensor:
+        lookups = [self.embeddings.lookup(name, batch) for name in self.embeddings.names]
         dropout = self.config.embedding_dropout if self.training else 0.0
         logits: Tensor = self.rest(self.first(lookups, self._numbers(batch), dropout=dropout))
         return logits.squeeze(1).float()
+
+    def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
+        """Return the mean binary cross-entropy; a scalar, computed in float32 whatever the precision of the layers."""
+        logits = self.score(batch) if scores is None else scores
+        return F.binary_cross_entropy_with_logits(logits.float(), batch.labels[self.label].float())
 
     def _numbers(self, batch: Batch) -> Tensor:
         columns = [batch.features[name] for name in self.numeric]

@@ -162,19 +162,6 @@ def test_weights_of_another_model_are_a_data_error(tmp_path: Path) -> None:
         load_weights(model, tmp_path / "best.safetensors")
 
 
-def test_embedding_l2_is_the_squared_length_of_each_rows_embeddings_and_only_in_training() -> None:
-    torch.manual_seed(0)
-    options = {"embedding_dim": 4, "hidden": []}
-    model = build("mlp", {**options, "embedding_l2": 0.5}, SCHEMA)
-    plain = build("mlp", options, SCHEMA)
-    plain.load_state_dict(model.state_dict())
-    batch = a_batch()
-    user = model.embeddings.table("user")[batch.features["user"]].square().sum()
-    genres = model.embeddings.table("genres")[batch.features["genres"].values].square().sum()
-    torch.testing.assert_close(model.loss(batch), plain.loss(batch) + 0.5 * (user + genres) / 40)
-    assert torch.equal(model.eval().loss(batch), plain.eval().loss(batch))
-
-
 def test_a_config_is_checked_without_torch() -> None:
     code = "import sys, recsys_cli.models.mlp.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
