@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
 from recsys_cli.registry import ENGINES, load
@@ -76,28 +76,10 @@ def _version(package: str) -> str | None:
 
 def _torch() -> dict[str, Any]:
     try:
-        import torch
+        from recsys_cli.training.hardware import facts
     except ImportError as error:
         return {"error": str(error)}
-    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    flags = _cpu_flags()
-    return {
-        "threads": torch.get_num_threads(),
-        "gpus": gpus,
-        "cuda": torch.version.cuda,
-        "bf16": {
-            "cpu": "AMX" if "amx_bf16" in flags else "AVX-512" if "avx512_bf16" in flags else None,
-            "gpu": bool(gpus) and torch.cuda.is_bf16_supported(including_emulation=False),
-        },
-    }
-
-
-def _cpu_flags() -> set[str]:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - not a file of ours
-            return set(next((line for line in lines if line.startswith("flags")), "").split())
-    except OSError:
-        return set()
+    return facts()
 
 
 def _nvtabular() -> dict[str, Any]:
@@ -114,7 +96,7 @@ def _nvtabular() -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its dependencies warn about their own past
-            import nvtabular  # noqa: F401 - whether it can be imported is the question
+            import_module("nvtabular")
     except Exception as error:  # anything may come out of an import beside wrong versions
         return {"state": f"cannot be imported: {type(error).__name__}: {error}", "wrong_pins": wrong}
     return {"state": f"{_version('nvtabular')}, can be imported", "wrong_pins": wrong}

@@ -109,8 +109,7 @@ def _draw_doctor(to: Console, found: Mapping[str, Any]) -> None:
     from recsys_cli.cli.quantities import size
     from recsys_cli.cli.tables import facts
 
-    torch, nvtabular = found["torch"], found["nvtabular"]
-    bf16 = torch.get("bf16", {})
+    nvtabular = found["nvtabular"]
     packages = ", ".join(f"{name} {version or 'missing'}" for name, version in found["packages"].items())
     pins = "; ".join(f"{name} is {wrong}" for name, wrong in nvtabular["wrong_pins"].items())
     able = [e["name"] for e in found["engines"] if e["available"]]
@@ -118,18 +117,25 @@ def _draw_doctor(to: Console, found: Mapping[str, Any]) -> None:
     facts(
         to,
         [
-            ("python", f"{found['python']} on {found['platform']}"),
-            ("", found["executable"]),
+            ("python", f"{found['python']} on {found['platform']}, {found['executable']}"),
             ("cores", str(found["cores"])),
             ("memory", size(found["memory"]) if found["memory"] else "unknown"),
             ("packages", packages),
-            ("torch", torch.get("error") or f"{torch['threads']} threads, CUDA {torch['cuda'] or 'not built in'}"),
-            ("GPUs", ", ".join(torch.get("gpus", ())) or "none"),
-            ("bf16", f"CPU: {bf16.get('cpu') or 'not native'}; GPU: {'native' if bf16.get('gpu') else 'no'}"),
+            *_torch_facts(found["torch"]),
             ("nvtabular", nvtabular["state"]),
             ("wrong pins", pins),
-            ("etl engines", ", ".join(able)),
-            ("", "; ".join(reasons)),
-            ("auto takes", f"{found['auto_engine']}, the fastest of these on this machine"),
+            ("etl engines", "; ".join([", ".join(able), *reasons])),
+            ("auto takes", f"{found['auto_engine']} for etl, as the fastest of those that can run here"),
         ],
     )
+
+
+def _torch_facts(torch: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if "error" in torch:
+        return [("torch", torch["error"])]
+    bf16 = "native bf16" if torch["cpu_bf16"] else "no native bf16 (AMX or AVX-512)"
+    return [
+        ("torch", f"{torch['threads']} threads, CPU with {bf16}, CUDA {torch['cuda'] or 'not built in'}"),
+        ("GPUs", ", ".join(torch["gpus"]) or "none"),
+        ("auto takes", f"{torch['auto_device']} for training, in {torch['auto_precision']}"),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -33,6 +33,19 @@ def precision(choice: Literal["auto", "fp32", "bf16"], where: torch.device) -> P
         return choice
     native = torch.cuda.is_bf16_supported(including_emulation=False) if where.type == "cuda" else _cpu_has_bf16()
     return "bf16" if native else "fp32"
+
+
+def facts() -> dict[str, Any]:
+    """Describe the machine for `recsys doctor`: threads, GPUs, CUDA, and the device and precision that `auto` takes."""
+    where = device("auto")
+    return {
+        "threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
+        "cuda": torch.version.cuda,
+        "cpu_bf16": _cpu_has_bf16(),
+        "auto_device": where.type,
+        "auto_precision": precision("auto", where),
+    }
 
 
 def peak_memory() -> dict[str, int]:
