@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect as python_inspect
+import re
+import types
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
@@ -116,8 +118,6 @@ def _first_comment(path: Path) -> str:
 
 
 def _op_types() -> dict[str, type[BaseModel]]:
-    from typing import get_args
-
     from recsys_cli.features.ops import AnyOp
 
     union, *_ = get_args(AnyOp)
@@ -148,6 +148,8 @@ def _summary(component: type[BaseModel]) -> str:
 def _explain(component: type[BaseModel], *, leave_out: str = "") -> dict[str, Any]:
     """Read a component's meaning and options from its docstring and its fields."""
     _, _, meaning = (python_inspect.getdoc(component) or "").partition("\n")
+    # The source breaks its lines where they are long, the terminal where it is narrow: only ends of paragraphs stay.
+    meaning = re.sub(r"(?<!\n)\n(?!\n|[A-Z][a-z]+: )", " ", meaning)
     options = [
         {
             "name": name,
@@ -163,9 +165,19 @@ def _explain(component: type[BaseModel], *, leave_out: str = "") -> dict[str, An
 
 
 def _type_name(annotation: Any) -> str:
-    if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
-        return annotation.__name__
-    return str(annotation).replace("typing.", "").replace(", ...]", "]").replace("tuple[", "list[")
+    """Write a type as one would say it: `list of int`, `int or none`."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_name(inner[0])
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin in {Union, types.UnionType}:
+        return " or ".join(map(_type_name, inner))
+    if origin in {tuple, list}:
+        return f"list of {_type_name(inner[0])}"
+    if origin is dict:
+        return f"mapping of {_type_name(inner[0])} to {_type_name(inner[1])}"
+    return {str: "text", types.NoneType: "none"}.get(annotation) or str(getattr(annotation, "__name__", annotation))
 
 
 def _draw_list(to: Console, kind: Kind, result: Mapping[str, Any]) -> None:
@@ -186,6 +198,9 @@ def _draw_list(to: Console, kind: Kind, result: Mapping[str, Any]) -> None:
         ]
         table(to, "", ("dataset", "licence", "here?", "rows", "size"), cells, text=3)
         line(to, "recsys download NAME gets one; recsys init makes a config for a table of your own")
+    elif kind is Kind.ENGINES:
+        engines = [(row["name"], row["summary"], "yes" if row["available"] else str(row["install"])) for row in rows]
+        table(to, "", ("engine", "what it is", "runs here?"), engines, text=3)
     elif rows:
         table(to, "", (kind.value[:-1], "what it is"), [(row["name"], row["summary"]) for row in rows], text=2)
         if kind in _DETAILS:
@@ -195,18 +210,28 @@ def _draw_list(to: Console, kind: Kind, result: Mapping[str, Any]) -> None:
 
 
 def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
-    from recsys_cli.cli.tables import facts, line, table
+    from recsys_cli.cli.tables import facts, line
 
     line(to, result["name"], style="bold")
     if "options" not in result:
-        facts(to, [(name, str(value)) for name, value in result.items() if name != "name" and value not in (None, "")])
+        facts(to, [(name, _shown(value)) for name, value in result.items() if name != "name"])
         return
-    line(to, result["summary"])
-    if result["meaning"]:
-        line(to, f"\n{result['meaning']}")
-    cells = [
-        (o["name"], o["type"], "needed" if o["required"] else str(o["default"]), o["meaning"])
-        for o in result["options"]
-    ]
-    line(to, "")
-    table(to, "", ("option", "type", "default", "meaning"), cells, text=4)
+    for text in (result["summary"], *result["meaning"].splitlines()):
+        line(to, text)
+    for option in result["options"]:
+        default = "needed" if option["required"] else f"default {_shown(option['default'])}"
+        line(to, f"\n{option['name']}: {option['type']}, {default}", style="bold")
+        line(to, option["meaning"])
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case list() | tuple():
+            return f"[{', '.join(map(_shown, value))}]"
+    return str(value)
