@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, MissingArtifactError, TrainingError
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.stages.train import run_key, train_on
+from recsys_cli.stages.train import run_key, train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 FEATURES = {
@@ -193,6 +193,12 @@ def test_sparse_leaves_unused_rows_as_they_began(make_prepared: MakePrepared, wo
     ended = load_file(run.checkpoint("last"))["model.embeddings.tables.of_userId.weight"]
     assert (ended[unused] == began[unused]).all()
     assert (ended[sorted(used)] != began[sorted(used)]).any(axis=1).all()
+
+
+def test_train_without_data_says_what_to_run_first(workspace: Workspace) -> None:
+    with pytest.raises(MissingArtifactError, match="synthetic-small is not there") as caught:
+        train(a_config(), workspace)
+    assert caught.value.hint == "recsys download synthetic-small"
 
 
 # -- resuming ---------------------------------------------------------------------------------------------------------
