@@ -1,4 +1,4 @@
-"""`recsys ls`: what a config may name — datasets, ops, models, engines — and what each of them means."""
+"""`recsys ls`: what a config may name — datasets, ops, models, engines, metrics — and what each of them means."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ class Kind(StrEnum):
     OPS = "ops"
     MODELS = "models"
     ENGINES = "engines"
+    METRICS = "metrics"
     CONFIGS = "configs"
 
 
 def ls(
     ctx: typer.Context,
     kind: Annotated[
-        Kind, typer.Argument(metavar="datasets|ops|models|engines|configs", help="What to list.", show_default=False)
+        Kind,
+        typer.Argument(metavar="datasets|ops|models|engines|metrics|configs", help="What to list.", show_default=False),
     ],
     name: Annotated[
         str | None,
@@ -92,6 +94,17 @@ def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
     return engines()
 
 
+def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
+    from recsys_cli.evaluation.metrics import POINTWISE, RANKING
+
+    named: dict[str, object] = {metric.name: metric.compute for metric in POINTWISE.values()}
+    named |= {f"{metric.name}@k": metric.compute for metric in RANKING.values()}
+    return [
+        {"name": name, "summary": str(getattr(python_inspect.getmodule(compute), "__doc__", "")).splitlines()[0]}
+        for name, compute in named.items()
+    ]
+
+
 def _configs(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
     return [{"name": str(path), "summary": _first_comment(path)} for path in config_files()]
 
@@ -101,6 +114,7 @@ _LISTS = {
     Kind.OPS: _ops,
     Kind.MODELS: _models,
     Kind.ENGINES: _engines,
+    Kind.METRICS: _metrics,
     Kind.CONFIGS: _configs,
 }
 

@@ -63,7 +63,8 @@ def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
     raw = workspace.raw(config.dataset.name)
     if not raw.exists or raw.key != key:
         state = "is there with other options" if raw.exists else "is not there"
-        hint = f"recsys download {config.dataset.name}, or recsys run CONFIG"
+        wanted = "CONFIG" if config.dataset.options else config.dataset.name  # only a config can say its options
+        hint = f"recsys download {wanted}, or recsys run CONFIG"
         raise MissingArtifactError(f"dataset {config.dataset.name} {state} in {workspace.root}", hint=hint)
     facts = raw.manifest.get("facts", {})
     return {"key": key, "facts": {name: fact for name, fact in facts.items() if name != "origin"}}
