@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.plan import FeaturePlan
 
-TEXTS = st.sampled_from(["", "a", "b", "B", "é", "e\u0301", "日本", "🎬", "a b", "nan", "0", "\x00"])
+TEXTS = st.sampled_from(["", "a", "b", "B", "é", "e\u0301", "日本", "🎬", "a b", "nan", "0"])
 WHOLE = st.sampled_from([0, 1, 2, 3, -1, 2**53 + 1, 2**53, -(2**63), 2**63 - 1])
 REAL = st.sampled_from([0.0, -0.0, 1.5, 3.0, 4.0, float("nan"), float("inf"), -1e300])
 SMALL = st.sampled_from([0, 1, 2, -128, 127])
@@ -37,7 +37,7 @@ class Case:
 
 _EXPRESSIONS = [
     "rating > 3", "rating", "rating / count", "count - 1 > rating and flag", "flag or rating != rating", "not count",
-    "-count * 3", "user == item", "1", "flag + flag * 2", "count / 0", "not (flag and count > 0)",
+    "-count * 3", "time == count", "1", "flag + flag * 2", "count / 0", "not (flag and count > 0)",
 ]  # fmt: skip
 EXPRESSIONS = st.sampled_from(_EXPRESSIONS)
 DTYPES = st.sampled_from(["int8", "int16", "int32", "int64", "float32", "float64"])

@@ -361,6 +361,22 @@ def test_keys_that_stand_twice_are_named(name: str, tmp_path: Path) -> None:
 
 
 @every_engine
+def test_keys_of_nan_match_nothing_and_zero_has_no_sign(name: str, tmp_path: Path) -> None:
+    train = interactions({"user": [1, 1, 2], "item": [0.0, NAN, -0.0], "rating": [1.0, 2.0, 3.0]})
+    items = pa.table({"item": [NAN, -0.0, NAN], "genre": ["lost", "found", "lost"]})
+    ops = (JoinExternal(table="items", on="item", columns=("genre",)), Categorify(columns=("user", "item", "genre")))
+    made = answer(name, Case({"train": train}, {"items": items}, plan(*ops)), tmp_path)
+    assert made.vocabulary("genre") == {"found": 2}
+    assert sorted(made.column("genre", layout="flat")) == [1, 3, 3]
+    with pytest.raises(DataError, match=r"1 keys stand more than once in items\.item: 0\.0"):
+        answer(
+            name,
+            Case({"train": train}, {"items": items.set_column(0, "item", [[NAN, -0.0, 0.0]])}, plan(*ops)),
+            tmp_path,
+        )
+
+
+@every_engine
 def test_a_key_of_another_type_is_named(name: str, tmp_path: Path) -> None:
     tables = {"items": ITEMS.set_column(0, "item", pa.array(["a", "b", "c", "d", "e"]))}
     with pytest.raises(ConfigError, match=r"item is int64 in the interactions and string in items"):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.nvtabular_engine.categorify import VALUE
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_frame
-from recsys_cli.etl.nvtabular_engine.plain import elements, is_list, plain
+from recsys_cli.etl.nvtabular_engine.plain import canonical, elements, is_list, plain
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.schema import FIRST
 
@@ -27,7 +27,7 @@ def keyed(op: JoinExternal, table: pa.Table, key_type: pa.DataType) -> pa.Table:
         DataError: A key stands twice in the table.
     """
     try:
-        keys = table.column(op.on).cast(key_type)
+        keys = canonical(table.column(op.on).cast(key_type))
     except pa.ArrowInvalid as error:
         raise ConfigError(
             f"JoinExternal: {op.on} is {key_type} in the interactions and {table.schema.field(op.on).type} in {op.table}"

@@ -39,21 +39,29 @@ def plain(values: pa.Array) -> Plain:
     """Return scalar values in their plain type; NaN is null.
 
     Raises:
-        DataError: The values are of a type that NVTabular does not take.
+        DataError: The values are of a type that NVTabular does not take, or texts with a NUL in them.
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     kind = plain_type(values.type)
     if pa.types.is_null(values.type):
         return Plain(pa.array(np.zeros(len(values), dtype=np.int8)), np.ones(len(values), dtype=bool))
-    values = values.cast(kind)
-    if pa.types.is_floating(kind):
-        # Adding zero turns -0.0, which is another key for a hash, into 0.0.
-        values = pc.add(pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values), pa.scalar(0.0, kind))
+    values = canonical(values.cast(kind))
+    if pa.types.is_string(kind) and pc.any(pc.match_substring(values, "\0")).as_py():
+        # To the hash table of pandas a text ends there, so that two texts would get one id.
+        raise DataError("etl.engine=nvtabular does not take texts with a NUL character", hint="use etl.engine=polars")
     if values.null_count == 0:
         return Plain(values, None)
     nulls = values.is_null().to_numpy(zero_copy_only=False)
     return Plain(values.fill_null(zero(kind)), nulls)
+
+
+def canonical(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return values of which each stands for itself: for NaN null, and for -0.0, another key for a hash, 0.0."""
+    kind = values.type
+    if not pa.types.is_floating(kind):
+        return values
+    return pc.add(pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values), pa.scalar(0.0, kind))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

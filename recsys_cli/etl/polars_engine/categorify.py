@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.polars_engine.join_external import keyed
+from recsys_cli.etl.polars_engine.join_external import keyed, one_zero
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 
@@ -55,10 +55,7 @@ def vocabulary(counts: pl.DataFrame) -> pa.Table:
     known = counts.filter(pl.col("value").is_not_null())
     if known.schema["value"].is_float():
         value = pl.col("value")
-        # 0.0 and -0.0 are one value, and which of them stands for it must not depend on the order of the rows.
-        known = known.filter(value.is_not_nan()).with_columns(
-            pl.when(value == 0).then(0.0).otherwise(value).alias("value")
-        )
+        known = known.filter(value.is_not_nan()).with_columns(one_zero(value).alias("value"))
     table = known.sort("count", "value", descending=[True, False]).select("value", "count").to_arrow()
     plain = (
         pa.string() if pa.types.is_large_string(table.schema.field("value").type) else table.schema.field("value").type

@@ -24,6 +24,8 @@ def keyed(op: JoinExternal, table: pa.Table, key_type: pa.DataType) -> pl.DataFr
             f"JoinExternal: {op.on} is {key_type} in the interactions and {table.schema.field(op.on).type} in {op.table}"
         ) from error
     frame = pl.DataFrame(pl.from_arrow(table.select(list(op.columns)))).insert_column(0, pl.Series(op.on, keys))
+    if frame.schema[op.on].is_float():
+        frame = frame.with_columns(one_zero(pl.col(op.on).fill_nan(None)).alias(op.on))  # NaN is no key
     frame = frame.filter(pl.col(op.on).is_not_null())
     twice = frame.filter(pl.col(op.on).is_duplicated()).get_column(op.on).unique().sort()
     if len(twice):
@@ -40,3 +42,8 @@ def by_id(op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
     by_key = keyed(op, table, key_type)
     joined = pl.concat([nothing, ids]).join(by_key, on=op.on, how="left", maintain_order="left")
     return joined.select(op.columns).to_arrow()
+
+
+def one_zero(value: pl.Expr) -> pl.Expr:
+    """Make 0.0 of -0.0: they are one value, and which of them stands for it must not depend on the order of the rows."""
+    return pl.when(value == 0).then(0.0).otherwise(value)

@@ -99,6 +99,11 @@ def test_plain_refuses_other_types_and_names_the_other_engine(kind: pa.DataType)
     assert caught.value.hint == "use etl.engine=polars"
 
 
+def test_plain_refuses_texts_that_pandas_takes_for_the_same() -> None:
+    with pytest.raises(DataError, match="NUL"):
+        plain(pa.array(["a", "a\0b"]))
+
+
 @pytest.mark.parametrize(
     "values",
     [
