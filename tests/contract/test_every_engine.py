@@ -392,6 +392,7 @@ NUMBERS = interactions({
     "flag": [True, False, None, True],
     "text": ["a", "é", None, ""],
     "whole": pa.array([1, 2, None, 0], pa.uint32()),
+    "zero": [0.0, -0.0, None, NAN],
     "rating": [1.0, 2.0, 3.0, 4.0],
 })  # fmt: skip
 EXPRESSIONS: list[tuple[str, str, list[Any]]] = [
@@ -403,6 +404,8 @@ EXPRESSIONS: list[tuple[str, str, list[Any]]] = [
     ("small * 2", "int8", [0, 0, 0, 0]),  # 200 does not fit
     ("small / small", "float32", [1.0, 1.0, NAN, NAN]),
     ("whole / 0", "float64", [math.inf, math.inf, NAN, NAN]),
+    ("1 / zero", "float32", [math.inf, -math.inf, NAN, NAN]),
+    ("zero", "float64", [0.0, -0.0, NAN, NAN]),
     ("whole - 3", "int32", [-2, -1, 0, -3]),
     ("-whole", "int8", [-1, -2, 0, 0]),
     ("double", "int8", [0, -128, 0, 2]),
@@ -494,7 +497,7 @@ def test_the_stage_writes_the_same_files_with_every_engine(layout: str, tmp_path
 
 
 @needs_all
-@settings(max_examples=20, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=30, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(cases())
 def test_engines_agree(case: Case) -> None:
     made = []

@@ -37,10 +37,10 @@ def count(load: Load, shards: Sequence[int], graph: Any, *, folder: Path) -> pa.
     return counts.rename_columns([VALUE, "count"])
 
 
-def vocabulary(counts: pa.Table, kind: pa.DataType) -> pa.Table:
-    """Order counted values by (count descending, value ascending), in their raw type."""
+def vocabulary(counts: pa.Table, kind: pa.DataType, column: str) -> pa.Table:
+    """Order a column's counted values by (count descending, value ascending), in their raw type."""
     ordered = counts.sort_by([("count", "descending"), (VALUE, "ascending")])
-    values = raw(ordered.column(VALUE).combine_chunks(), kind)
+    values = raw(ordered.column(VALUE).combine_chunks(), kind, column)
     return pa.table({"value": values, "count": ordered.column("count").cast(pa.int64()).combine_chunks()})
 
 
@@ -49,14 +49,16 @@ class Encoder:
 
     def __init__(self, vocabularies: Mapping[str, pa.Table], folder: Path) -> None:
         self._places = {name: f"c{place}" for place, name in enumerate(vocabularies)}
-        known = {name: plain(table.column("value").combine_chunks()).values for name, table in vocabularies.items()}
+        known = {
+            name: plain(table.column("value").combine_chunks(), name).values for name, table in vocabularies.items()
+        }
         self._filled = {name for name, values in known.items() if len(values)}
         with quiet():
             vocabs = {self._places[name]: to_frame({"v": known[name]})["v"] for name in known if name in self._filled}
             self._op = nvtabular().ops.Categorify(vocabs=vocabs, out_path=str(folder), dtype=np.int32)
 
     def columns(self, table: pa.Table) -> pa.Table:
-        """Encode the columns that have a vocabulary, in place; the others stay."""
+        """Return the table with ids in the columns that have a vocabulary; the others stay."""
         flat: dict[str, pa.Array] = {}
         encoded: dict[str, pa.Array] = {}
         for name in table.column_names:
@@ -71,7 +73,7 @@ class Encoder:
 
     def __call__(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         """Return int32 ids of scalar columns of N values each; nulls are NULL, values not in the vocabulary UNSEEN."""
-        prepared = {name: plain(values) for name, values in columns.items()}
+        prepared = {name: plain(values, name) for name, values in columns.items()}
         inputs = {self._places[name]: column.values for name, column in prepared.items() if name in self._filled}
         found = run(list(inputs) >> self._op, inputs) if any(map(len, inputs.values())) else pa.table({})
         ids = {}

@@ -25,7 +25,7 @@ class NVTabularEngine:
     """NVTabular, as users of Merlin know it: pandas on a CPU, cuDF on a GPU.
 
     One workflow does not do: ties, nulls and keys without a match have to be settled between its ops. So each op is a
-    workflow of its own, and what goes in has neither nulls nor lists nor the user's column names.
+    workflow of its own, and what goes in has no nulls, no lists but those of ids, and none of the user's column names.
     """
 
     @classmethod
@@ -86,5 +86,7 @@ def _scratch(staged: Staged) -> Iterator[Path]:
     """Give a folder beside the staged shards for what NVTabular writes, which else would go to the working directory."""
     beside = next((paths[0].parent for paths in staged.shards.values() if paths), None)
     with tempfile.TemporaryDirectory(dir=beside, prefix="nvtabular-") as folder:
-        yield Path(folder)
-        forget()
+        try:
+            yield Path(folder)
+        finally:
+            forget()

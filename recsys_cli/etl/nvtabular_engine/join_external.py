@@ -49,10 +49,10 @@ def pairs(table: pa.Table, op: JoinExternal, column: str) -> dict[str, pa.Array]
     keys = table.column(op.on).combine_chunks()
     if offsets is not None:
         keys = keys.take(pa.array(np.repeat(np.arange(table.num_rows), np.diff(offsets))))
-    prepared = plain(values)
+    prepared = plain(values, column)
     if prepared.nulls is not None:
         keys = keys.filter(pa.array(~prepared.nulls))
-    return {KEY: plain(keys).values, VALUE: prepared.known}
+    return {KEY: plain(keys, op.on).values, VALUE: prepared.known}
 
 
 def joined_values(brought: Mapping[str, pa.Array]) -> Any:

@@ -79,9 +79,12 @@ def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[s
     inputs: dict[str, pa.Array] = {_ROWS: pa.array(np.zeros(table.num_rows, dtype=np.int64))}
     places = {name: str(place) for place, name in enumerate(kinds)}
     for name, place in places.items():
-        prepared = plain(elements(table.column(name))[0])
+        raw, _ = elements(table.column(name))
+        prepared = plain(raw, name)
+        # A division shows the sign of a zero, which a plain column does not have.
+        values = raw.fill_null(0.0) if pa.types.is_floating(raw.type) else prepared.values
         nulls = np.zeros(table.num_rows, dtype=bool) if prepared.nulls is None else prepared.nulls
-        inputs |= {f"value{place}": _wide(prepared.values, kinds[name]), f"null{place}": pa.array(nulls)}
+        inputs |= {f"value{place}": _wide(values, kinds[name]), f"null{place}": pa.array(nulls)}
 
     def function(rows: Any, frame: Any) -> Any:
         found = {

@@ -35,21 +35,24 @@ class Plain:
         return self.values if self.nulls is None else self.values.filter(pa.array(~self.nulls))
 
 
-def plain(values: pa.Array) -> Plain:
-    """Return scalar values in their plain type; NaN is null.
+def plain(values: pa.Array, column: str) -> Plain:
+    """Return scalar values in their plain type; NaN is null. The column is named in errors.
 
     Raises:
         DataError: The values are of a type that NVTabular does not take, or texts with a NUL in them.
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    kind = plain_type(values.type)
+    kind = plain_type(values.type, column)
     if pa.types.is_null(values.type):
         return Plain(pa.array(np.zeros(len(values), dtype=np.int8)), np.ones(len(values), dtype=bool))
     values = canonical(values.cast(kind))
     if pa.types.is_string(kind) and pc.any(pc.match_substring(values, "\0")).as_py():
         # To the hash table of pandas a text ends there, so that two texts would get one id.
-        raise DataError("etl.engine=nvtabular does not take texts with a NUL character", hint="use etl.engine=polars")
+        raise DataError(
+            f"column {column} has texts with a NUL character, which etl.engine=nvtabular does not take",
+            hint="use etl.engine=polars",
+        )
     if values.null_count == 0:
         return Plain(values, None)
     nulls = values.is_null().to_numpy(zero_copy_only=False)
@@ -64,7 +67,7 @@ def canonical(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return pc.add(pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values), pa.scalar(0.0, kind))
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType, column: str) -> pa.DataType:
     """Return the type that stands for a scalar type inside NVTabular.
 
     Raises:
@@ -83,7 +86,9 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.int32()
     if types.is_temporal(kind):
         return pa.int64()
-    raise DataError(f"etl.engine=nvtabular does not take values of type {kind}", hint="use etl.engine=polars")
+    raise DataError(
+        f"column {column} is of type {kind}, which etl.engine=nvtabular does not take", hint="use etl.engine=polars"
+    )
 
 
 def zero(kind: pa.DataType) -> pa.Scalar:
@@ -99,12 +104,12 @@ def raw_type(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_large_string(kind) else kind
 
 
-def raw(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return plain values in the raw type that they had."""
+def raw(values: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
+    """Return plain values of a column in the raw type that they had."""
     if pa.types.is_null(kind):
         return pa.nulls(len(values))
     # A group-by of pandas widens whole numbers, and dates are made of narrow ones only.
-    return values.cast(plain_type(kind)).cast(raw_type(kind))
+    return values.cast(plain_type(kind, column)).cast(raw_type(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -46,20 +46,19 @@ class Train:
         shards = [shard for shard, size in enumerate(sizes) if size]
         kind = element_type(self._type(column))
         if not shards:
-            return categorify.vocabulary(
-                pa.table({"value": pa.array([], plain_type(kind)), "count": pa.array([], pa.int64())}), kind
-            )
+            nothing = {"value": pa.array([], plain_type(kind, column)), "count": pa.array([], pa.int64())}
+            return categorify.vocabulary(pa.table(nothing), kind, column)
         folder = self.folder / str(self.plan.categorified.index(column))
         counts = categorify.count(load, shards, graph, folder=folder)
         if op is None and (total := pc.sum(counts.column("count")).as_py()) != sum(sizes):
             raise DataError(
                 f"counting {column} gave {total} values instead of {sum(sizes)}", hint="use etl.engine=polars"
             )
-        return categorify.vocabulary(counts, kind)
+        return categorify.vocabulary(counts, kind, column)
 
     def _own(self, column: str) -> tuple[categorify.Load, Any]:
         def load(shard: int) -> dict[str, pa.Array]:
-            return {categorify.VALUE: plain(elements(self._read(column, shard))[0]).known}
+            return {categorify.VALUE: plain(elements(self._read(column, shard))[0], column).known}
 
         return load, [categorify.VALUE]
 
@@ -69,7 +68,7 @@ class Train:
         wanted = brought[join_external.KEY].unique()
 
         def load(shard: int) -> dict[str, pa.Array]:
-            keys = plain(elements(self._read(op.on, shard))[0]).known
+            keys = plain(elements(self._read(op.on, shard))[0], op.on).known
             return {join_external.KEY: keys.filter(pc.is_in(keys, value_set=wanted))}
 
         return load, join_external.joined_values(brought)
