@@ -20,7 +20,19 @@ def test_columns_are_those_that_are_read() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["__import__('os')", "a.b", "a[0]", "lambda: 1", "f(a)", "1 < a < 3", "a if b else c", "[a]", "a ** 2", "(a := 1)"],
+    [
+        "__import__('os')",
+        "a.b",
+        "a[0]",
+        "lambda: 1",
+        "f(a)",
+        "1 < a < 3",
+        "a if b else c",
+        "[a]",
+        "a ** 2",
+        "(a := 1)",
+        "9223372036854775808",
+    ],
 )
 def test_parse_refuses_what_is_not_in_the_grammar(text: str) -> None:
     with pytest.raises(ConfigError, match=r"not allowed|cannot read"):
