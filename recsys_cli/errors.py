@@ -45,7 +45,9 @@ class MissingExtraError(RecsysError):
     @classmethod
     def for_extra(cls, extra: str, *, what: str) -> MissingExtraError:
         """Name the exact install command of `extra`, which `what` needs."""
-        return cls(f"{what} needs the '{extra}' extra, which is not installed", hint=f"pip install 'recsys-cli[{extra}]'")
+        return cls(
+            f"{what} needs the '{extra}' extra, which is not installed", hint=f"pip install 'recsys-cli[{extra}]'"
+        )
 
 
 class TrainingError(RecsysError):

@@ -52,7 +52,9 @@ def load(path: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except (ModuleNotFoundError, AttributeError) as error:
-        raise ConfigError(f"cannot load {path!r}: {error}", hint="a component is named as package.module:Name") from error
+        raise ConfigError(
+            f"cannot load {path!r}: {error}", hint="a component is named as package.module:Name"
+        ) from error
 
 
 def lookup(table: dict[str, str], name: str, *, what: str) -> str:
@@ -64,7 +66,5 @@ def lookup(table: dict[str, str], name: str, *, what: str) -> str:
     if ":" in name:
         return name
     if name not in table:
-        raise ConfigError(
-            f"unknown {what} {name!r}{suggest(name, table)}", hint=f"known: {', '.join(sorted(table))}"
-        )
+        raise ConfigError(f"unknown {what} {name!r}{suggest(name, table)}", hint=f"known: {', '.join(sorted(table))}")
     return table[name]
