@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.config import EtlConfig, RunConfig
-from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.errors import DataError
 from recsys_cli.etl.read import Reader
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
@@ -166,9 +166,7 @@ def _coded(readers: dict[str, Reader], split: AnySplit, plan: FeaturePlan) -> It
             first += batch.num_rows
         return
     names = {"user": plan.user, "timestamp": plan.timestamp}
-    wanted: dict[str, str] = {key: column for key in split.reads if (column := names[key]) is not None}
-    if missing := set(split.reads) - set(wanted):
-        raise ConfigError(f"split.method={split.method} needs features.{missing.pop()} to name a column")
+    wanted: dict[str, str] = {key: column for key in split.reads if (column := names[key])}
     columns = _numbers(reader, wanted)
     codes = assign(split, len(next(iter(columns.values()))), columns)
     reader.rejected.clear()  # the second pass finds the same bad rows again

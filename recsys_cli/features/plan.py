@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.features.expression import columns as expression_columns
-from recsys_cli.features.expression import parse
+from recsys_cli.features import expression as expressions
 from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.registry import suggest
@@ -63,7 +62,7 @@ class FeaturePlan(BaseModel):
         for op in self.ops:
             match op:
                 case LambdaOp():
-                    needed += sorted(expression_columns(parse(op.expression)) - computed)
+                    needed += sorted(expressions.columns(expressions.parse(op.expression)) - computed)
                     computed.add(op.output)
                 case Categorify():
                     needed += [column for column in op.columns if column not in joined | computed]
@@ -81,7 +80,12 @@ class FeaturePlan(BaseModel):
         Raises:
             ConfigError: All problems at once, one a line.
         """
-        problems = [*self._missing_columns(tables), *self._wrong_joins(tables), *self.wrong_roles()]
+        problems = [
+            *self._missing_columns(tables),
+            *self._wrong_joins(tables),
+            *self._wrong_expressions(tables["interactions"]),
+            *self.wrong_roles(),
+        ]
         if problems:
             raise ConfigError("features: " + "\n".join(problems), hint="the columns above are what the raw tables have")
 
@@ -121,6 +125,21 @@ class FeaturePlan(BaseModel):
             for column, kind in types.items()
             if column not in self.categorified and not (pa.types.is_integer(kind) or pa.types.is_floating(kind))
         ]
+
+    def _wrong_expressions(self, interactions: pa.Schema) -> list[str]:
+        problems = []
+        kinds: dict[str, expressions.Kind] = {}
+        for op in self.lambdas:
+            expression = expressions.parse(op.expression)
+            try:
+                for name in expressions.columns(expression) & set(interactions.names) - set(kinds):
+                    kinds[name] = expressions.kind_of_type(interactions.field(name).type, name)
+                if expressions.columns(expression) <= set(kinds):
+                    expressions.check(expression, kinds)
+            except ConfigError as error:
+                problems.append(f"LambdaOp {op.expression!r}: {error.message}")
+            kinds[op.output] = "number"
+        return problems
 
     def wrong_roles(self) -> list[str]:
         """Say what is wrong with the plan whatever the tables are: which roles the ops do not serve."""

@@ -81,6 +81,23 @@ def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column])
     return {column.name: _to_array(table[column.name], column, group.path) for column in columns}
 
 
+def value_range(data: PreparedData, split: str, column: str) -> tuple[float, float]:
+    """Return the least and the greatest value of a column as the footers tell them; (inf, -inf) where they tell none.
+
+    Raises:
+        DataError: A file is not readable.
+    """
+    low, high = float("inf"), float("-inf")
+    for path in data.shards(split):
+        with open_parquet(path) as file:
+            place, metadata = file.schema_arrow.names.index(column), file.metadata
+        for group in range(metadata.num_row_groups):
+            statistics = metadata.row_group(group).column(place).statistics
+            if statistics is not None and statistics.has_min_max:
+                low, high = min(low, statistics.min), max(high, statistics.max)
+    return low, high
+
+
 def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a parquet file.
 

@@ -12,9 +12,9 @@ import torch
 import yaml
 
 from recsys_cli.config import RunConfig, dump
-from recsys_cli.errors import MissingArtifactError
+from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.events import Emit, Message, Progress, ignore
-from recsys_cli.loader import Loader
+from recsys_cli.loader import Loader, value_range
 from recsys_cli.models import build
 from recsys_cli.stages import Made
 from recsys_cli.stages.etl import prepared_data
@@ -47,6 +47,7 @@ def train(
     Raises:
         MissingArtifactError: The data is not prepared, or there is nothing to resume.
         ConfigError: The model does not fit the data, or the device is not there.
+        DataError: The label is not 0 or 1.
         TrainingError: The loss is not finite, or a checkpoint cannot be read.
         KeyboardInterrupt: It was interrupted; what was trained is kept and can be resumed.
     """
@@ -117,6 +118,7 @@ class _Job:
 
     def _training(self, *, memory: int) -> Training:
         options, schema = self.config.train, self.data.schema
+        _check_labels(self.data)
         device = hardware.device(options.device)
         torch.manual_seed(options.seed)
         model = build(self.config.model.name, self.config.model.options, schema, sparse=options.sparse).to(device)
@@ -178,6 +180,17 @@ class _Job:
             "torch": torch.__version__,
             "peak_memory": hardware.peak_memory(),
         }
+
+
+def _check_labels(data: PreparedData) -> None:
+    """Refuse labels that are no probabilities: binary cross-entropy would go down without end."""
+    for column in data.schema.labels:
+        low, high = value_range(data, "train", column.name)
+        if low < 0 or high > 1:
+            raise DataError(
+                f"the label {column.name} goes from {low:g} to {high:g} in train, and has to be 0 or 1",
+                hint=f"make it so in features.ops, such as {{op: LambdaOp, expression: {column.name} > 3, output: label}}",
+            )
 
 
 @contextmanager

@@ -9,13 +9,13 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.errors import ConfigError
 from recsys_cli.etl import csv_chunks
 from recsys_cli.etl.read import Reader
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.events import ignore
 
 ROWS = 5_000
+ENCODE = [{"op": "Categorify", "columns": ["user", "item"]}]
 COLUMNS = (RawColumn("user", "int32"), RawColumn("item", "int32"), RawColumn("time", "int64"))
 
 
@@ -30,7 +30,7 @@ def staged(raw: RawTable, folder: Path, *, timestamp: str | None = "time", **sec
     folder.mkdir()
     config = RunConfig.model_validate({
         "dataset": {"name": "files", "interactions": "r.csv"},
-        "features": {"user": "user", "item": "item", "label": "item", "timestamp": timestamp, "ops": []},
+        "features": {"user": "user", "item": "item", "label": "time", "timestamp": timestamp, "ops": ENCODE},
         "etl": {"shard_rows": 700},
         **sections,
     })  # fmt: skip
@@ -87,8 +87,3 @@ def test_staging_leaves_each_users_last_out(raw: RawTable, tmp_path: Path) -> No
 
     assert made.rows == {"train": ROWS - 100, "valid": 50, "test": 50}
     assert {item % 50 for item in items(made, "test")} == set(range(50))
-
-
-def test_split_by_time_needs_a_time(raw: RawTable, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"split.method=temporal needs features.timestamp"):
-        staged(raw, tmp_path / "a", timestamp=None, split={"method": "temporal"})

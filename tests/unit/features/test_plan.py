@@ -48,6 +48,7 @@ def test_plan_names_all_problems_at_once() -> None:
             JoinExternal(table="movie", on="movieId", columns=("genres",)),
             JoinExternal(table="movies", on="userId", columns=("titel", "title")),
             Categorify(columns=("movieId", "movieId")),
+            LambdaOp(expression="rating > 'three'", output="liked"),
         ),
     )
 
@@ -62,6 +63,7 @@ def test_plan_names_all_problems_at_once() -> None:
         "'title' is not a number, so it has to be categorified",
         "the user column 'userid' has to be in a Categorify op",
         "'movieId' is categorified twice",
+        "LambdaOp \"rating > 'three'\": an expression has '>' beside a text",
     ):
         assert problem in found.value.message
 

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
 from recsys_cli.config import RunConfig, load
-from recsys_cli.errors import ConfigError, MissingArtifactError, TrainingError
+from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, TrainingError
 from recsys_cli.events import Event, Message, Progress
 from recsys_cli.stages.train import run_key, train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
@@ -318,3 +319,14 @@ def test_a_damaged_checkpoint_is_nothing_to_resume(make_prepared: MakePrepared, 
     run.checkpoint("last").write_bytes(content[: len(content) // 2])
     with pytest.raises(MissingArtifactError, match="unfinished run"):
         train_on(data, config, workspace, resume=True)
+
+
+def test_label_that_is_no_probability_is_refused(make_prepared, workspace: Workspace) -> None:
+    data = make_prepared(rows=300)
+    path = data.shards("train")[0]
+    table = pq.read_table(path)
+    place = table.column_names.index("label")
+    pq.write_table(table.set_column(place, "label", pa.array([4] * table.num_rows, pa.int8())), path)
+
+    with pytest.raises(DataError, match="the label label goes from 0 to 4 in train, and has to be 0 or 1"):
+        train_on(data, a_config(), workspace)
