@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, default=HERE.parents[1] / "shared" / "baselines" / "nvtabular_etl.py")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--set", nargs="*", default=[], help="overrides for recsys, such as etl.layout=flat")
+    parser.add_argument("--keep", action="store_true", help="keep what was prepared, in FOLDER/workspace")
     parser.add_argument("--name", default="etl", help="name of the file with the results")
     given = parser.parse_args()
 
@@ -55,6 +56,9 @@ def main() -> None:
                 theirs.append(run([sys.executable, str(given.peer), str(given.folder.resolve())]))
         prepared = sum(path.stat().st_size for path in (workspace / "data").rglob("*") if path.is_file())
         floor = _floor(given.folder / "ratings.csv", prepared, Path(scratch))
+        if given.keep:
+            shutil.rmtree(given.folder / "workspace", ignore_errors=True)
+            workspace.rename(given.folder / "workspace")
     keep(given.name, _result(ours, theirs, floor, given.set))
 
 

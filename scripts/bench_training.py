@@ -1,28 +1,28 @@
 """Seconds per training step of recsys and of the Merlin notebook's loop, in turn, each as a process of its own.
 
-usage: bench_training.py PREPARED [PEER_DATA --peer merlin_train.py] [--rounds 3] [--steps 12] [--dense] [--out FILE]
+usage: bench_training.py PREPARED [PEER_DATA] [--peer ../shared/baselines/merlin_train.py] [--rounds 3] [--steps 12]
 
 PREPARED is a folder that `recsys etl` wrote (workspace/data/<key>), PEER_DATA what nvtabular_etl.py wrote, of the same raw
 rows. Both train the notebook's network (512, 512 and 16 dims; 128-128-128; batch 32,768), their loaders included. The first
-step of each process is not counted. Ours is `train.sparse: true`; --dense times `false`, Adam over whole tables, too.
+step of each process is not counted. Ours is timed twice: `train.sparse: true`, and `false`, Adam over whole tables as the peer's.
+The result goes to scripts/results/training.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import re
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from measure import keep, machine, run, spread
+
 BATCH = 32_768
+PEER = Path(__file__).resolve().parents[2] / "shared" / "baselines" / "merlin_train.py"
 
 
 def work(folder: Path, steps: int, *, sparse: bool) -> dict[str, Any]:
@@ -59,80 +59,64 @@ def work(folder: Path, steps: int, *, sparse: bool) -> dict[str, Any]:
     }
 
 
-def run(command: list[str]) -> tuple[str, float]:
-    """Run a program; return what it printed, and its peak memory in GB."""
-    with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        text = out.read()
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{text[-2000:]}")
-    return text, usage.ru_maxrss / 1e6
-
-
 def measure_ours(folder: Path, steps: int, mode: str) -> dict[str, Any]:
     """Time recsys in a process of its own."""
-    text, memory = run([sys.executable, __file__, str(folder), "--steps", str(steps), "--worker", mode])
-    return {"name": f"recsys, {mode}", **json.loads(text.splitlines()[-1]), "peak_gb": memory}
+    done = run([sys.executable, __file__, str(folder), "--steps", str(steps), "--worker", mode])
+    return {**json.loads(done.output.splitlines()[-1]), "peak_gb": done.peak_gb}
 
 
 def measure_peer(program: Path, folder: Path, steps: int) -> dict[str, Any]:
     """Time the peer in a process of its own."""
-    text, memory = run([sys.executable, str(program), str(folder), str(steps)])
-    found = re.search(r"([\d.]+) s a step, of which ([\d.]+) s waiting", text)
+    done = run([sys.executable, str(program), str(folder), str(steps)])
+    found = re.search(r"([\d.]+) s a step, of which ([\d.]+) s waiting", done.output)
     if found is None:
-        raise SystemExit(f"{program} printed no time:\n{text[-2000:]}")
-    return {"name": "peer", "seconds": float(found[1]), "waiting": float(found[2]), "peak_gb": memory}
+        raise SystemExit(f"{program} printed no time:\n{done.output[-2000:]}")
+    return {"seconds": float(found[1]), "waiting": float(found[2]), "peak_gb": done.peak_gb}
 
 
-def report(rounds: list[dict[str, dict[str, Any]]]) -> None:
-    """Print what was measured, and the peer's time over ours, round by round."""
+def summary(rounds: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
+    """Say what each took, and the peer's time over ours, paired round by round."""
+    found: dict[str, Any] = {}
     for name in rounds[0]:
-        seconds = sorted(one[name]["seconds"] for one in rounds)
-        waiting = statistics.median(one[name]["waiting"] for one in rounds)
-        memory = max(one[name]["peak_gb"] for one in rounds)
-        middle = statistics.median(seconds)
-        print(
-            f"{name:16} {middle:.3f} s/step ({seconds[0]:.3f} to {seconds[-1]:.3f}), {BATCH / middle / 1e3:.0f} k rows/s, "
-            f"{waiting:.3f} s/step waiting, peak {memory:.2f} GB"
-        )
-    for name in rounds[0]:
+        seconds = [one[name]["seconds"] for one in rounds]
+        found[name] = {
+            "seconds_per_step (min / median / max)": spread(seconds, 3),
+            "rows_per_second": round(BATCH / statistics.median(seconds)),
+            "seconds_waiting_per_step": round(statistics.median(one[name]["waiting"] for one in rounds), 4),
+            "peak_gb": round(max(one[name]["peak_gb"] for one in rounds), 2),
+        }
         if name != "peer" and "peer" in rounds[0]:
-            ratios = sorted(one["peer"]["seconds"] / one[name]["seconds"] for one in rounds)
-            median = statistics.median(ratios)
-            print(f"peer / {name}: {ratios[0]:.2f} min, {median:.2f} median, {ratios[-1]:.2f} max")
+            ratios = [one["peer"]["seconds"] / one[name]["seconds"] for one in rounds]
+            found[name]["times_faster_than_peer (min / median / max)"] = spread(ratios)
+    return found
 
 
 def main() -> None:
-    """Run all in turn and print the figures."""
+    """Run all in turn and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prepared", type=Path)
     parser.add_argument("peer_data", type=Path, nargs="?")
-    parser.add_argument("--peer", type=Path, help="the peer's program, merlin_train.py")
+    parser.add_argument("--peer", type=Path, default=PEER, help="the peer's program")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--dense", action="store_true", help="time our dense Adam as well")
-    parser.add_argument("--out", type=Path, help="write the figures as JSON")
     parser.add_argument("--worker", choices=["sparse", "dense"], help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        print(json.dumps(work(arguments.prepared, arguments.steps, sparse=arguments.worker == "sparse")))
+    given = parser.parse_args()
+    if given.worker:
+        print(json.dumps(work(given.prepared, given.steps, sparse=given.worker == "sparse")))
         return
+    where = machine("torch", "numpy")
     rounds: list[dict[str, dict[str, Any]]] = []
-    for _ in range(arguments.rounds):
-        measured = [measure_ours(arguments.prepared, arguments.steps, "sparse")]
-        if arguments.peer and arguments.peer_data:
-            measured.append(measure_peer(arguments.peer, arguments.peer_data, arguments.steps))
-        if arguments.dense:
-            measured.append(measure_ours(arguments.prepared, arguments.steps, "dense"))
-        rounds.append({one.pop("name"): one for one in measured})
-        print("  ".join(f"{name} {one['seconds']:.3f} s" for name, one in rounds[-1].items()), flush=True)
-    report(rounds)
-    if arguments.out:
-        machine = {"machine": platform.platform(), "cores": os.cpu_count(), "python": platform.python_version()}
-        arguments.out.write_text(json.dumps({**machine, "batch": BATCH, "rounds": rounds}, indent=2) + "\n")
+    for _ in range(given.rounds):
+        one = {"recsys, sparse": measure_ours(given.prepared, given.steps, "sparse")}
+        if given.peer_data and given.peer.is_file():
+            one["peer"] = measure_peer(given.peer, given.peer_data, given.steps)
+        one["recsys, dense"] = measure_ours(given.prepared, given.steps, "dense")
+        rounds.append(one)
+        print("  ".join(f"{name} {figures['seconds']:.3f} s" for name, figures in one.items()), flush=True)
+    facts = {name: rounds[0]["recsys, sparse"][name] for name in ("precision", "threads")}
+    keep(
+        "training", {"batch_size": BATCH, "steps": given.steps, **facts, "programs": summary(rounds), "machine": where}
+    )
 
 
 if __name__ == "__main__":
