@@ -25,7 +25,7 @@ def count_values(frame: pl.LazyFrame, column: str, *, rows: int) -> pl.DataFrame
     values = frame.select(pl.col(column).alias("value"))
     is_list = isinstance(values.collect_schema()["value"], pl.List)
     if is_list:
-        values = values.explode("value")
+        values = values.explode("value", empty_as_null=False)
     counts = values.group_by("value").agg(pl.len().cast(pl.Int64).alias("count")).collect(engine="streaming")
     if not is_list and counts.get_column("count").sum() != rows:
         raise DataError(f"counting {column} gave {counts.get_column('count').sum()} rows instead of {rows}")
@@ -46,7 +46,7 @@ def count_joined(counts: pl.DataFrame, op: JoinExternal, table: pa.Table, column
     joined = by_key.join(keyed(op, table, key_type), on=op.on, how="inner", maintain_order="left")
     weighted = joined.select(pl.col(column).alias("value"), "count")
     if isinstance(weighted.schema["value"], pl.List):
-        weighted = weighted.explode("value")
+        weighted = weighted.explode("value", empty_as_null=False)
     return weighted.group_by("value", maintain_order=True).agg(pl.col("count").sum())
 
 
