@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RECSYS = Path(sys.executable).with_name("recsys")
 CONFIG = """
 dataset: {name: synthetic, users: 300, items: 200, rows: 30000}
@@ -127,13 +128,25 @@ def test_moved_workspace_gives_the_same_figures(shell: Shell) -> None:
     assert json.dumps(after["ranking"]) == json.dumps(before["ranking"])
 
 
-@pytest.mark.slow
-def test_real_movielens_beats_popularity(shell: Shell, shared_data: Path) -> None:
-    config = Path(__file__).resolve().parents[2] / "configs" / "ml-latest-small.yaml"
-    shell.run("download", "movielens-latest-small", "--from-file", str(shared_data / "ml-latest-small.zip"))
-    shell.run("run", str(config), "train.epochs=2", "evaluate.bootstrap=50")
+def measured(run: Path) -> dict:
+    return json.loads((run / "evaluation.json").read_text())
 
-    (run,) = shell.runs()
-    evaluation = json.loads((run / "evaluation.json").read_text())
-    assert evaluation  # figures are held to their floors in tests/contract; here the commands have to get there
-    assert json.loads((run / "manifest.json").read_text())["valid"]["auc"] > 0.74
+
+@pytest.mark.slow
+def test_demo_comes_near_to_what_its_generator_allows(shell: Shell) -> None:
+    shell.run("run", str(CONFIGS / "demo.yaml"), "evaluate.bootstrap=50")
+
+    evaluation = measured(*shell.runs())
+    found = {system: metrics["auc"]["value"] for system, metrics in evaluation["pointwise"].items()}
+    assert evaluation["ceiling"]["auc"] - 0.02 < found["model"] < evaluation["ceiling"]["auc"] + 0.005
+    assert found["item mean"] < found["model"] - 0.05
+
+
+@pytest.mark.slow
+def test_real_movielens_is_learnt(shell: Shell, shared_data: Path) -> None:
+    shell.run("download", "movielens-latest-small", "--from-file", str(shared_data / "ml-latest-small.zip"))
+    shell.run("run", str(CONFIGS / "ml-latest-small.yaml"), "evaluate.bootstrap=50")
+
+    found = {system: metrics["auc"]["value"] for system, metrics in measured(*shell.runs())["pointwise"].items()}
+    assert found["model"] > 0.78  # 0.79 to 0.80 over splits and seeds; the plain network's 0.77 would fail
+    assert found["item mean"] < found["model"] - 0.05
