@@ -35,8 +35,11 @@ def test_plan_reads_only_what_it_needs() -> None:
     assert RECIPE.reads == ("movieId", "userId", "rating", "timestamp")
 
 
-def test_recipe_fits_its_tables() -> None:
+def test_recipe_fits_its_tables_and_no_others() -> None:
     RECIPE.check(TABLES)
+
+    with pytest.raises(ConfigError, match="no table 'movies'"):
+        RECIPE.check({"interactions": TABLES["interactions"]})
 
 
 def test_plan_names_all_problems_at_once() -> None:
