@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import typer
 
 from recsys_cli import registry
+from recsys_cli.cli import shipped
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
 
@@ -106,7 +107,7 @@ def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
 
 
 def _configs(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    return [{"name": str(path), "summary": _first_comment(path)} for path in config_files()]
+    return [{"name": str(path), "summary": _first_comment(path)} for path in shipped.configs()]
 
 
 _LISTS = {
@@ -117,13 +118,6 @@ _LISTS = {
     Kind.METRICS: _metrics,
     Kind.CONFIGS: _configs,
 }
-
-
-def config_files() -> list[Path]:
-    """Find the configs that come along: in ./configs, or beside the package in a checkout."""
-    places = (Path("configs"), Path(__file__).resolve().parents[2] / "configs")
-    folder = next((place for place in places if place.is_dir()), None)
-    return sorted(folder.rglob("*.yaml")) if folder else []
 
 
 def _first_comment(path: Path) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from recsys_cli.cli import shipped
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import MissingArtifactError, RecsysError
 
@@ -52,7 +53,7 @@ def config_path(session: Session, given: str | None) -> Path:
         MissingArtifactError: None is given, and there was none before.
     """
     if given is not None:
-        return Path(given)
+        return shipped.resolve(given)
     current = session.workspace.current
     if not current.is_file():
         raise MissingArtifactError(
