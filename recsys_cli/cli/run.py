@@ -107,7 +107,7 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
             session.report({**result, "next": None}, draw)  # what comes next comes by itself
 
     with settled(session, joined(config, overrides)) as wanted:
-        if open_source(wanted.dataset.name, wanted.dataset.options).info.size is not None:  # not the user's own files
+        if not open_source(wanted.dataset.name, wanted.dataset.options).info.is_own:
             show("download", _download(session, wanted.dataset, force=force), shown.download.draw)
         show("etl", _etl(session, wanted, force=force), shown.etl.draw)
     show("train", _train(session, wanted, resume=False, force=force), shown.train.draw)

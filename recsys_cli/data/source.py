@@ -78,6 +78,11 @@ class DatasetInfo:
     homepage: str = ""
     notice: str = ""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether these are the user's own files, which stay where they are: there is nothing to download."""
+        return self.size is None
+
 
 @dataclass(frozen=True)
 class FetchRequest:

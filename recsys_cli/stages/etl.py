@@ -58,7 +58,7 @@ def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
     """
     source = open_source(config.dataset.name, config.dataset.options)
     key = key_of(source.identity())
-    if source.info.size is None:  # the user's own files: they stay where they are, and nothing is downloaded
+    if source.info.is_own:
         return {"key": key}
     raw = workspace.raw(config.dataset.name)
     if not raw.exists or raw.key != key:

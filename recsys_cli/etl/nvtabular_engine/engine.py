@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import Write
+from recsys_cli.etl.join_keys import keyed
 from recsys_cli.etl.nvtabular_engine import join_external, pins
 from recsys_cli.etl.nvtabular_engine.categorify import Encoder
 from recsys_cli.etl.nvtabular_engine.frames import forget
@@ -70,7 +71,7 @@ def _tables(fitted: FittedPlan, staged: Staged, encoder: Encoder) -> dict[str, p
     made: dict[str, pa.Table] = {}
     for op in fitted.plan.joins:
         keys = fitted.vocabularies[op.on]
-        table = join_external.keyed(op, staged.tables[op.table], keys.schema.field("value").type)
+        table = keyed(op, staged.tables[op.table], keys.schema.field("value").type)
         joined = encoder.columns(join_external.by_id(op, table, keys))
         before = made.get(op.on)
         made[op.on] = joined if before is None else pa.table({**_columns(before), **_columns(joined)})

@@ -9,38 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.nvtabular_engine.categorify import VALUE
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_frame
-from recsys_cli.etl.nvtabular_engine.plain import canonical, elements, is_list, plain
+from recsys_cli.etl.nvtabular_engine.plain import elements, is_list, plain
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.schema import FIRST
 
 KEY = "key"
-
-
-def keyed(op: JoinExternal, table: pa.Table, key_type: pa.DataType) -> pa.Table:
-    """Return the key, in the interactions' type, and the joined columns of the rows that have a key.
-
-    Raises:
-        ConfigError: The key has another kind of type in the table.
-        DataError: A key stands twice in the table.
-    """
-    try:
-        keys = canonical(table.column(op.on).cast(key_type))
-    except pa.ArrowInvalid as error:
-        raise ConfigError(
-            f"JoinExternal: {op.on} is {key_type} in the interactions and {table.schema.field(op.on).type} in {op.table}"
-        ) from error
-    has_key = keys.is_valid()
-    keys = keys.filter(has_key)
-    counts = pc.value_counts(keys)
-    twice = counts.field(0).filter(pc.greater(counts.field(1), 1)).sort()
-    if len(twice):
-        shown = ", ".join(map(str, twice[:10].to_pylist()))
-        raise DataError(f"JoinExternal: {len(twice)} keys stand more than once in {op.table}.{op.on}: {shown}")
-    columns = {name: table.column(name).filter(has_key) for name in op.columns}
-    return pa.table({op.on: keys, **columns})
 
 
 def pairs(table: pa.Table, op: JoinExternal, column: str) -> dict[str, pa.Array]:

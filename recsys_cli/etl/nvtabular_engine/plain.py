@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
+from recsys_cli.etl.join_keys import canonical
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,6 @@ def plain(values: pa.Array, column: str) -> Plain:
         return Plain(values, None)
     nulls = values.is_null().to_numpy(zero_copy_only=False)
     return Plain(values.fill_null(zero(kind)), nulls)
-
-
-def canonical(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return values of which each stands for itself: for NaN null, and for -0.0, another key for a hash, 0.0."""
-    kind = values.type
-    if not pa.types.is_floating(kind):
-        return values
-    return pc.add(pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values), pa.scalar(0.0, kind))
 
 
 def plain_type(kind: pa.DataType, column: str) -> pa.DataType:

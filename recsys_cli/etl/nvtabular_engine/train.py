@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
+from recsys_cli.etl.join_keys import keyed
 from recsys_cli.etl.nvtabular_engine import categorify, join_external
 from recsys_cli.etl.nvtabular_engine.lambda_op import compute
 from recsys_cli.etl.nvtabular_engine.plain import element_type, elements, plain, plain_type, raw_type
@@ -63,7 +64,7 @@ class Train:
         return load, [categorify.VALUE]
 
     def _joined(self, op: JoinExternal, column: str) -> tuple[categorify.Load, Any]:
-        table = join_external.keyed(op, self.staged.tables[op.table], raw_type(self._type(op.on)))
+        table = keyed(op, self.staged.tables[op.table], raw_type(self._type(op.on)))
         brought = join_external.pairs(table, op, column)
         wanted = brought[join_external.KEY].unique()
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.polars_engine.join_external import keyed, one_zero
+from recsys_cli.etl.join_keys import keyed
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 
@@ -43,7 +43,7 @@ def count_joined(counts: pl.DataFrame, op: JoinExternal, table: pa.Table, column
     """
     by_key = counts.rename({"value": op.on})
     key_type = pl.Series(dtype=by_key.schema[op.on]).to_arrow().type
-    joined = by_key.join(keyed(op, table, key_type), on=op.on, how="inner", maintain_order="left")
+    joined = by_key.join(pl.DataFrame(keyed(op, table, key_type)), on=op.on, how="inner", maintain_order="left")
     weighted = joined.select(pl.col(column).alias("value"), "count")
     if isinstance(weighted.schema["value"], pl.List):
         weighted = weighted.explode("value", empty_as_null=False)
@@ -55,7 +55,7 @@ def vocabulary(counts: pl.DataFrame) -> pa.Table:
     known = counts.filter(pl.col("value").is_not_null())
     if known.schema["value"].is_float():
         value = pl.col("value")
-        known = known.filter(value.is_not_nan()).with_columns(one_zero(value).alias("value"))
+        known = known.filter(value.is_not_nan()).with_columns(_one_zero(value).alias("value"))
     table = known.sort("count", "value", descending=[True, False]).select("value", "count").to_arrow()
     plain = (
         pa.string() if pa.types.is_large_string(table.schema.field("value").type) else table.schema.field("value").type
@@ -116,3 +116,8 @@ def encode(column: pa.ChunkedArray, encoder: Encoder) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int32))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), encoder(array.flatten()))
+
+
+def _one_zero(value: pl.Expr) -> pl.Expr:
+    """Make 0.0 of -0.0: they are one value, and which of them stands for it must not depend on the order of the rows."""
+    return pl.when(value == 0).then(0.0).otherwise(value)
