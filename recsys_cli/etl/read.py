@@ -63,11 +63,14 @@ class Reader:
         """
         for path in self.table.files:
             if self.table.format == "parquet":
+                file = _parquet(_existing(path))
+                self._require(path, file.schema_arrow.names)
                 columns = list(self.columns) if self.columns is not None else None
-                for batch in _parquet(_existing(path)).iter_batches(CHUNK_ROWS, columns=columns):
+                for batch in file.iter_batches(CHUNK_ROWS, columns=columns):
                     yield pa.Table.from_batches([batch]).select(batch.schema.names if columns is None else columns)
             else:
                 table = resolve(self.table, _existing(path))
+                self._require(path, [column.name for column in table.columns] + list(table.flags))
                 yield from parse_in_order(path, table, partial(self._parse, table=table), threads=self.threads)
 
     def read(self) -> pa.Table:
@@ -82,6 +85,14 @@ class Reader:
         with self.table.files[0].open("rb") as file:
             sample = file.read(1 << 20)
         return max(1, round(size * sample.count(b"\n") / max(1, len(sample))))
+
+    def _require(self, path: Path, names: Sequence[str]) -> None:
+        missing = [column for column in self.columns or () if column not in names]
+        if missing:
+            raise DataError(
+                f"{path}: no column {', '.join(missing)}; it has {', '.join(names)}",
+                hint="all files with interactions need the columns that the config reads",
+            )
 
     def _parse(self, chunk: Chunk, table: RawTable) -> pa.Table:
         names = [column.name for column in table.columns]

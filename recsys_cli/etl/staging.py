@@ -84,8 +84,18 @@ class Stager:
         self.writers[SPLITS[TRAIN]] = [self._writer(SPLITS[TRAIN], shard) for shard in range(self.num_shards)]
 
     def add(self, batch: pa.Table, codes: Codes) -> None:
-        """Deal a batch, whose rows are the next ones of the input, by the split codes of its rows."""
-        batch = batch.cast(self.schema).combine_chunks()
+        """Deal a batch, whose rows are the next ones of the input, by the split codes of its rows.
+
+        Raises:
+            DataError: A value does not fit the type that its column has in the first file.
+        """
+        try:
+            batch = batch.cast(self.schema).combine_chunks()
+        except pa.ArrowInvalid as error:
+            types = ", ".join(f"{field.name} {field.type}" for field in self.schema)
+            raise DataError(
+                f"the files with interactions differ in their types: {error}", hint=f"the first of them has {types}"
+            ) from error
         rows = np.arange(self.next_row, self.next_row + batch.num_rows, dtype=np.uint64)
         self.next_row += batch.num_rows
         shards = below(hash_counters(rows, mix(self.config.seed, _SHARD_STREAM)), self.num_shards)

@@ -124,6 +124,20 @@ def test_etl_that_fails_leaves_no_artifact(own_files: dict, workspace: Workspace
         prepared_data(config, workspace)
 
 
+def test_etl_names_the_file_that_differs_from_the_others(own_files: dict, workspace: Workspace) -> None:
+    whole = pq.read_table("valid.parquet")
+    config = RunConfig.model_validate(own_files)
+
+    pq.write_table(whole.drop_columns(["rating"]), "valid.parquet")
+    with pytest.raises(DataError, match=r"valid.parquet: no column rating; it has userId, movieId, timestamp"):
+        etl(config, workspace)
+
+    pq.write_table(whole.set_column(0, "userId", pa.array(["a", "b", "c"])), "valid.parquet")
+    with pytest.raises(DataError, match=r"differ in their types: .* as a scalar of type int64") as found:
+        etl(config, workspace)
+    assert "userId int64" in str(found.value.hint)
+
+
 def test_etl_skips_bad_rows_and_keeps_them(tmp_path: Path, workspace: Workspace, monkeypatch) -> None:
     folder = workspace.raw("movielens-latest-small").folder
     folder.mkdir(parents=True)
