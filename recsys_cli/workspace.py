@@ -18,9 +18,9 @@ from filelock import FileLock, Timeout
 
 from recsys_cli import __version__
 from recsys_cli.errors import DataError, MissingArtifactError, RecsysError
-from recsys_cli.features.schema import Schema
+from recsys_cli.features.schema import Schema, file_of
 
-FORMAT = 1
+FORMAT = 2
 """Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
 
 
@@ -92,11 +92,11 @@ class PreparedData(Artifact):
 
     def table(self, key_column: str) -> Path:
         """Return the file with the features of a key column's ids: row i belongs to id i."""
-        return self.folder / "tables" / f"{key_column}.parquet"
+        return self.folder / "tables" / file_of(key_column)
 
     def vocabulary(self, name: str) -> Path:
         """Return the file with a vocabulary's `value` and `count`: row i belongs to id i + 3."""
-        return self.folder / "vocab" / f"{name}.parquet"
+        return self.folder / "vocab" / file_of(name)
 
 
 @dataclass(frozen=True)

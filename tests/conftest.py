@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from strategies import known_state
 
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.plan import FeaturePlan, FittedPlan
@@ -29,6 +30,13 @@ PLAN = FeaturePlan(
         LambdaOp(expression="rating > 3", output="label", dtype="int8"),
     ),
 )
+
+INPUTS = {
+    "interactions": pa.schema([
+        ("userId", pa.int32()), ("movieId", pa.int32()), ("rating", pa.float32()), ("timestamp", pa.int64()),
+    ]),
+    "movies": pa.schema([("movieId", pa.int32()), ("genres", pa.list_(pa.string()))]),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -83,10 +91,9 @@ def make_prepared(tmp_path: Path) -> MakePrepared:
             "movieId": pa.table({"value": np.arange(items, dtype=np.int32), "count": np.ones(items, np.int64)}),
             "genres": pa.table({"value": ["Odd", "Even", "Both"], "count": np.ones(3, np.int64)}),
         }
-        fitted = FittedPlan(PLAN, vocabularies)
+        fitted = FittedPlan(PLAN, INPUTS, known_state(PLAN, vocabularies))
         fitted.write(data.folder)
-        types = {"genres": pa.list_(pa.string()), "timestamp": pa.int64()}
-        PLAN.prepared_schema(fitted.cardinalities, types, layout="star").write(data.folder / "schema.json")
+        fitted.schema("star").write(data.folder / "schema.json")
         write_manifest(data.folder, "PreparedData", {"key": f"by-hand-{users}-{items}-{rows}-{seed}", "rows": counts})
         return data
 

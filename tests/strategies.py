@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
+from recsys_cli.features.ops.categorify import REST
 from recsys_cli.features.plan import FeaturePlan
 
 TEXTS = st.sampled_from(["", "a", "b", "B", "é", "e\u0301", "日本", "🎬", "a b", "nan", "0"])
@@ -90,3 +92,14 @@ def cases(draw: st.DrawFn) -> Case:
 def _same(key: object) -> object:
     """What makes two keys of a join the same: NaN is like NaN, as for the engines."""
     return "nan" if isinstance(key, float) and key != key else key
+
+
+def known_state(plan: FeaturePlan, vocabularies: Mapping[str, pa.Table]) -> dict[tuple[int, str], pa.Table]:
+    """Return the state of a plan that knows vocabularies and nothing else."""
+    rest = pa.table({"null": pa.array([0], pa.int64()), "unseen": pa.array([0], pa.int64())})
+    state = {}
+    for index, op in enumerate(plan.ops):
+        if isinstance(op, Categorify):
+            for column in op.columns:
+                state[index, column], state[index, column + REST] = vocabularies[column], rest
+    return state

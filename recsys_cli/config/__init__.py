@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recsys_cli.config.load import dump, load
 from recsys_cli.config.sections import (
+    HOW,
     DatasetConfig,
     EtlConfig,
     EvaluateConfig,
@@ -12,4 +13,6 @@ from recsys_cli.config.sections import (
     TrainConfig,
 )
 
-__all__ = ["DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "RunConfig", "TrainConfig", "dump", "load"]
+__all__ = [
+    "HOW", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "RunConfig", "TrainConfig", "dump", "load",
+]  # fmt: skip

@@ -33,18 +33,30 @@ class DatasetConfig(BaseModel):
 
 
 class EtlConfig(Section):
-    """How the data is prepared. Only `layout` and `on_bad_rows` change what comes out."""
+    """How the data is prepared. Engine, device, memory, cluster and workers change nothing of what comes out."""
 
     engine: str = "auto"
     """`polars`, `nvtabular`, or `auto` for the fastest that this machine can run."""
+    device: Literal["cpu", "gpu"] = "cpu"
+    """Where the engine computes; `gpu` needs cudf-polars (engine polars) or cuDF (engine nvtabular)."""
+    memory: int = Field(1_024, ge=256)
+    """Budget in MiB: how much is read, learnt and transformed at a time follows from it."""
+    cluster: str | None = None
+    """`local` for processes on this machine, `local_cuda` for its GPUs, or the address of a Dask scheduler (tcp://…)."""
+    workers: int | None = Field(None, ge=1)
+    """Processes of `cluster: local`; None for one per processor."""
     layout: Literal["star", "flat"] = "star"
     """`star` keeps joined columns once per id; `flat` writes them into every row, for users who feed another tool."""
     on_bad_rows: Literal["error", "skip"] = "error"
     """Stop at rows that cannot be read, naming them, or leave them out and keep them in a file."""
-    shard_rows: int = Field(2_000_000, ge=1, le=8_000_000)
-    """About how many rows each parquet file holds; the shuffle depends on it, so it belongs to the result."""
+    shard_rows: int | None = Field(None, ge=1, le=8_000_000)
+    """About how many rows a parquet file holds; None chooses by their width. The order depends on it, so it belongs to the result."""
     seed: int = Field(42, ge=0)
     """Decides the order of the training rows."""
+
+
+HOW = frozenset({"engine", "device", "memory", "cluster", "workers"})
+"""Keys of `etl` that change nothing of what comes out, and so are not part of its key."""
 
 
 class ModelConfig(BaseModel):

@@ -1,23 +1,44 @@
-"""What an engine has to do, and which one `auto` takes. Splitting and shuffling are done before (`staging`), writing after."""
+"""What an engine has to do, and which one `auto` takes.
+
+Rows are chosen, split and dealt before (`staging`); what engines learn from parts of train is merged after them (`fitting`);
+neither depends on the engine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.staging import Staged
-from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.features.ops import JoinExternal
+from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.program import Step
 from recsys_cli.registry import ENGINES, load, lookup
 
-Write = Callable[[int, pa.Table], None]
-"""Takes a shard's number and its prepared rows; may be called from several threads, for shards in any order."""
+ROW = "\x01row"
+"""A column that rows of train may have beside their own: a number (uint64) of each row, for ops that tell rows apart."""
+WEIGHT = "\x01weight"
+"""A column (int64) that a table by id may have: how many interactions of train each row stands for."""
+
+Walk = Sequence[tuple[Step, Literal["fit", "apply"]]]
+Learnt = dict[tuple[int, str], pa.Table]
+"""What one part of train tells, by place of the op and name of the table: to be merged with that of other parts."""
 
 
 class Engine(Protocol):
-    """Computes a feature plan. All engines give the same result to the bit, floats within 1e-6."""
+    """Computes the ops of a plan. All engines give the same result to the bit, floats within 1e-6.
+
+    Attributes:
+        threads: How many parts it may be given at the same time; None for as many as there are processors.
+    """
+
+    threads: int | None
+
+    def __init__(self, scratch: Path, *, device: str = "cpu") -> None:
+        """Take a folder for what it has to write on the way."""
 
     @classmethod
     def missing(cls) -> MissingExtraError | None:
@@ -27,20 +48,38 @@ class Engine(Protocol):
     def rank(cls) -> int:
         """Return how fast it is on this machine beside the others; `auto` takes the highest."""
 
-    def fit(self, plan: FeaturePlan, staged: Staged) -> FittedPlan:
-        """Learn the plan's state from the train split."""
+    def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
+        """Go over some rows of train, applying and learning as `walk` says.
 
-    def tables(self, fitted: FittedPlan, staged: Staged) -> dict[str, pa.Table]:
-        """Return for each joined key the joined columns by encoded id: row i belongs to id i.
-
-        Rows 0, 1 and 2 hold what a join without a match gives.
+        Args:
+            walk: Steps of one place, in order.
+            fitted: What is learnt so far.
+            rows: Some rows of train, maybe none, with WEIGHT where they are those of a table by id.
         """
 
-    def transform(self, fitted: FittedPlan, staged: Staged, split: str, *, layout: str, write: Write) -> None:
-        """Prepare each shard of a split and hand it to `write`, rows in the order of `staged.read`."""
+    def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
+        """Send rows through steps, one after the other; rows keep their number and their order.
+
+        Args:
+            steps: Steps of one place, in order.
+            fitted: Everything that was learnt.
+            rows: Some rows, maybe none, with ROW where they are rows of train.
+        """
+
+    def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
+        """Return a table's joined columns by encoded key: row i belongs to id i; the first three have no match.
+
+        Args:
+            op: The join.
+            table: What is joined.
+            keys: The key's vocabulary.
+
+        Raises:
+            DataError: A key stands twice in the table.
+        """
 
 
-def choose(name: str) -> tuple[str, Engine]:
+def choose(name: str, scratch: Path, *, device: str = "cpu") -> tuple[str, Engine]:
     """Return the engine of a name, or for `auto` the fastest that this machine can run, with its name.
 
     Raises:
@@ -53,8 +92,8 @@ def choose(name: str) -> tuple[str, Engine]:
     engine: type[Engine] = load(lookup(ENGINES, name, what="engine"))
     if (missing := engine.missing()) is not None:
         raise missing
-    return name, engine()
+    return name, engine(scratch, device=device)
 
 
-def _all() -> dict[str, type[Engine]]:
+def _all() -> Mapping[str, type[Engine]]:
     return {name: load(path) for name, path in ENGINES.items()}

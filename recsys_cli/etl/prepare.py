@@ -13,21 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.data import RawTable, open_source
 from recsys_cli.errors import DataError
 from recsys_cli.etl.bad_rows import BadRow
 from recsys_cli.etl.engine import Engine, choose
+from recsys_cli.etl.executor import Executor, Threads
+from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.read import Reader
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.etl.summary import cold_shares
-from recsys_cli.etl.write import ShardWriter, typed_table, write_table
-from recsys_cli.events import Emit, Message, Progress
+from recsys_cli.etl.transform import Transform, flattened, transform
+from recsys_cli.etl.write import typed_table, write_table
+from recsys_cli.events import Emit, Message
 from recsys_cli.features.plan import FittedPlan
-from recsys_cli.features.schema import Schema
-from recsys_cli.features.split import SPLITS, FilesSplit
+from recsys_cli.features.program import INTERACTIONS
+from recsys_cli.features.schema import file_of
+from recsys_cli.features.split import SPLITS, TRAIN, FilesSplit
 
 
 @dataclass
@@ -52,18 +54,19 @@ class Preparation:
         """Fill the artifact's folder and return what its manifest says."""
         started = time.perf_counter()
         seconds: dict[str, float] = {}
-        name, engine = choose(self.config.etl.engine)
+        config = self.config.etl
+        name, engine = choose(config.engine, self.scratch, device=config.device)
+        executor = Threads(engine.threads)
         with _timed(seconds, "read and split"):
             staged, rejected = self._stage()
         with _timed(seconds, "fit"):
-            fitted = engine.fit(self.config.features, staged)
-        schema = self._schema(fitted, staged)
+            fitted = fit(self.config.features, staged, engine, executor, self.emit)
         with _timed(seconds, "transform and write"):
-            quality = self._write(engine, fitted, staged, schema)
+            quality = self._write(engine, executor, fitted, staged)
         if rejected:
             self._keep_rejected(rejected)
         return {
-            "rows": staged.rows,
+            "rows": dict(staged.rows),
             "vocabularies": {column: table.num_rows for column, table in fitted.vocabularies.items()},
             "quality": quality,
             "cold": cold_shares(fitted, staged),
@@ -79,24 +82,24 @@ class Preparation:
             for table in open_source(self.config.dataset.name, self.config.dataset.options).tables(self.raw)
         }
         plan = self.config.features
-        wanted = {op.table: [op.on, *op.columns] for op in plan.joins}
-        readers = {name: self._reader(raw_tables[name]) for name in wanted if name in raw_tables}
-        interactions = self._interactions(raw_tables["interactions"])
+        interactions = self._interactions(raw_tables[INTERACTIONS])
         schemas = {name: self._reader(table).schema() for name, table in raw_tables.items()}
-        schemas["interactions"] = next(iter(interactions.values())).schema()
-        plan.check(schemas)
+        schemas[INTERACTIONS] = next(iter(interactions.values())).schema()
+        program = plan.compile(schemas)
         for reader in interactions.values():
-            reader.columns = plan.reads
+            reader.columns = program.reads
+        joined = {op.table: self._reader(raw_tables[op.table]) for _, op in program.joins}
         staged = stage(
             interactions,
-            {name: reader.read() for name, reader in readers.items()},
+            {name: reader.read() for name, reader in joined.items()},
             self.config,
+            estimated_rows=sum(reader.estimated_rows() for reader in interactions.values()),
             folder=self.scratch,
             emit=self.emit,
         )
-        if not staged.rows["train"]:
+        if not staged.rows[SPLITS[TRAIN]]:
             raise DataError("no rows to train on: the split leaves none, or the interactions are empty")
-        return staged, [row for reader in (*interactions.values(), *readers.values()) for row in reader.rejected]
+        return staged, [row for reader in (*interactions.values(), *joined.values()) for row in reader.rejected]
 
     def _reader(self, table: RawTable) -> Reader:
         return Reader(table, skip_bad=self.config.etl.on_bad_rows == "skip", threads=os.cpu_count() or 1)
@@ -110,46 +113,26 @@ class Preparation:
             given[split] = self._reader(open_source("files", options).tables(Path())[0])
         return given
 
-    def _schema(self, fitted: FittedPlan, staged: Staged) -> Schema:
-        types = {field.name: field.type for field in staged.schema}
-        for op in self.config.features.joins:
-            joined = staged.tables[op.table].schema
-            types |= {column: joined.field(column).type for column in op.columns}
-        return self.config.features.prepared_schema(fitted.cardinalities, types, layout=self.config.etl.layout)
-
-    def _write(self, engine: Engine, fitted: FittedPlan, staged: Staged, schema: Schema) -> dict[str, Any]:
+    def _write(self, engine: Engine, executor: Executor, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
+        schema = fitted.schema(self.config.etl.layout)
         fitted.write(self.folder)
         schema.write(self.folder / "schema.json")
         (self.folder / "config.yaml").write_text(dump(self.config), encoding="utf-8")
-        self._write_tables(engine, fitted, staged, schema)
+        tables = dict(Tables(engine, staged, fitted.program, fitted, fitted.program.passes).final())
+        # In the flat layout too: evaluation and serving need an item's features.
+        star = fitted.schema("star")
+        for key, table in tables.items():
+            write_table(typed_table(table, star.in_table(key)), self.folder / "tables" / file_of(key))
+        if self.config.etl.layout == "flat":
+            fitted = flattened(fitted, tables)
         quality: dict[str, Any] = {}
         done, total = 0, sum(staged.rows.values())
         for split in SPLITS:
-            writer = ShardWriter(self.folder / split, schema)
-
-            def write(shard: int, table: pa.Table, writer: ShardWriter = writer, done: int = done) -> None:
-                writer.write(shard, table)
-                self.emit(Progress("transform", done + writer.rows, total))
-
-            engine.transform(fitted, staged, split, layout=self.config.etl.layout, write=write)
-            done += writer.rows
-            quality[split] = {column: dict(counts) for column, counts in writer.missing.items()}
+            task = Transform(engine, fitted, staged, schema, split, self.folder / split)
+            written = transform(task, executor, self.emit, done=done, total=total)
+            done += written.rows
+            quality[split] = {column: dict(counts) for column, counts in (written.missing or {}).items()}
         return quality
-
-    def _write_tables(self, engine: Engine, fitted: FittedPlan, staged: Staged, schema: Schema) -> None:
-        """Write the joined columns by id, in the flat layout too: evaluation and serving need an item's features."""
-        star = schema.model_copy(
-            update={
-                "columns": tuple(
-                    column.model_copy(update={"table": join.on})
-                    if (join := fitted.plan.join_of(column.name))
-                    else column
-                    for column in schema.columns
-                )
-            }
-        )
-        for key, table in engine.tables(fitted, staged).items():
-            write_table(typed_table(table, star.in_table(key)), self.folder / "tables" / f"{key}.parquet")
 
     def _keep_rejected(self, rejected: list[BadRow]) -> None:
         lines = [

@@ -61,6 +61,7 @@ class Reader:
         Raises:
             DataError: A row is bad and bad rows are not skipped; or a file cannot be read.
         """
+        self.rejected.clear()  # a second pass finds the same bad rows again
         for path in self.table.files:
             if self.table.format == "parquet":
                 file = _parquet(_existing(path))

@@ -1,13 +1,14 @@
-"""From raw interactions to scratch files: one per split and shard, rows dealt by hash, so a shuffle sorts nothing large.
+"""From raw interactions to scratch files: rows dealt to splits and shards by hash, so a shuffle sorts nothing large.
 
 Every engine starts from here. So splits, order and bad rows cannot differ between engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,180 +16,263 @@ import pyarrow as pa
 
 from recsys_cli.config import EtlConfig, RunConfig
 from recsys_cli.errors import DataError
-from recsys_cli.etl.read import Reader
+from recsys_cli.etl.executor import Threads
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
 from recsys_cli.features.plan import FeaturePlan
+from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit, assign
 
 _SHARD_STREAM, _ORDER_STREAM = 2, 3
+NUMBER = "\x01number"
+"""A column (int64) with each row's number in the raw input, where rows were left out; without it they are counted."""
+
+_MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20
+
+
+class Rows(Protocol):
+    """Interactions as batches in the order of their rows, any number of times."""
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have."""
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield the rows."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A scratch file with a batch of raw rows, those of one place after those of the one before.
+
+    Attributes:
+        path: An Arrow IPC file with one record batch.
+        starts: Where each place begins in it, and the number of rows at the end.
+    """
+
+    path: Path
+    starts: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Staged:
     """Raw interactions by split and shard, and the tables to join.
 
+    Places are the shards of train, then one for each held-out split, whose shards are its rows in order.
+
     Attributes:
-        shards: Arrow IPC files of each split, in order.
+        pieces: The rows, in the order in which they were read.
         rows: Rows of each split.
+        num_shards: Shards of train that were dealt to; some may have got no row.
+        shard_rows: Rows of a held-out shard.
         tables: The dataset's other tables, whole, by name.
         schema: Names and raw types of the interactions' columns.
         seed: Decides the order inside a shard of train.
     """
 
-    shards: dict[str, list[Path]]
-    rows: dict[str, int]
-    tables: dict[str, pa.Table]
+    pieces: tuple[Piece, ...]
+    rows: Mapping[str, int]
+    num_shards: int
+    shard_rows: int
+    tables: Mapping[str, pa.Table]
     schema: pa.Schema
     seed: int
 
-    def read(self, split: str, shard: int) -> pa.Table:
-        """Return a shard's rows in their final order."""
-        with pa.ipc.open_file(self.shards[split][shard]) as file:
-            table = file.read_all().combine_chunks()
-        if split != SPLITS[TRAIN]:
-            return table
-        return table.take(pa.array(permutation(table.num_rows, mix(self.seed, _ORDER_STREAM, shard))))
+    @property
+    def shards(self) -> dict[str, range]:
+        """The numbers of each split's shards."""
+        held_out = {split: range(-(-self.rows[split] // self.shard_rows)) for split in SPLITS[1:]}
+        return {SPLITS[TRAIN]: range(self.num_shards if self.rows[SPLITS[TRAIN]] else 0), **held_out}
+
+    def read(self, split: str, shard: int, *, columns: Sequence[str] | None = None, shuffled: bool = True) -> pa.Table:
+        """Return a shard's rows.
+
+        Args:
+            split: Which split.
+            shard: Which of its shards.
+            columns: Which columns, in order; None for all.
+            shuffled: Whether in their final order, which costs a copy; else in that in which they were read.
+        """
+        if split == SPLITS[TRAIN]:
+            table = self._of(shard, 0, None, columns)
+            if not shuffled:
+                return table
+            return table.take(pa.array(permutation(table.num_rows, mix(self.seed, _ORDER_STREAM, shard))))
+        place = self.num_shards + SPLITS.index(split) - 1
+        return self._of(place, shard * self.shard_rows, (shard + 1) * self.shard_rows, columns)
+
+    def _of(self, place: int, first: int, last: int | None, columns: Sequence[str] | None) -> pa.Table:
+        """Return rows first to last of a place, in one piece of memory."""
+        names = self.schema.names if columns is None else list(columns)
+        fields = sorted(self.schema.get_field_index(name) for name in names)
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        found: list[pa.Table] = [pa.schema([self.schema.field(field) for field in fields]).empty_table()]
+        before = 0
+        for piece in self.pieces:
+            start, end = int(piece.starts[place]), int(piece.starts[place + 1])
+            low = max(first - before, 0)
+            high = end - start if last is None else min(last - before, end - start)
+            if low < high:
+                with pa.memory_map(str(piece.path)) as file:
+                    rows = pa.ipc.open_file(file, options=options).read_all()
+                found.append(rows.slice(start + low, high - low))
+            before += end - start
+        return pa.concat_tables(found).combine_chunks().select(names)
 
 
-@dataclass
-class _Writer:
-    """Appends to the scratch file of one split and shard."""
+@dataclass(frozen=True)
+class _Batch:
+    """Raw rows on their way to a scratch file.
 
-    path: Path
+    Attributes:
+        number: Which batch it is.
+        first: How many rows came before it.
+        rows: The rows.
+        codes: The split of each row; None where a hash of its number decides.
+    """
+
+    number: int
+    first: int
+    rows: pa.Table
+    codes: Codes | None
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Sorts a batch by the place of each row and writes it: runs in a thread.
+
+    Attributes:
+        folder: Where scratch files go.
+        schema: Names and types of the columns.
+        num_shards: Shards of train.
+        seed: Decides which row goes to which of them.
+        split: The rule of the split.
+    """
+
+    folder: Path
     schema: pa.Schema
-    rows: int = 0
-    _file: pa.ipc.RecordBatchFileWriter | None = field(default=None, repr=False)
+    num_shards: int
+    seed: int
+    split: AnySplit
 
-    def write(self, table: pa.Table) -> None:
-        if self._file is None:
-            self._file = pa.ipc.new_file(str(self.path), self.schema)
-        self._file.write_table(table)
-        self.rows += table.num_rows
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-class Stager:
-    """Deals batches of raw rows to the files of their split and shard."""
-
-    def __init__(self, folder: Path, schema: pa.Schema, config: EtlConfig, *, estimated_rows: int) -> None:
-        self.folder = folder
-        self.schema = schema
-        self.config = config
-        self.num_shards = max(1, -(-estimated_rows // config.shard_rows))
-        self.next_row = 0
-        self.writers: dict[str, list[_Writer]] = {split: [] for split in SPLITS}
-        self.writers[SPLITS[TRAIN]] = [self._writer(SPLITS[TRAIN], shard) for shard in range(self.num_shards)]
-
-    def add(self, batch: pa.Table, codes: Codes) -> None:
-        """Deal a batch, whose rows are the next ones of the input, by the split codes of its rows.
+    def __call__(self, batch: _Batch) -> Piece:
+        """Write a batch.
 
         Raises:
             DataError: A value does not fit the type that its column has in the first file.
         """
+        rows = batch.rows
+        numbers = np.arange(batch.first, batch.first + rows.num_rows, dtype=np.uint64)
+        if NUMBER in rows.column_names:
+            numbers = rows.column(NUMBER).to_numpy().astype(np.uint64)
+            rows = rows.drop_columns([NUMBER])
+        codes = batch.codes
+        if codes is None:
+            assert isinstance(self.split, RandomSplit)
+            codes = self.split.assign_rows(numbers)
+        shards = below(hash_counters(numbers, mix(self.seed, _SHARD_STREAM)), self.num_shards)
+        places = np.where(codes == TRAIN, shards, self.num_shards + codes - 1).astype(np.uint16)
+        order = np.argsort(places, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(np.bincount(places, minlength=self.num_shards + len(SPLITS) - 1))))
+        path = self.folder / f"piece-{batch.number:06d}.arrow"
+        dealt = self._typed(rows).take(pa.array(order))
+        with pa.ipc.new_file(str(path), self.schema) as file:
+            file.write_table(dealt)
+        return Piece(path, starts)
+
+    def _typed(self, rows: pa.Table) -> pa.Table:
         try:
-            batch = batch.cast(self.schema).combine_chunks()
+            return rows.cast(self.schema).combine_chunks()
         except pa.ArrowInvalid as error:
             types = ", ".join(f"{field.name} {field.type}" for field in self.schema)
             raise DataError(
                 f"the files with interactions differ in their types: {error}", hint=f"the first of them has {types}"
             ) from error
-        rows = np.arange(self.next_row, self.next_row + batch.num_rows, dtype=np.uint64)
-        self.next_row += batch.num_rows
-        shards = below(hash_counters(rows, mix(self.config.seed, _SHARD_STREAM)), self.num_shards)
-        # Train's shards come first, then one place for each held-out split, whose rows stay in order.
-        places = np.where(codes == TRAIN, shards, self.num_shards + codes - 1).astype(np.uint16)
-        dealt = batch.take(pa.array(np.argsort(places, kind="stable")))
-        counts = np.bincount(places, minlength=self.num_shards + len(SPLITS) - 1)
-        starts = np.concatenate(([0], np.cumsum(counts)))
-        for place in np.flatnonzero(counts):
-            self._writer_of(int(place)).write(dealt.slice(int(starts[place]), int(counts[place])))
-
-    def close(self, tables: dict[str, pa.Table]) -> Staged:
-        """Finish the files."""
-        for writer in self._all():
-            writer.close()
-        filled = {split: [writer for writer in self.writers[split] if writer.rows] for split in SPLITS}
-        return Staged(
-            shards={split: [writer.path for writer in writers] for split, writers in filled.items()},
-            rows={split: sum(writer.rows for writer in writers) for split, writers in filled.items()},
-            tables=tables,
-            schema=self.schema,
-            seed=self.config.seed,
-        )
-
-    def _all(self) -> Iterator[_Writer]:
-        for writers in self.writers.values():
-            yield from writers
-
-    def _writer_of(self, place: int) -> _Writer:
-        if place < self.num_shards:
-            return self.writers[SPLITS[TRAIN]][place]
-        split = SPLITS[place - self.num_shards + 1]
-        writers = self.writers[split]
-        if not writers or writers[-1].rows >= self.config.shard_rows:
-            writers.append(self._writer(split, len(writers)))
-        return writers[-1]
-
-    def _writer(self, split: str, shard: int) -> _Writer:
-        return _Writer(self.folder / f"{split}-{shard:05d}.arrow", self.schema)
 
 
 def stage(
-    readers: dict[str, Reader], tables: dict[str, pa.Table], config: RunConfig, *, folder: Path, emit: Emit
+    sources: Mapping[str, Rows],
+    tables: Mapping[str, pa.Table],
+    config: RunConfig,
+    *,
+    estimated_rows: int,
+    folder: Path,
+    emit: Emit,
 ) -> Staged:
     """Read the raw interactions once (twice where the split looks at columns) and deal them to scratch files.
 
     Args:
-        readers: The interactions under "all", or one reader per split where the split is given as files.
+        sources: The interactions under "all", or those of each split where the split is given as files.
         tables: The tables to join.
         config: The rule of the split, the columns that it may look at, shard size and seed.
+        estimated_rows: About how many interactions there are; decides the number of shards.
         folder: An empty scratch folder.
         emit: Told how many rows were read.
 
     Raises:
         DataError: Rows cannot be read, or there is none.
     """
-    estimated = sum(reader.estimated_rows() for reader in readers.values())
-    stager = Stager(folder, next(iter(readers.values())).schema(), config.etl, estimated_rows=estimated)
-    for batch, codes in _coded(readers, config.split, config.features):
-        stager.add(batch, codes)
-        emit(Progress("read interactions", stager.next_row, None))
-    emit(Progress("read interactions", stager.next_row, stager.next_row))
-    return stager.close(tables)
+    names = next(iter(sources.values())).schema()
+    schema = pa.schema([field for field in names if field.name != NUMBER])
+    shard_rows = rows_per_shard(config.etl, schema)
+    num_shards = max(1, -(-estimated_rows // shard_rows))
+    deal = Deal(folder, schema, num_shards, config.etl.seed, config.split)
+    pieces = []
+    done = 0
+    for piece in Threads().map(deal, _coded(sources, config.split, config.features)):
+        pieces.append(piece)
+        done += int(piece.starts[-1])
+        emit(Progress("read interactions", done, None))
+    emit(Progress("read interactions", done, done))
+    counts = sum((np.diff(piece.starts) for piece in pieces), np.zeros(num_shards + len(SPLITS) - 1, dtype=np.int64))
+    train = {SPLITS[TRAIN]: int(counts[:num_shards].sum())}
+    rows = train | {split: int(counts[num_shards + at]) for at, split in enumerate(SPLITS[1:])}
+    return Staged(tuple(pieces), rows, num_shards, shard_rows, tables, schema, config.etl.seed)
 
 
-def _coded(readers: dict[str, Reader], split: AnySplit, plan: FeaturePlan) -> Iterator[tuple[pa.Table, Codes]]:
-    """Yield batches of raw rows with the split code of each row."""
-    if isinstance(split, FilesSplit):
-        for name, reader in readers.items():
-            for batch in reader.batches():
-                yield batch, np.full(batch.num_rows, SPLITS.index(name), dtype=np.uint8)
-        return
-    reader = readers["all"]
-    first = 0
-    if isinstance(split, RandomSplit):
-        for batch in reader.batches():
-            yield batch, split.assign_rows(np.arange(first, first + batch.num_rows, dtype=np.uint64))
-            first += batch.num_rows
-        return
+def rows_per_shard(config: EtlConfig, schema: pa.Schema) -> int:
+    """Return how many rows a shard has: what was asked for, or as many of this width as are worked on at ease."""
+    if config.shard_rows is not None:
+        return config.shard_rows
+    return min(_MAX_SHARD_ROWS, _SHARD_BYTES // max(1, sum(_width(field.type) for field in schema)))
+
+
+def _width(kind: pa.DataType) -> int:
+    """Return about how many bytes a value takes."""
+    if is_list(kind):
+        return 4 + 8 * _width(kind.value_type)
+    try:
+        return max(1, kind.bit_width // 8)
+    except ValueError:
+        return 24  # a text
+
+
+def _coded(sources: Mapping[str, Rows], split: AnySplit, plan: FeaturePlan) -> Iterator[_Batch]:
+    """Yield batches of raw rows with the split code of each row, where it is not a hash of its number."""
+    number = first = 0
+    for name, codes_of in _codes(sources, split, plan).items():
+        for rows in sources[name].batches():
+            codes = None if codes_of is None else codes_of[first : first + rows.num_rows]
+            if isinstance(split, FilesSplit):
+                codes = np.full(rows.num_rows, SPLITS.index(name), dtype=np.uint8)
+            yield _Batch(number, first, rows, codes)
+            number += 1
+            first += rows.num_rows
+
+
+def _codes(sources: Mapping[str, Rows], split: AnySplit, plan: FeaturePlan) -> dict[str, Codes | None]:
+    """Return for each source the split code of every row, or None where it needs no look at the rows."""
+    if isinstance(split, FilesSplit | RandomSplit):
+        return dict.fromkeys(sources)
     names = {"user": plan.user, "timestamp": plan.timestamp}
     wanted: dict[str, str] = {key: column for key in split.reads if (column := names[key])}
-    columns = _numbers(reader, wanted)
-    codes = assign(split, len(next(iter(columns.values()))), columns)
-    reader.rejected.clear()  # the second pass finds the same bad rows again
-    for batch in reader.batches():
-        yield batch, codes[first : first + batch.num_rows]
-        first += batch.num_rows
+    columns = _numbers(sources["all"], wanted)
+    return {"all": assign(split, len(next(iter(columns.values()))), columns)}
 
 
-def _numbers(reader: Reader, wanted: dict[str, str]) -> dict[str, npt.NDArray[np.int64]]:
+def _numbers(rows: Rows, wanted: Mapping[str, str]) -> dict[str, npt.NDArray[np.int64]]:
     """Return columns of the interactions as whole numbers: times as they are, users numbered by first appearance."""
     parts: dict[str, list[pa.ChunkedArray]] = {key: [] for key in wanted}
-    for batch in reader.batches():
+    for batch in rows.batches():
         for key, name in wanted.items():
             parts[key].append(batch.column(name))
     columns = {}

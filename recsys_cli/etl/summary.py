@@ -8,25 +8,23 @@ import polars as pl
 
 from recsys_cli.etl.staging import Staged
 from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.split import SPLITS
 
 
 def cold_shares(fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
     """Return for each held-out split how many distinct users and items it has, and how many of them train has not."""
-    shares: dict[str, Any] = {}
-    for split in ("valid", "test"):
-        if not staged.shards[split]:
-            continue
-        frame = pl.scan_ipc(staged.shards[split])
-        shares[split] = {
-            role: _cold(frame, column, fitted)
-            for role, column in (("users", fitted.plan.user), ("items", fitted.plan.item))
-            if column in staged.schema.names
-        }
-    return shares
+    roles = {"users": fitted.plan.user, "items": fitted.plan.item}
+    raw = {role: column for role, column in roles.items() if column in staged.schema.names}
+    return {
+        split: {role: _cold(split, column, fitted, staged) for role, column in raw.items()}
+        for split in SPLITS[1:]
+        if staged.rows[split]
+    }
 
 
-def _cold(frame: pl.LazyFrame, column: str, fitted: FittedPlan) -> dict[str, int]:
-    distinct = frame.select(pl.col(column).drop_nulls().unique()).collect(engine="streaming")
+def _cold(split: str, column: str, fitted: FittedPlan, staged: Staged) -> dict[str, int]:
+    parts = [pl.DataFrame(staged.read(split, shard, columns=[column])).unique() for shard in staged.shards[split]]
+    distinct = pl.concat(parts).unique().drop_nulls()
     known = pl.DataFrame({column: pl.from_arrow(fitted.vocabularies[column].column("value"))})
     cold = distinct.join(known, on=column, how="anti")
     return {"distinct": len(distinct), "cold": len(cold)}

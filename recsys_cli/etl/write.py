@@ -1,10 +1,8 @@
-"""Prepared rows to parquet files, the same for every engine, counting what a reader will want to know on the way."""
+"""Prepared rows to parquet files, the same for every engine, and what a reader will want to know of them."""
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,33 +15,10 @@ ROW_GROUP_ROWS = 1 << 18
 """Rows of a row group: what a streaming loader reads at a time."""
 
 
-@dataclass
-class ShardWriter:
-    """Writes the shards of one split in the schema's columns and types.
-
-    Attributes:
-        folder: The split's folder.
-        schema: The prepared columns.
-        rows: Rows written so far.
-        missing: For each categorical column how many values (elements, where ragged) are null and unseen, and how many there are.
-    """
-
-    folder: Path
-    schema: Schema
-    rows: int = 0
-    missing: dict[str, Counter[str]] = field(default_factory=dict)
-    _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def write(self, shard: int, table: pa.Table) -> None:
-        """Write one shard; may be called from several threads."""
-        columns = self.schema.in_table(None)
-        table = pa.table({column.name: _typed(table.column(column.name), column) for column in columns})
-        write_table(table, self.folder / f"{shard:05d}.parquet")
-        counts = {c.name: _count(table.column(c.name)) for c in columns if c.kind is Kind.CATEGORICAL}
-        with self._guard:
-            self.rows += table.num_rows
-            for name, counted in counts.items():
-                self.missing.setdefault(name, Counter()).update(counted)
+def count_missing(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
+    """Count for each categorical column of the interactions the values (elements, where ragged) that are null and unseen."""
+    columns = [column for column in schema.in_table(None) if column.kind is Kind.CATEGORICAL]
+    return {column.name: _count(table.column(column.name), column) for column in columns}
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -53,7 +28,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def typed_table(table: pa.Table, columns: tuple[Column, ...]) -> pa.Table:
-    """Bring a table of joined features to the schema's types."""
+    """Bring a table to columns of the schema, in their order and types."""
     return pa.table({column.name: _typed(table.column(column.name), column) for column in columns})
 
 
@@ -65,8 +40,10 @@ def _typed(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     return pc.fill_null(values, float("nan")) if column.dtype.startswith("float") and not column.ragged else values
 
 
-def _count(values: pa.ChunkedArray) -> Counter[str]:
-    if pa.types.is_list(values.type):
+def _count(values: pa.ChunkedArray, column: Column) -> Counter[str]:
+    if column.ragged:
         values = pc.list_flatten(values)
     nulls, unseen = (pc.sum(pc.equal(values, code)).as_py() or 0 for code in (NULL, UNSEEN))
+    if column.buckets and column.cardinality is not None:
+        unseen += pc.sum(pc.greater_equal(values, column.cardinality - column.buckets)).as_py() or 0
     return Counter({"null": nulls, "unseen": unseen, "values": len(values)})

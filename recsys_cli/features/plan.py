@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.features import expression as expressions
 from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
-from recsys_cli.registry import suggest
+from recsys_cli.features.ops.categorify import REST
+from recsys_cli.features.program import GATHERED, INTERACTIONS, Program, State, compile_plan
+from recsys_cli.features.schema import Column, Kind, Role, Schema, file_of
+from recsys_cli.features.spec import Spec
 
 
 class FeaturePlan(BaseModel):
-    """What the prepared data holds: the columns an op wrote, and those that are named here."""
+    """What the prepared data holds: the columns that ops wrote, and those that are named here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -33,10 +36,18 @@ class FeaturePlan(BaseModel):
     """Column with the time of the interaction (seconds); kept in the prepared data, never shown to the model."""
     ops: tuple[AnyOp, ...]
     """What to compute, in order."""
+    drop: tuple[str, ...] = ()
+    """Columns that ops computed on the way to others, and that the prepared data leaves out."""
+
+    @property
+    def roles(self) -> dict[str, Role]:
+        """The part of each column that is named here."""
+        named = {self.user: Role.USER, self.item: Role.ITEM, self.label: Role.LABEL}
+        return named | ({self.timestamp: Role.TIMESTAMP} if self.timestamp else {})
 
     @property
     def categorified(self) -> tuple[str, ...]:
-        """Columns that get ids, in order."""
+        """Columns that get ids of a vocabulary, in order."""
         return tuple(column for op in self.ops if isinstance(op, Categorify) for column in op.columns)
 
     @property
@@ -49,97 +60,21 @@ class FeaturePlan(BaseModel):
         """The computed columns, in order."""
         return tuple(op for op in self.ops if isinstance(op, LambdaOp))
 
-    def join_of(self, column: str) -> JoinExternal | None:
-        """Return the join that brings a column, or None where it is one of the interactions' own."""
-        return next((op for op in self.joins if column in op.columns), None)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Columns of the raw interactions that are needed, each once."""
-        joined = {column for op in self.joins for column in op.columns}
-        computed: set[str] = set()
-        needed: list[str] = []
-        for op in self.ops:
-            match op:
-                case LambdaOp():
-                    needed += sorted(expressions.columns(expressions.parse(op.expression)) - computed)
-                    computed.add(op.output)
-                case Categorify():
-                    needed += [column for column in op.columns if column not in joined | computed]
-                case JoinExternal():
-                    needed.append(op.on)
-        needed += [c for c in (self.user, self.item, self.label, self.timestamp) if c and c not in computed]
-        return tuple(dict.fromkeys(needed))
-
-    def check(self, tables: Mapping[str, pa.Schema]) -> None:
-        """Check the plan against the raw tables before any work.
+    def compile(self, tables: Mapping[str, pa.Schema], state: State | None = None) -> Program:
+        """Work out the plan for given tables, before any row is read.
 
         Args:
             tables: Columns and types by table, "interactions" among them.
+            state: What was learnt, where it is known.
 
         Raises:
             ConfigError: All problems at once, one a line.
         """
-        problems = [
-            *self._missing_columns(tables),
-            *self._wrong_joins(tables),
-            *self._wrong_expressions(tables["interactions"]),
-            *self.wrong_roles(),
-        ]
+        program = compile_plan(self.ops, tuple(self.roles), tables, state=state)
+        problems = [*self.wrong_roles(), *program.problems, *self._wrong_columns(program)]
         if problems:
             raise ConfigError("features: " + "\n".join(problems), hint="the columns above are what the raw tables have")
-
-    def _missing_columns(self, tables: Mapping[str, pa.Schema]) -> list[str]:
-        have = tables["interactions"].names
-        return [
-            f"no column {column!r} in the interactions{suggest(column, have)}; there are {', '.join(have)}"
-            for column in self.reads
-            if column not in have
-        ]
-
-    def _wrong_joins(self, tables: Mapping[str, pa.Schema]) -> list[str]:
-        problems = []
-        for op in self.joins:
-            if op.table not in tables:
-                others = sorted(set(tables) - {"interactions"})
-                problems.append(f"JoinExternal: no table {op.table!r}{suggest(op.table, others)}; there are {others}")
-                continue
-            have = tables[op.table].names
-            problems += [
-                f"JoinExternal: no column {column!r} in table {op.table}{suggest(column, have)}; there are {', '.join(have)}"
-                for column in (op.on, *op.columns)
-                if column not in have
-            ]
-            problems += [
-                f"JoinExternal: column {column!r} is there already" for column in op.columns if column in self.reads
-            ]
-            if op.on not in self.categorified:
-                problems.append(f"JoinExternal: the key {op.on!r} has to be categorified, because ids number its table")
-            problems += self._texts(op, tables[op.table])
-        return problems
-
-    def _texts(self, op: JoinExternal, schema: pa.Schema) -> list[str]:
-        types = {column: schema.field(column).type for column in op.columns if column in schema.names}
-        return [
-            f"JoinExternal: {column!r} is not a number, so it has to be categorified"
-            for column, kind in types.items()
-            if column not in self.categorified and not (pa.types.is_integer(kind) or pa.types.is_floating(kind))
-        ]
-
-    def _wrong_expressions(self, interactions: pa.Schema) -> list[str]:
-        problems = []
-        kinds: dict[str, expressions.Kind] = {}
-        for op in self.lambdas:
-            expression = expressions.parse(op.expression)
-            try:
-                for name in expressions.columns(expression) & set(interactions.names) - set(kinds):
-                    kinds[name] = expressions.kind_of_type(interactions.field(name).type, name)
-                if expressions.columns(expression) <= set(kinds):
-                    expressions.check(expression, kinds)
-            except ConfigError as error:
-                problems.append(f"LambdaOp {op.expression!r}: {error.message}")
-            kinds[op.output] = "number"
-        return problems
+        return program
 
     def wrong_roles(self) -> list[str]:
         """Say what is wrong with the plan whatever the tables are: which roles the ops do not serve."""
@@ -152,39 +87,24 @@ class FeaturePlan(BaseModel):
         problems += [f"{column!r} is categorified twice" for column in sorted(twice)]
         if self.label in self.categorified:
             problems.append(f"the label {self.label!r} is categorified; a label has to be a number")
+        problems += [
+            f"{name!r} is dropped, and it is named as {role}" for name, role in self.roles.items() if name in self.drop
+        ]
         return problems
 
-    def prepared_schema(
-        self, cardinalities: Mapping[str, int], types: Mapping[str, pa.DataType], *, layout: str
-    ) -> Schema:
-        """Describe the prepared columns.
-
-        Args:
-            cardinalities: Rows of the embedding table of each categorified column.
-            types: Raw type of every column that is read or joined.
-            layout: "star" or "flat".
-        """
-        own = [c for c in self.categorified if self.join_of(c) is None]
-        outputs = [op.output for op in self.lambdas]
-        named = [c for c in (self.label, self.timestamp) if c and c not in outputs]
-        columns = [self._column(c, cardinalities, types) for c in dict.fromkeys([*own, *outputs, *named])]
-        for op in self.joins:
-            home = op.on if layout == "star" else None
-            columns += [self._column(c, cardinalities, types).model_copy(update={"table": home}) for c in op.columns]
-        return Schema(columns=tuple(columns))
-
-    def _column(self, name: str, cardinalities: Mapping[str, int], types: Mapping[str, pa.DataType]) -> Column:
-        roles = {self.user: Role.USER, self.item: Role.ITEM, self.label: Role.LABEL, self.timestamp: Role.TIMESTAMP}
-        role = roles.get(name, Role.FEATURE)
-        ragged = name in types and (pa.types.is_list(types[name]) or pa.types.is_large_list(types[name]))
-        if name in cardinalities:
-            return Column(
-                name=name, role=role, kind=Kind.CATEGORICAL, dtype="int32", cardinality=cardinalities[name], vocabulary=name,
-                ragged=ragged,
-            )  # fmt: skip
-        computed = next((op.dtype for op in self.lambdas if op.output == name), None)
-        dtype: Any = computed or ("int64" if role is Role.TIMESTAMP else "float32")
-        return Column(name=name, role=role, kind=Kind.NUMERIC, dtype=dtype, ragged=ragged)
+    def _wrong_columns(self, program: Program) -> list[str]:
+        names = [name for name, _, _ in program.columns]
+        problems = [f"drop: no op computes {name!r}" for name in self.drop if name not in names]
+        for name, spec, home in program.columns:
+            if name in self.drop or spec.categorical or self.roles.get(name) is Role.TIMESTAMP:
+                continue
+            if not spec.is_number:
+                problems.append(f"{name!r} is not a number, so it has to be categorified, or named in drop")
+            elif spec.ragged and self.roles.get(name) is Role.LABEL:
+                problems.append(f"the label {name!r} holds a list in each row; a label has to be one number")
+            elif home is not None and self.roles.get(name) is Role.LABEL:
+                problems.append(f"the label {name!r} comes from a table; it has to belong to the interaction")
+        return problems
 
 
 @dataclass(frozen=True)
@@ -193,23 +113,64 @@ class FittedPlan:
 
     Attributes:
         plan: The plan.
-        vocabularies: For each categorified column a table of `value` (raw type) and `count` (int64); row i is id i + 3.
+        inputs: Columns and types of the raw tables that it was fitted on; of the interactions only those that are read.
+        state: What was learnt, by place of the op and name of the table.
     """
 
     plan: FeaturePlan
-    vocabularies: Mapping[str, pa.Table]
+    inputs: Mapping[str, pa.Schema]
+    state: Mapping[tuple[int, str], pa.Table]
+
+    @cached_property
+    def program(self) -> Program:
+        """The plan worked out, cardinalities included."""
+        return self.plan.compile(self.inputs, self.state)
 
     @property
-    def cardinalities(self) -> dict[str, int]:
-        """Rows of each column's embedding table: the vocabulary and padding, null and unseen."""
-        return {name: table.num_rows + FIRST for name, table in self.vocabularies.items()}
+    def vocabularies(self) -> dict[str, pa.Table]:
+        """Each vocabulary by its name: `value` (raw type) and `count` (int64); row i is id i + 3."""
+        return {
+            name: table
+            for (index, name), table in self.state.items()
+            if index >= 0 and isinstance(self.plan.ops[index], Categorify) and not name.endswith(REST)
+        }
+
+    def of(self, index: int) -> dict[str, pa.Table]:
+        """Return what one op has learnt, by name."""
+        return {name: table for (place, name), table in self.state.items() if place == index}
+
+    def schema(self, layout: str) -> Schema:
+        """Describe the prepared columns.
+
+        Args:
+            layout: "star", or "flat" where joined columns stand in the interactions.
+        """
+        kept = [(name, spec, home) for name, spec, home in self.program.columns if name not in self.plan.drop]
+        return Schema(
+            columns=tuple(self._column(n, spec, home if layout == "star" else None) for n, spec, home in kept)
+        )
+
+    def _column(self, name: str, spec: Spec, home: str | None) -> Column:
+        role = self.plan.roles.get(name, Role.FEATURE)
+        shared: dict[str, Any] = {"name": name, "role": role, "ragged": spec.ragged, "table": home, "tags": spec.tags}
+        shared |= {"lengths": spec.lengths}
+        if spec.categorical:
+            return Column(
+                kind=Kind.CATEGORICAL, dtype="int32", cardinality=spec.cardinality, vocabulary=spec.vocabulary,
+                buckets=spec.buckets, **shared,
+            )  # fmt: skip
+        dtype: Any = spec.dtype or ("int64" if role is Role.TIMESTAMP else "float32")
+        return Column(kind=Kind.NUMERIC, dtype=dtype, **shared)
 
     def write(self, folder: Path) -> None:
-        """Write plan.json and vocab/<column>.parquet."""
-        (folder / "vocab").mkdir(parents=True, exist_ok=True)
+        """Write plan.json, vocab/<name>.parquet, and what else was learnt to state/<place>/<name>.parquet."""
         (folder / "plan.json").write_text(self.plan.model_dump_json(indent=2) + "\n")
-        for name, table in self.vocabularies.items():
-            pq.write_table(table, folder / "vocab" / f"{name}.parquet", compression="zstd")
+        for name, schema in self.inputs.items():
+            _write(schema.empty_table(), folder / "state" / "inputs" / file_of(name))
+        vocabularies = self.vocabularies
+        for (index, name), table in self.state.items():
+            in_vocab = index >= 0 and name in vocabularies and isinstance(self.plan.ops[index], Categorify)
+            _write(table, folder / ("vocab" if in_vocab else f"state/{index}") / file_of(name))
 
     @classmethod
     def read(cls, folder: Path) -> FittedPlan:
@@ -220,9 +181,26 @@ class FittedPlan:
         """
         try:
             plan = FeaturePlan.model_validate_json((folder / "plan.json").read_text())
-            vocabularies = {name: pq.read_table(folder / "vocab" / f"{name}.parquet") for name in plan.categorified}
+            inputs = {
+                unquote(p.stem): pq.read_schema(p) for p in sorted((folder / "state" / "inputs").glob("*.parquet"))
+            }
+            if INTERACTIONS not in inputs:
+                raise ValueError("it does not say what it was fitted on")
+            state = {}
+            for index, op in enumerate(plan.ops):
+                for name in op.states:
+                    in_vocab = isinstance(op, Categorify) and not name.endswith(REST)
+                    place = folder / ("vocab" if in_vocab else f"state/{index}")
+                    state[index, name] = pq.read_table(place / file_of(name))
+            for path in sorted((folder / "state" / str(GATHERED)).glob("*.parquet")):
+                state[GATHERED, unquote(path.stem)] = pq.read_table(path)
         except (OSError, ValueError) as error:
             raise DataError(
                 f"{folder}: not a fitted plan that this version reads: {error}", hint="recsys etl --force"
             ) from error
-        return cls(plan, vocabularies)
+        return cls(plan, inputs, state)
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, compression="zstd")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -14,6 +15,11 @@ from recsys_cli.errors import ConfigError, DataError
 PADDING, NULL, UNSEEN = 0, 1, 2
 """Encoded ids with a fixed meaning: padding, null, and out of vocabulary. The vocabulary starts at FIRST."""
 FIRST = 3
+
+
+def file_of(name: str) -> str:
+    """Return the name of the parquet file that belongs to a column, whatever characters the column's name has."""
+    return quote(name, safe=" ") + ".parquet"
 
 
 class Role(StrEnum):
@@ -52,6 +58,12 @@ class Column(BaseModel):
     """Name of the vocabulary that its ids come from; None for numbers."""
     ragged: bool = False
     """Whether each row holds a list of values."""
+    buckets: int = 0
+    """How many of the last rows of the embedding table stand for values that train did not have."""
+    tags: tuple[str, ...] = ()
+    """What AddTags says of it."""
+    lengths: tuple[int, int] | None = None
+    """Shortest and longest list in train, where ValueCount has counted them."""
     table: str | None = None
     """The column whose ids number the rows of the table it lives in; None where it lives in the interactions."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recsys_cli.config import RunConfig
+from recsys_cli.config import HOW, RunConfig
 from recsys_cli.data import open_source
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.etl.prepare import Preparation
@@ -79,7 +79,7 @@ def data_key(config: RunConfig, workspace: Workspace) -> str:
     sections: dict[str, Any] = {
         "split": config.split.model_dump(mode="json"),
         "features": config.features.model_dump(mode="json"),
-        "etl": config.etl.model_dump(mode="json", exclude={"engine"}),
+        "etl": config.etl.model_dump(mode="json", exclude=set(HOW)),
     }
     if isinstance(config.split, FilesSplit):
         given = {split: open_source("files", {"interactions": path}) for split, path in config.split.paths().items()}

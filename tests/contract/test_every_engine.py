@@ -8,8 +8,6 @@ from __future__ import annotations
 import datetime
 import math
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,122 +15,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from engines import LAYOUTS, NAN, Answer, answer, every_engine, interactions, needs_all, plan, stage_by_hand
 from hypothesis import Phase, given, settings
-from strategies import Case, cases
+from strategies import Case, cases, known_state
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.engine import Engine
-from recsys_cli.etl.staging import Staged
-from recsys_cli.etl.write import typed_table
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.schema import FIRST
-from recsys_cli.features.split import SPLITS
 from recsys_cli.registry import ENGINES, load
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
-
-NAN = float("nan")
-LAYOUTS = ("star", "flat")
-
-
-def _missing(name: str) -> str | None:
-    error = load(ENGINES[name]).missing()
-    return None if error is None else f"{error.message} ({error.hint})"
-
-
-def _param(name: str) -> Any:
-    reason = _missing(name)
-    return pytest.param(name, marks=[pytest.mark.skip(reason=reason)] if reason else [])
-
-
-every_engine = pytest.mark.parametrize("name", [_param(name) for name in ENGINES])
-needs_all = pytest.mark.skipif(any(map(_missing, ENGINES)), reason=str([*map(_missing, ENGINES)]))
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What an engine makes of a case, in the types that are written.
-
-    Attributes:
-        fitted: The fitted plan.
-        tables: Joined columns by key.
-        shards: Prepared rows by (layout, split, shard).
-    """
-
-    fitted: FittedPlan
-    tables: dict[str, pa.Table]
-    shards: dict[tuple[str, str, int], pa.Table]
-
-    def column(self, name: str, split: str = "train", *, layout: str = "star") -> list[Any]:
-        """Return a prepared column over all shards of a split."""
-        shards = [table for key, table in sorted(self.shards.items()) if key[:2] == (layout, split)]
-        return [value for table in shards for value in table.column(name).to_pylist()]
-
-    def vocabulary(self, name: str) -> dict[Any, int]:
-        """Return a vocabulary's counts by value, in order."""
-        table = self.fitted.vocabularies[name]
-        assert table.column_names == ["value", "count"]
-        assert table.schema.field("count").type == pa.int64()
-        return dict(zip(table["value"].to_pylist(), table["count"].to_pylist(), strict=True))
-
-    def files(self) -> dict[str, tuple[str, str]]:
-        """Return everything as comparable text: types, and values with NaN and -0.0 as they are."""
-        found: dict[str, pa.Table] = {f"vocab/{name}": table for name, table in self.fitted.vocabularies.items()}
-        found |= {f"tables/{name}": table for name, table in self.tables.items()}
-        found |= {"/".join(map(str, key)): table for key, table in sorted(self.shards.items())}
-        return {name: (repr(table.schema), repr(table.to_pydict())) for name, table in found.items()}
-
-
-def stage_by_hand(case: Case, folder: Path, *, shards: int = 2) -> Staged:
-    """Write what staging would, with the rows of train in the order given, cut into about so many shards."""
-    schema = case.splits["train"].schema
-    paths: dict[str, list[Path]] = {split: [] for split in SPLITS}
-    for split, table in case.splits.items():
-        size = -(-table.num_rows // shards) or 1
-        for shard, start in enumerate(range(0, table.num_rows, size)):
-            paths[split].append(folder / f"{split}-{shard}.arrow")
-            with pa.ipc.new_file(str(paths[split][-1]), schema) as file:
-                file.write_table(table.slice(start, size))
-    rows = {split: case.splits[split].num_rows if split in case.splits else 0 for split in SPLITS}
-    return Staged(paths, rows, case.tables, schema, seed=7)
-
-
-def answer(name: str, case: Case, folder: Path) -> Answer:
-    """Send a case through an engine."""
-    engine: Engine = load(ENGINES[name])()
-    staged = stage_by_hand(case, folder)
-    fitted = engine.fit(case.plan, staged)
-    types = {
-        field.name: field.type for table in (*case.tables.values(), case.splits["train"]) for field in table.schema
-    }
-    schemas = {at: case.plan.prepared_schema(fitted.cardinalities, types, layout=at) for at in LAYOUTS}
-    tables = {
-        key: typed_table(table, schemas["star"].in_table(key)) for key, table in engine.tables(fitted, staged).items()
-    }
-    shards: dict[tuple[str, str, int], pa.Table] = {}
-    for layout in LAYOUTS:
-        for split in SPLITS:
-
-            def write(shard: int, table: pa.Table, layout: str = layout, split: str = split) -> None:
-                shards[layout, split, shard] = typed_table(table, schemas[layout].in_table(None))
-
-            engine.transform(fitted, staged, split, layout=layout, write=write)
-    return Answer(fitted, tables, shards)
-
-
-def interactions(columns: Mapping[str, Any]) -> pa.Table:
-    """Return a table of interactions; an array has its own type."""
-    return pa.table(dict(columns))
-
-
-def plan(
-    *ops: Any, user: str = "user", item: str = "item", label: str = "rating", timestamp: str | None = None
-) -> FeaturePlan:
-    return FeaturePlan(user=user, item=item, label=label, timestamp=timestamp, ops=ops)
-
 
 TRAIN = interactions({
     "user": ["ann", "bob", "ann", "zoë", "bob", None],
@@ -257,7 +153,7 @@ def test_a_split_without_rows_writes_nothing(name: str) -> None:
 def test_no_train_row_at_all_gives_empty_vocabularies(name: str, tmp_path: Path) -> None:
     case = Case({"train": TRAIN.slice(0, 0), "valid": VALID}, CASE.tables, PLAN)
     made = answer(name, case, tmp_path)
-    assert set(made.fitted.cardinalities.values()) == {FIRST}
+    assert {column.cardinality for column in made.fitted.schema("star").categorical} == {FIRST}
     assert made.column("user", "valid") == [2, 2, 1]
     assert made.column("genres", "valid", layout="flat") == [[], [], []]
 
@@ -434,14 +330,14 @@ EXPRESSIONS: list[tuple[str, str, list[Any]]] = [
 @every_engine
 def test_expressions(name: str, tmp_path: Path) -> None:
     ops = [LambdaOp(expression=e, output=f"o{i}", dtype=d) for i, (e, d, _) in enumerate(EXPRESSIONS)]
-    staged = stage_by_hand(Case({"valid": NUMBERS, "train": NUMBERS.slice(0, 0)}, {}, PLAN), tmp_path, shards=1)
-    engine: Engine = load(ENGINES[name])()
+    case = Case({"train": NUMBERS}, {}, plan(Categorify(columns=("user", "item")), *ops))
+    engine: Engine = load(ENGINES[name])(tmp_path)
     empty = pa.table({"value": pa.array([], pa.int64()), "count": pa.array([], pa.int64())})
-    fitted = FittedPlan(plan(Categorify(columns=("user", "item")), *ops), {"user": empty, "item": empty})
-    written: list[pa.Table] = []
-    engine.transform(fitted, staged, "valid", layout="star", write=lambda _, table: written.append(table))
+    state = known_state(case.plan, {"user": empty, "item": empty})
+    fitted = FittedPlan(case.plan, {"interactions": NUMBERS.schema}, state)
+    made = engine.apply(fitted.program.transforms(None), fitted, NUMBERS)
     for index, (expression, dtype, expected) in enumerate(EXPRESSIONS):
-        column = written[0].column(f"o{index}")
+        column = made.column(f"o{index}")
         assert column.type == pa.type_for_alias(dtype), expression
         assert repr(column.to_pylist()) == repr(pa.array(expected, column.type).to_pylist()), (expression, dtype)
 
@@ -461,7 +357,7 @@ def test_nothing_is_left_behind(name: str, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path / "here")
     answer(name, CASE, tmp_path / "staged")
     assert not list((tmp_path / "here").iterdir())
-    assert {path.suffix for path in (tmp_path / "staged").iterdir()} == {".arrow"}
+    assert {path.name for path in (tmp_path / "staged").iterdir()} == {"piece.arrow", "star", "flat"}
 
 
 def prepare(case: Case, folder: Path, *, engine: str, layout: str) -> PreparedData:

@@ -1,47 +1,67 @@
-"""Categorify on NVTabular: it counts and looks up; order, ties and nulls are settled around it."""
+"""Categorify on NVTabular: it counts and looks up; nulls are settled around it, order and ties after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recsys_cli.etl.nvtabular_engine.frames import dataset, nvtabular, quiet, run, to_frame
+from recsys_cli.errors import DataError
+from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, schema, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
+from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import NULL, UNSEEN
-
-Load = Callable[[int], Mapping[str, pa.Array]]
 
 VALUE = "value"
 """Name of the column in every frame that is counted: NVTabular makes file names and scratch columns of column names."""
 
 
-def count(load: Load, shards: Sequence[int], graph: Any, *, folder: Path) -> pa.Table:
-    """Fit a Categorify op and return what it counted, as `value` and `count`, in no order.
+def learn(op: Categorify, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:
+    """Count each column's values, as `value` and `count`, in the raw type and in no order; null is left out.
 
-    Args:
-        load: Returns the columns of a shard, without nulls.
-        shards: The shards that have any rows, at least one.
-        graph: What to compute from the columns before; its output is a column `value`.
-        folder: A new folder for the op's files.
+    Raises:
+        DataError: Values were lost in counting.
     """
+    return {column: _counts(rows.column(column), column, folder / str(at)) for at, column in enumerate(op.columns)}
+
+
+def apply(op: Categorify, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:
+    """Replace the columns by ids."""
+    return Encoder({column: state[op.vocabulary_of(column)] for column in op.columns}, folder).columns(rows)
+
+
+def _counts(column: pa.ChunkedArray, name: str, folder: Path) -> pa.Table:
+    values, _ = elements(column)
+    prepared = plain(values, name)
+    known = prepared.known
+    if len(known) == 0:
+        counts = pa.table({VALUE: known, "count": pa.array([], pa.int64())})
+    else:
+        counts = _count(known, folder)
+        if (total := pc.sum(counts.column("count")).as_py()) != len(known):
+            raise DataError(
+                f"counting {name} gave {total} values instead of {len(known)}", hint="use etl.engine=polars"
+            )
+    found = raw(counts.column(VALUE).combine_chunks(), values.type, name)
+    rest = len(values) - len(known)
+    table = pa.table({VALUE: found, "count": counts.column("count").cast(pa.int64()).combine_chunks()})
+    nulls = pa.table({VALUE: pa.nulls(min(1, rest), found.type), "count": pa.array([rest] * min(1, rest), pa.int64())})
+    return pa.concat_tables([table, nulls])
+
+
+def _count(values: pa.Array, folder: Path) -> pa.Table:
+    """Fit a Categorify op on values without a null and return what it counted."""
     library = nvtabular()
     with quiet():
         op = library.ops.Categorify(out_path=str(folder))
-        library.Workflow(graph >> op).fit(dataset(load, shards))
+        frame = to_frame({VALUE: values})
+        library.Workflow([VALUE] >> op).fit(library.Dataset(frame, schema=schema(frame)))
     counts = pq.read_table(folder / "categories" / f"unique.{VALUE}.parquet", columns=[VALUE, f"{VALUE}_size"])
     return counts.rename_columns([VALUE, "count"])
-
-
-def vocabulary(counts: pa.Table, kind: pa.DataType, column: str) -> pa.Table:
-    """Order a column's counted values by (count descending, value ascending), in their raw type."""
-    ordered = counts.sort_by([("count", "descending"), (VALUE, "ascending")])
-    values = raw(ordered.column(VALUE).combine_chunks(), kind, column)
-    return pa.table({"value": values, "count": ordered.column("count").cast(pa.int64()).combine_chunks()})
 
 
 class Encoder:

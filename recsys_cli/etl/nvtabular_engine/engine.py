@@ -1,25 +1,36 @@
-"""The engine on NVTabular 23.08: real workflows, one shard at a time, around which inputs and order are made exact."""
+"""The engine on NVTabular 23.08: real workflows, some rows at a time, around which inputs and order are made exact."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import Write
-from recsys_cli.etl.join_keys import keyed
+from recsys_cli.etl.engine import WEIGHT, Learnt, Walk
 from recsys_cli.etl.nvtabular_engine import join_external, pins
-from recsys_cli.etl.nvtabular_engine.categorify import Encoder
 from recsys_cli.etl.nvtabular_engine.frames import forget
-from recsys_cli.etl.nvtabular_engine.lambda_op import compute
-from recsys_cli.etl.nvtabular_engine.train import Train
-from recsys_cli.etl.staging import Staged
-from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.etl.nvtabular_engine.weighted import repeated
+from recsys_cli.features.ops import JoinExternal
+from recsys_cli.features.ops.op import file_name
+from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.program import Step
+
+
+class Computing(Protocol):
+    """What a file of this engine provides for an op; `learn` only where the op learns."""
+
+    def apply(self, op: Any, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:
+        """Add or change the op's columns; rows keep their number and their order."""
+
+    def learn(self, op: Any, rows: pa.Table, folder: Path) -> Mapping[str, pa.Table]:
+        """Return what some rows tell."""
 
 
 class NVTabularEngine:
@@ -28,6 +39,12 @@ class NVTabularEngine:
     One workflow does not do: ties, nulls and keys without a match have to be settled between its ops. So each op is a
     workflow of its own, and what goes in has no nulls, no lists but those of ids, and none of the user's column names.
     """
+
+    threads: int | None = 1  # NVTabular keeps vocabularies in the process, by name
+
+    def __init__(self, scratch: Path, *, device: str = "cpu") -> None:
+        self.scratch = scratch
+        self.device = device
 
     @classmethod
     def missing(cls) -> MissingExtraError | None:
@@ -39,55 +56,45 @@ class NVTabularEngine:
         """Return its place beside the others: first on a GPU with cuDF, last without."""
         return 20 if find_spec("cudf") is not None else 0
 
-    def fit(self, plan: FeaturePlan, staged: Staged) -> FittedPlan:
-        """Learn the vocabularies from the train split, one column at a time, which bounds the memory."""
-        with _scratch(staged) as folder:
-            train = Train(plan, staged, folder)
-            return FittedPlan(plan, {column: train.vocabulary(column) for column in plan.categorified})
+    def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
+        """Go over some rows of train, applying and learning as `walk` says."""
+        if WEIGHT in rows.column_names:
+            rows = repeated(rows)  # NVTabular knows no weights
+        learnt: Learnt = {}
+        with self._folder() as folder:
+            for place, (step, verb) in enumerate(walk):
+                if verb == "apply":
+                    rows = _computing(step).apply(step.op, _state(step, fitted), rows, folder / str(place))
+                else:
+                    found = _computing(step).learn(step.op, rows, folder / str(place))
+                    learnt |= {(step.index, name): table for name, table in found.items()}
+        return learnt
 
-    def tables(self, fitted: FittedPlan, staged: Staged) -> dict[str, pa.Table]:
-        """Return the joined columns by encoded id."""
-        with _scratch(staged) as folder:
-            return _tables(fitted, staged, Encoder(fitted.vocabularies, folder))
+    def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
+        """Send rows through steps, one after the other."""
+        with self._folder() as folder:
+            for place, step in enumerate(steps):
+                rows = _computing(step).apply(step.op, _state(step, fitted), rows, folder / str(place))
+        return rows
 
-    def transform(self, fitted: FittedPlan, staged: Staged, split: str, *, layout: str, write: Write) -> None:
-        """Prepare each shard of a split."""
-        with _scratch(staged) as folder:
-            encoder = Encoder(fitted.vocabularies, folder)
-            flat = _tables(fitted, staged, encoder) if layout == "flat" else {}
-            rows = {key: join_external.Rows(table) for key, table in flat.items()}
-            for shard in range(len(staged.shards[split])):
-                table = staged.read(split, shard)
-                for op in fitted.plan.lambdas:
-                    table = compute(op, table)
-                table = encoder.columns(table)
-                for key, joined in rows.items():
-                    brought = joined(table.column(key).combine_chunks())
-                    table = pa.table({**_columns(table), **_columns(brought)})
-                write(shard, table)
+    def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
+        """Return a table's joined columns by encoded key."""
+        return join_external.by_id(op, table, keys)
 
-
-def _tables(fitted: FittedPlan, staged: Staged, encoder: Encoder) -> dict[str, pa.Table]:
-    made: dict[str, pa.Table] = {}
-    for op in fitted.plan.joins:
-        keys = fitted.vocabularies[op.on]
-        table = keyed(op, staged.tables[op.table], keys.schema.field("value").type)
-        joined = encoder.columns(join_external.by_id(op, table, keys))
-        before = made.get(op.on)
-        made[op.on] = joined if before is None else pa.table({**_columns(before), **_columns(joined)})
-    return made
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """Give a folder for what NVTabular writes, which else would go to the working directory."""
+        with tempfile.TemporaryDirectory(dir=self.scratch, prefix="nvtabular-") as folder:
+            try:
+                yield Path(folder)
+            finally:
+                forget()
 
 
-def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return {name: table.column(name) for name in table.column_names}
+def _computing(step: Step) -> Computing:
+    """Return the file of this package that is named like the op."""
+    return cast("Computing", import_module(f"{__package__}.{file_name(type(step.op))}"))
 
 
-@contextmanager
-def _scratch(staged: Staged) -> Iterator[Path]:
-    """Give a folder beside the staged shards for what NVTabular writes, which else would go to the working directory."""
-    beside = next((paths[0].parent for paths in staged.shards.values() if paths), None)
-    with tempfile.TemporaryDirectory(dir=beside, prefix="nvtabular-") as folder:
-        try:
-            yield Path(folder)
-        finally:
-            forget()
+def _state(step: Step, fitted: FittedPlan) -> dict[str, pa.Table]:
+    return {name: fitted.state[step.index, name] for name in step.op.states}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
@@ -40,24 +40,6 @@ def to_frame(columns: Mapping[str, pa.Array]) -> Any:
 def to_arrow(frame: Any) -> pa.Table:
     """Return a frame's columns as Arrow."""
     return nvtabular().dispatch.to_arrow(frame)
-
-
-def dataset(load: Callable[[int], Mapping[str, pa.Array]], parts: Sequence[int]) -> Any:
-    """Return a dataset whose partitions are loaded when their turn comes.
-
-    Args:
-        load: Returns the columns of a part, at least one row of them, the same types for each part.
-        parts: The parts that there are, at least one.
-    """
-    library = nvtabular()
-    with quiet():
-        from dask import dataframe, delayed
-
-        first = {name: values.slice(0, 1) for name, values in load(parts[0]).items()}
-        sample = to_frame(first)
-        part = delayed(lambda number: to_frame(load(number)), pure=False)
-        collection = dataframe.from_delayed([part(number) for number in parts], meta=sample.iloc[:0])
-        return library.Dataset(collection, schema=schema(sample))
 
 
 def schema(frame: Any) -> Any:

@@ -1,4 +1,4 @@
-"""JoinExternal on NVTabular: while fitting it brings values to interactions to be counted, then rows to encoded ids."""
+"""JoinExternal on NVTabular: rows of a table to encoded ids, and from there to interactions."""
 
 from __future__ import annotations
 
@@ -9,35 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.nvtabular_engine.categorify import VALUE
+from recsys_cli.etl.join_keys import keyed
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_frame
-from recsys_cli.etl.nvtabular_engine.plain import elements, is_list, plain
+from recsys_cli.etl.nvtabular_engine.plain import is_list
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.schema import FIRST
 
 KEY = "key"
 
 
-def pairs(table: pa.Table, op: JoinExternal, column: str) -> dict[str, pa.Array]:
-    """Return each key with each value that it brings, without nulls: a join with them has a row per value to count."""
-    values, offsets = elements(table.column(column))
-    keys = table.column(op.on).combine_chunks()
-    if offsets is not None:
-        keys = keys.take(pa.array(np.repeat(np.arange(table.num_rows), np.diff(offsets))))
-    prepared = plain(values, column)
-    if prepared.nulls is not None:
-        keys = keys.filter(pa.array(~prepared.nulls))
-    return {KEY: plain(keys, op.on).values, VALUE: prepared.known}
-
-
-def joined_values(brought: Mapping[str, pa.Array]) -> Any:
-    """Return the graph from a column of keys to the values that they bring, one row per value."""
-    return _join(brought)[VALUE]
-
-
 def by_id(op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
     """Return the joined columns by encoded key: row i belongs to id i, the first three are without a match."""
     values = keys.column("value").combine_chunks()
+    table = keyed(op, table, values.type)
     rows = pc.index_in(values, value_set=table.column(op.on).combine_chunks())
     return table.select(list(op.columns)).take(pa.concat_arrays([pa.nulls(FIRST, pa.int32()), rows]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,19 +61,19 @@ class _Operand:
         return self.values if self.kind == "truth" else self.values != 0
 
 
-def compute(op: LambdaOp, table: pa.Table) -> pa.Table:
+def apply(op: LambdaOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it learns and writes nothing
     """Add the op's column, through a workflow of one LambdaOp.
 
     Raises:
         ConfigError: The expression mixes text and numbers.
     """
     expression = parse(op.expression)
-    kinds = {name: kind_of_type(table.schema.field(name).type, name) for name in sorted(columns(expression))}
+    kinds = {name: kind_of_type(rows.schema.field(name).type, name) for name in sorted(columns(expression))}
     check(expression, kinds)
-    values = _run(op, expression, table, kinds) if table.num_rows else pa.array([], op.dtype)
-    if op.output in table.column_names:
-        return table.set_column(table.column_names.index(op.output), op.output, values)
-    return table.append_column(op.output, values)
+    values = _run(op, expression, rows, kinds) if rows.num_rows else pa.array([], op.dtype)
+    if op.output in rows.column_names:
+        return rows.set_column(rows.column_names.index(op.output), op.output, values)
+    return rows.append_column(op.output, values)
 
 
 def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[str, Kind]) -> pa.Array:

@@ -2,65 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.errors import DataError
-from recsys_cli.etl.join_keys import keyed
-from recsys_cli.features.ops import JoinExternal
+from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 
 _LOOKUP_ROWS = 1 << 24
 """Widest range of whole numbers that is encoded by a lookup array (64 MB); a wider one by a hash join."""
 
 
-def count_values(frame: pl.LazyFrame, column: str, *, rows: int) -> pl.DataFrame:
-    """Count each distinct value of a column of the interactions, as `value` and `count`; lists by element.
-
-    Raises:
-        DataError: The counts do not add up to the rows: the query engine has lost some.
-    """
-    values = frame.select(pl.col(column).alias("value"))
-    is_list = isinstance(values.collect_schema()["value"], pl.List)
-    if is_list:
-        values = values.explode("value", empty_as_null=False)
-    counts = values.group_by("value").agg(pl.len().cast(pl.Int64).alias("count")).collect(engine="streaming")
-    if not is_list and counts.get_column("count").sum() != rows:
-        raise DataError(f"counting {column} gave {counts.get_column('count').sum()} rows instead of {rows}")
-    return counts
+def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
+    """Count each distinct value of each column, null as well, as `value` and `count`; lists by element."""
+    queries = {}
+    for column in op.columns:
+        values = frame.select(pl.col(column).alias("value"), weight.alias("count"))
+        if isinstance(values.collect_schema()["value"], pl.List):
+            values = values.filter(pl.col("value").list.len() > 0).explode("value")
+        queries[column] = values.group_by("value", maintain_order=True).agg(pl.col("count").sum())
+    return queries
 
 
-def count_joined(counts: pl.DataFrame, op: JoinExternal, table: pa.Table, column: str) -> pl.DataFrame:
-    """Count a joined column over the interactions, as if joined: a row of the table weighs as often as its key comes.
-
-    Args:
-        counts: How often each key comes, as `count_values` gives it.
-        op: The join.
-        table: What is joined.
-        column: One of its columns.
-    """
-    by_key = counts.rename({"value": op.on})
-    key_type = pl.Series(dtype=by_key.schema[op.on]).to_arrow().type
-    joined = by_key.join(pl.DataFrame(keyed(op, table, key_type)), on=op.on, how="inner", maintain_order="left")
-    weighted = joined.select(pl.col(column).alias("value"), "count")
-    if isinstance(weighted.schema["value"], pl.List):
-        weighted = weighted.explode("value", empty_as_null=False)
-    return weighted.group_by("value", maintain_order=True).agg(pl.col("count").sum())
+def apply(op: Categorify, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Replace the columns by ids."""
+    types = frame.select(op.columns).collect_schema()
+    encoded = []
+    for column in op.columns:
+        encoder = Encoder(state[op.vocabulary_of(column)])
+        kind = pl.List(pl.Int32) if isinstance(types[column], pl.List) else pl.Int32()
+        encoded.append(pl.col(column).map_batches(partial(_encoded, encoder), return_dtype=kind))
+    return frame.with_columns(encoded)
 
 
-def vocabulary(counts: pl.DataFrame) -> pa.Table:
-    """Order counted values by (count descending, value ascending); null is no value, and neither is NaN."""
-    known = counts.filter(pl.col("value").is_not_null())
-    if known.schema["value"].is_float():
-        value = pl.col("value")
-        known = known.filter(value.is_not_nan()).with_columns(_one_zero(value).alias("value"))
-    table = known.sort("count", "value", descending=[True, False]).select("value", "count").to_arrow()
-    plain = (
-        pa.string() if pa.types.is_large_string(table.schema.field("value").type) else table.schema.field("value").type
-    )
-    return table.cast(pa.schema([("value", plain), ("count", pa.int64())])).combine_chunks()
+def _encoded(encoder: Encoder, series: pl.Series) -> pl.Series:
+    return pl.Series(series.name, pl.from_arrow(encode(series.to_arrow(), encoder)))
 
 
 class Encoder:
@@ -106,9 +86,8 @@ class Encoder:
         return lookup
 
 
-def encode(column: pa.ChunkedArray, encoder: Encoder) -> pa.Array:
-    """Encode a column; a list element by element, where a null list is an empty one."""
-    array = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
+def encode(array: pa.Array, encoder: Encoder) -> pa.Array:
+    """Encode values; a list element by element, where a null list is an empty one."""
     if isinstance(array, pa.LargeListArray):
         array = array.cast(pa.list_(array.type.value_type))
     if not isinstance(array, pa.ListArray):
@@ -116,8 +95,3 @@ def encode(column: pa.ChunkedArray, encoder: Encoder) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int32))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), encoder(array.flatten()))
-
-
-def _one_zero(value: pl.Expr) -> pl.Expr:
-    """Make 0.0 of -0.0: they are one value, and which of them stands for it must not depend on the order of the rows."""
-    return pl.when(value == 0).then(0.0).otherwise(value)

@@ -1,26 +1,42 @@
-"""The engine on Polars: counts are one lazy query over the scratch files; shards are encoded by a few threads at a time."""
+"""The engine on Polars: the steps for some rows become one lazy query, and what it learns from them another few."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 import polars as pl
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import Write
-from recsys_cli.etl.polars_engine.categorify import Encoder, count_joined, count_values, encode, vocabulary
-from recsys_cli.etl.polars_engine.join_external import by_id
-from recsys_cli.etl.polars_engine.lambda_op import compute
-from recsys_cli.etl.staging import Staged
-from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.etl.engine import WEIGHT, Learnt, Walk
+from recsys_cli.etl.polars_engine import join_external
+from recsys_cli.features.ops import JoinExternal
+from recsys_cli.features.ops.op import file_name
+from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.program import Step
 
-_THREADS = 2
-"""Shards in work at the same time: enough to overlap encoding with writing, few enough to keep memory low."""
+
+class Computing(Protocol):
+    """What a file of this engine provides for an op; `learn` only where the op learns."""
+
+    def apply(self, op: Any, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Add or change the op's columns; rows keep their number and their order."""
+
+    def learn(self, op: Any, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
+        """Return the queries for what some rows tell, each of which stands for `weight` interactions."""
 
 
 class PolarsEngine:
     """Polars on the CPU."""
+
+    threads: int | None = None
+
+    def __init__(self, scratch: Path, *, device: str = "cpu") -> None:
+        self.scratch = scratch
+        self.device = device
 
     @classmethod
     def missing(cls) -> MissingExtraError | None:
@@ -32,60 +48,36 @@ class PolarsEngine:
         """Return its place beside the others: first without a GPU."""
         return 10
 
-    def fit(self, plan: FeaturePlan, staged: Staged) -> FittedPlan:
-        """Learn the vocabularies from the train split."""
-        frame = _scan_train(staged)
-        for op in plan.lambdas:
-            frame = compute(op, frame)
-        own = [column for column in plan.categorified if plan.join_of(column) is None]
-        counts = {column: count_values(frame, column, rows=staged.rows["train"]) for column in own}
-        for join in plan.joins:
-            for column in set(join.columns) & set(plan.categorified):
-                counts[column] = count_joined(counts[join.on], join, staged.tables[join.table], column)
-        return FittedPlan(plan, {column: vocabulary(counts[column]) for column in plan.categorified})
+    def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
+        """Go over some rows of train, applying and learning as `walk` says."""
+        frame = pl.LazyFrame(rows)
+        weight = pl.col(WEIGHT) if WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
+        queries: dict[tuple[int, str], pl.LazyFrame] = {}
+        for step, verb in walk:
+            if verb == "apply":
+                frame = _computing(step).apply(step.op, _state(step, fitted), frame)
+            else:
+                found = _computing(step).learn(step.op, frame, weight)
+                queries |= {(step.index, name): query for name, query in found.items()}
+        tables = pl.collect_all(list(queries.values()))
+        return {at: table.to_arrow() for at, table in zip(queries, tables, strict=True)}
 
-    def tables(self, fitted: FittedPlan, staged: Staged) -> dict[str, pa.Table]:
-        """Return the joined columns by encoded id."""
-        encoders = {name: Encoder(table) for name, table in fitted.vocabularies.items()}
-        made: dict[str, pa.Table] = {}
-        for op in fitted.plan.joins:
-            joined = by_id(op, staged.tables[op.table], fitted.vocabularies[op.on])
-            for column in op.columns:
-                if column in encoders:
-                    position = joined.column_names.index(column)
-                    joined = joined.set_column(position, column, encode(joined.column(column), encoders[column]))
-            before = made.get(op.on)
-            made[op.on] = joined if before is None else pa.table({**_columns(before), **_columns(joined)})
-        return made
+    def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
+        """Send rows through steps, one after the other."""
+        frame = pl.LazyFrame(rows)
+        for step in steps:
+            frame = _computing(step).apply(step.op, _state(step, fitted), frame)
+        return frame.collect().to_arrow() if steps else rows
 
-    def transform(self, fitted: FittedPlan, staged: Staged, split: str, *, layout: str, write: Write) -> None:
-        """Prepare each shard of a split."""
-        encoders = {name: Encoder(table) for name, table in fitted.vocabularies.items()}
-        tables = self.tables(fitted, staged) if layout == "flat" else {}
-
-        def prepare(shard: int) -> None:
-            table = staged.read(split, shard)
-            for op in fitted.plan.lambdas:
-                table = compute(op, pl.LazyFrame(table)).collect().to_arrow()
-            for column in fitted.plan.categorified:
-                if column in table.column_names:
-                    position = table.column_names.index(column)
-                    table = table.set_column(position, column, encode(table.column(column), encoders[column]))
-            for key, features in tables.items():
-                rows = features.take(table.column(key))
-                table = pa.table({**_columns(table), **_columns(rows)})
-            write(shard, table)
-
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="transform") as pool:
-            for done in [pool.submit(prepare, shard) for shard in range(len(staged.shards[split]))]:
-                done.result()
+    def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
+        """Return a table's joined columns by encoded key."""
+        return join_external.by_id(op, table, keys)
 
 
-def _scan_train(staged: Staged) -> pl.LazyFrame:
-    if not staged.shards["train"]:
-        return pl.LazyFrame(staged.schema.empty_table())
-    return pl.scan_ipc(staged.shards["train"])
+def _computing(step: Step) -> Computing:
+    """Return the file of this package that is named like the op."""
+    return cast("Computing", import_module(f"{__package__}.{file_name(type(step.op))}"))
 
 
-def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return {name: table.column(name) for name in table.column_names}
+def _state(step: Step, fitted: FittedPlan) -> dict[str, pa.Table]:
+    return {name: fitted.state[step.index, name] for name in step.op.states}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from recsys_cli.features.expression import (
     Binary,
@@ -33,7 +34,7 @@ _TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def compute(op: LambdaOp, frame: pl.LazyFrame) -> pl.LazyFrame:
+def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
     """Add the op's column.
 
     Raises:

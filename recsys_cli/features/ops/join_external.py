@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
 from recsys_cli.features.ops.op import Op
+from recsys_cli.features.spec import Spec
 
 
 class JoinExternal(Op):
@@ -26,3 +28,12 @@ class JoinExternal(Op):
     """The key column, in the interactions and in the table; it has to be categorified by a later op."""
     columns: tuple[str, ...] = Field(min_length=1)
     """Columns of the table to bring in."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The key; the columns are the table's."""
+        return (self.on,)
+
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Describe the joined columns, given those of the table: they come as they are."""
+        return {name: inputs[name] for name in self.columns}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
+import pyarrow as pa
 from pydantic import field_validator
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features import expression as expressions
-from recsys_cli.features.ops.op import Op
+from recsys_cli.features.ops.op import Op, scalars
+from recsys_cli.features.spec import Spec
 
 
 class LambdaOp(Op):
@@ -40,3 +43,23 @@ class LambdaOp(Op):
         except ConfigError as error:
             raise ValueError(error.message) from error
         return text
+
+    @property
+    def title(self) -> str:
+        """How a message names it."""
+        return f"{self.name} {self.expression!r}"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that the expression names."""
+        return tuple(sorted(expressions.columns(expressions.parse(self.expression))))
+
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Describe the computed column.
+
+        Raises:
+            ConfigError: The expression mixes texts and numbers, or gives a text.
+        """
+        kinds = {name: expressions.kind_of_type(spec.type, name) for name, spec in scalars(inputs).items()}
+        expressions.check(expressions.parse(self.expression), kinds)
+        return {self.output: Spec(pa.type_for_alias(self.dtype), dtype=self.dtype)}

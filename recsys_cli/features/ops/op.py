@@ -1,11 +1,118 @@
-"""What all ops share: frozen, no unknown options, and named in the config by `op`."""
+"""What all ops share: frozen, no unknown options, named in the config by `op`, and honest about what they read and write."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.spec import Spec
+
+Phase = Literal["rows", "draw", "columns"]
 
 
 class Op(BaseModel):
-    """A description of one step; engines dispatch on its type."""
+    """A description of one step; engines dispatch on its type.
+
+    Attributes:
+        phase: `rows` decides which interactions there are, before the split; `draw` adds rows to the splits; `columns`
+            computes columns of rows that are there, after the split.
+        fitted: Whether it learns from train.
+        columnwise: Whether each of its `columns` is computed from itself alone, so that they may live in different tables.
+        acts: Whether engines have anything to do; False for an op that only describes columns.
+        replaces: Whether only the columns that it writes are left after it.
+        numbers_rows: Whether it tells rows of train apart by a number.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    phase: ClassVar[Phase] = "columns"
+    fitted: ClassVar[bool] = False
+    columnwise: ClassVar[bool] = False
+    acts: ClassVar[bool] = True
+    replaces: ClassVar[bool] = False
+    numbers_rows: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """How it is called in a config."""
+        return type(self).__name__
+
+    @property
+    def title(self) -> str:
+        """How a message names it."""
+        return self.name
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it needs."""
+        return tuple(getattr(self, "columns", ()))
+
+    @property
+    def learns(self) -> tuple[str, ...]:
+        """Names of the tables that a part of train tells: one per column, unless the op says otherwise."""
+        return self.reads if self.fitted else ()
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names of the tables that it knows in the end."""
+        return self.learns
+
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Describe the columns that it writes; None for a column that is no longer there.
+
+        Args:
+            inputs: The columns that it reads.
+
+        Raises:
+            ConfigError: It cannot work on them; the message needs no name of the op.
+        """
+        raise NotImplementedError
+
+    def learnt(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
+        """Describe the columns again when what was learnt is known, such as how many values a vocabulary has."""
+        del state
+        return outputs
+
+    def only(self, columns: tuple[str, ...]) -> Self:
+        """Return the op for some of its columns."""
+        return self.model_copy(update={"columns": columns})
+
+
+def file_name(op: type) -> str:
+    """Return the name of the files that an op has in each engine: HashedCross → hashed_cross."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", op.__name__).lower()
+
+
+def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
+    """Return the columns if an op can calculate with all of them.
+
+    Raises:
+        ConfigError: One of them holds something else.
+    """
+    for name, spec in inputs.items():
+        if not spec.is_number:
+            held = "encoded ids" if spec.categorical else spec.element
+            raise ConfigError(f"{name!r} holds {held}; numbers are needed")
+    return inputs
+
+
+def scalars(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
+    """Return the columns if none of them holds lists.
+
+    Raises:
+        ConfigError: One does.
+    """
+    for name, spec in inputs.items():
+        if spec.ragged:
+            raise ConfigError(f"{name!r} holds a list in each row; single values are needed")
+    return inputs
+
+
+def calculated(inputs: Mapping[str, Spec], **changes: Any) -> dict[str, Spec | None]:
+    """Describe columns of numbers that an op overwrites: float64 between ops, float32 when written."""
+    return {name: Spec(spec.holding(pa.float64()), tags=spec.tags, **changes) for name, spec in inputs.items()}

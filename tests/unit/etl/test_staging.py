@@ -34,7 +34,8 @@ def staged(raw: RawTable, folder: Path, *, timestamp: str | None = "time", **sec
         "etl": {"shard_rows": 700},
         **sections,
     })  # fmt: skip
-    return stage({"all": Reader(raw)}, {}, config, folder=folder, emit=ignore)
+    reader = Reader(raw)
+    return stage({"all": reader}, {}, config, estimated_rows=reader.estimated_rows(), folder=folder, emit=ignore)
 
 
 def items(stage: Staged, split: str) -> list[int]:

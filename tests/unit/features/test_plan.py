@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from strategies import known_state
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
@@ -32,14 +33,14 @@ RECIPE = FeaturePlan(
 
 
 def test_plan_reads_only_what_it_needs() -> None:
-    assert RECIPE.reads == ("movieId", "userId", "rating", "timestamp")
+    assert RECIPE.compile(TABLES).reads == ("movieId", "userId", "rating", "timestamp")
 
 
 def test_recipe_fits_its_tables_and_no_others() -> None:
-    RECIPE.check(TABLES)
+    RECIPE.compile(TABLES)
 
     with pytest.raises(ConfigError, match="no table 'movies'"):
-        RECIPE.check({"interactions": TABLES["interactions"]})
+        RECIPE.compile({"interactions": TABLES["interactions"]})
 
 
 def test_plan_names_all_problems_at_once() -> None:
@@ -56,7 +57,7 @@ def test_plan_names_all_problems_at_once() -> None:
     )
 
     with pytest.raises(ConfigError) as found:
-        plan.check(TABLES)
+        plan.compile(TABLES)
 
     for problem in (
         "no column 'userid' in the interactions (did you mean userId?)",
@@ -71,12 +72,20 @@ def test_plan_names_all_problems_at_once() -> None:
         assert problem in found.value.message
 
 
-def test_prepared_schema_says_where_columns_live() -> None:
-    types = {"timestamp": pa.int64(), "genres": pa.list_(pa.string())}
-    sizes = {"userId": 10, "movieId": 7, "genres": 5}
+def fitted_recipe(**sizes: int) -> FittedPlan:
+    words = {
+        name: pa.table(
+            {"value": [str(word) for word in range(size)], "count": pa.array(range(size, 0, -1), pa.int64())}
+        )
+        for name, size in sizes.items()
+    }
+    return FittedPlan(RECIPE, TABLES, known_state(RECIPE, words))
 
-    star = RECIPE.prepared_schema(sizes, types, layout="star")
-    flat = RECIPE.prepared_schema(sizes, types, layout="flat")
+
+def test_prepared_schema_says_where_columns_live() -> None:
+    fitted = fitted_recipe(userId=7, movieId=4, genres=2)
+
+    star, flat = fitted.schema("star"), fitted.schema("flat")
 
     assert star.names == flat.names == ("userId", "movieId", "label", "timestamp", "genres")
     assert star["genres"].table == "movieId"
@@ -88,17 +97,15 @@ def test_prepared_schema_says_where_columns_live() -> None:
 
 
 def test_schema_and_fitted_plan_survive_their_files(tmp_path: Path) -> None:
-    words = pa.table({"value": ["b", "a"], "count": pa.array([2, 1], pa.int64())})
-    fitted = FittedPlan(RECIPE, {"userId": words, "movieId": words, "genres": words})
-    schema = RECIPE.prepared_schema(fitted.cardinalities, {"timestamp": pa.int64()}, layout="star")
+    fitted = fitted_recipe(userId=2, movieId=2, genres=2)
+    schema = fitted.schema("star")
 
     fitted.write(tmp_path)
     schema.write(tmp_path / "schema.json")
 
     read = FittedPlan.read(tmp_path)
-    assert read.plan == RECIPE
-    assert read.cardinalities == {"userId": 5, "movieId": 5, "genres": 5}
-    assert Schema.read(tmp_path / "schema.json") == schema
+    assert read == fitted
+    assert read.schema("star") == Schema.read(tmp_path / "schema.json") == schema
 
 
 def test_schema_that_is_none_is_named(tmp_path: Path) -> None:
@@ -110,4 +117,4 @@ def test_schema_that_is_none_is_named(tmp_path: Path) -> None:
 
 def test_schema_names_the_columns_there_are() -> None:
     with pytest.raises(ConfigError, match="no column 'movie' in the prepared data; there are"):
-        RECIPE.prepared_schema({"userId": 3, "movieId": 3, "genres": 3}, {}, layout="star")["movie"]
+        fitted_recipe(userId=1, movieId=1, genres=1).schema("star")["movie"]

@@ -1,0 +1,210 @@
+"""Learning a plan's state from train: pass by pass, part by part, on any engine and anywhere."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from recsys_cli.etl import fitting
+from recsys_cli.etl.engine import ROW, WEIGHT, Engine, Learnt
+from recsys_cli.etl.executor import Executor
+from recsys_cli.etl.staging import Staged
+from recsys_cli.events import Emit, Progress
+from recsys_cli.features.ops import Categorify
+from recsys_cli.features.ops.categorify import REST
+from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.features.program import GATHERED, INTERACTIONS, Gather, Program, Step
+from recsys_cli.features.schema import FIRST, NULL, UNSEEN
+from recsys_cli.features.split import SPLITS, TRAIN
+
+_SPLIT = SPLITS[TRAIN]
+_MERGE_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Learn:
+    """One pass over one shard of train: runs in a thread, or on a worker.
+
+    Attributes:
+        engine: What computes.
+        fitted: What is learnt so far.
+        staged: The rows.
+        number: Which pass it is.
+    """
+
+    engine: Engine
+    fitted: FittedPlan
+    staged: Staged
+    number: int
+
+    def __call__(self, shard: int) -> Learnt:
+        """Return what the shard tells."""
+        program = self.fitted.program
+        needed = program.columns_read(self.number)
+        numbered = any(
+            step.op.numbers_rows for step in program.fits(self.number, None) if not isinstance(step.op, Gather)
+        )
+        rows = self.staged.read(_SPLIT, shard, columns=needed, shuffled=numbered)
+        if numbered:
+            rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows))
+        return self.engine.learn(program.walk(self.number, None), self.fitted, rows)
+
+    def nothing(self) -> Learnt:
+        """Return what no row at all tells, so that types are known where train is empty."""
+        program = self.fitted.program
+        rows = self.staged.schema.empty_table().select(list(program.columns_read(self.number)))
+        rows = rows.append_column(ROW, row_numbers(0, 0))
+        return self.engine.learn(program.walk(self.number, None), self.fitted, rows)
+
+
+def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit) -> FittedPlan:
+    """Learn everything that a plan learns.
+
+    Args:
+        plan: The plan.
+        staged: The rows of train, and the tables to join.
+        engine: What computes.
+        executor: Where.
+        emit: Told how far it is.
+    """
+    inputs = {INTERACTIONS: staged.schema} | {name: table.schema for name, table in staged.tables.items()}
+    fitted = FittedPlan(plan, inputs, {})
+    program = plan.compile(inputs)
+    for number in range(program.passes + 1):
+        tables = Tables(engine, staged, program, fitted, number)
+        state = dict(fitted.state) | tables.gathered()
+        fitted = _partly(fitted, program, state)
+        learnt = _over_interactions(fitted, staged, engine, executor, emit, number)
+        learnt |= tables.learn()
+        fitted = _partly(fitted, program, state | _finish(program, number, learnt))
+    return FittedPlan(plan, inputs, fitted.state)
+
+
+def _partly(fitted: FittedPlan, program: Program, state: Mapping[tuple[int, str], pa.Table]) -> FittedPlan:
+    """Return the plan with some of its state: its program cannot be worked out anew before all is known."""
+    partly = replace(fitted, state=state)
+    partly.__dict__["program"] = program
+    return partly
+
+
+def _over_interactions(
+    fitted: FittedPlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit, number: int
+) -> Learnt:
+    steps = fitted.program.fits(number, None)
+    if not steps:
+        return {}
+    learn = Learn(engine, fitted, staged, number)
+    shards = range(len(staged.shards[_SPLIT]))
+    parts: dict[tuple[int, str], list[pa.Table]] = defaultdict(list)
+    sizes: dict[tuple[int, str], int] = defaultdict(int)
+    ops = {step.index: step.op for step in steps if not isinstance(step.op, Gather)}
+    total = staged.rows[_SPLIT]
+    for done, learnt in enumerate(executor.map(learn, shards) if shards else iter([learn.nothing()]), 1):
+        for key, table in learnt.items():
+            parts[key].append(table)
+            if sum(part.num_rows for part in parts[key][1:]) > max(_MERGE_ROWS, 2 * sizes[key]):
+                parts[key] = [fitting.of(ops[key[0]]).merge(parts[key])]
+                sizes[key] = parts[key][0].num_rows
+        emit(Progress(f"learn, pass {number + 1}", total * done // max(1, len(shards)), total))
+    return {key: fitting.of(ops[key[0]]).merge(tables) for key, tables in parts.items()}
+
+
+def _finish(program: Program, number: int, learnt: Learnt) -> Learnt:
+    state: Learnt = {}
+    for step in program.steps:
+        if step.fitted and step.after == number:
+            assert not isinstance(step.op, Gather)
+            merged = {name: table for (index, name), table in learnt.items() if index == step.index}
+            mine = {name: merged[name] for name in step.op.learns}
+            found = fitting.of(step.op).finish(step.op, mine)
+            state |= {(step.index, name): table for name, table in found.items()}
+    return state
+
+
+@dataclass
+class Tables:
+    """The tables by id, as far as they are known in a pass.
+
+    Attributes:
+        engine: What computes.
+        staged: The raw tables.
+        program: The plan worked out.
+        fitted: What is learnt so far.
+        number: How many passes are done.
+    """
+
+    engine: Engine
+    staged: Staged
+    program: Program
+    fitted: FittedPlan
+    number: int
+
+    def learn(self) -> Learnt:
+        """Return what the tables tell in this pass, each row weighed by the interactions that it stands for."""
+        learnt: Learnt = {}
+        for key in self.program.keys:
+            walk = self.program.walk(self.number, key)
+            if walk:
+                raw = self.raw(key)
+                raw = raw.append_column(WEIGHT, pa.array(self._weights(key, raw.num_rows)))
+                found = self.engine.learn(walk, self.fitted, raw)
+                ops = self.fitted.plan.ops
+                learnt |= {at: fitting.of(ops[at[0]]).merge([table]) for at, table in found.items()}
+        return learnt
+
+    def gathered(self) -> Learnt:
+        """Return the columns by id that the interactions will need from now on."""
+        state: Learnt = {}
+        for step in self.program.steps:
+            if isinstance(step.op, Gather) and step.after == self.number:
+                table = self._at(step)
+                for name, column in zip(step.op.states, step.op.columns, strict=True):
+                    state[GATHERED, name] = pa.table({column: table.column(column)})
+        return state
+
+    def _at(self, gather: Step) -> pa.Table:
+        """Return a table as it is at one point of the plan: before the steps that come later."""
+        assert isinstance(gather.op, Gather)
+        before = self.program.steps[: self.program.steps.index(gather)]
+        steps = [step for step in before if step.home == gather.op.table]
+        return self.engine.apply(steps, self.fitted, self.raw(gather.op.table))
+
+    def final(self) -> Iterator[tuple[str, pa.Table]]:
+        """Yield each key and its table as it is in the end."""
+        for key in self.program.keys:
+            yield key, self.engine.apply(self.program.transforms(key), self.fitted, self.raw(key))
+
+    def raw(self, key: str) -> pa.Table:
+        """Return the joined columns by id, as the joins bring them."""
+        index, encoder = self._encoder(key)
+        vocabulary = self.fitted.state[index, encoder.vocabulary_of(key)]
+        columns: dict[str, pa.ChunkedArray] = {}
+        for _, op in self.program.joins:
+            if op.on == key:
+                joined = self.engine.join(op, self.staged.tables[op.table], vocabulary)
+                columns |= {name: joined.column(name) for name in joined.column_names}
+        table = pa.table(columns)
+        nothing = table.slice(0, 1)
+        return pa.concat_tables([table, *[nothing] * encoder.buckets])
+
+    def _encoder(self, key: str) -> tuple[int, Categorify]:
+        """Return the op that makes ids of a key, and its place."""
+        return next((s.index, s.op) for s in self.program.steps if isinstance(s.op, Categorify) and key in s.writes)
+
+    def _weights(self, key: str, rows: int) -> np.ndarray:
+        index, op = self._encoder(key)
+        vocabulary = self.fitted.state[index, op.vocabulary_of(key)]
+        rest = self.fitted.state[index, op.vocabulary_of(key) + REST]
+        weights = np.zeros(rows, dtype=np.int64)
+        weights[NULL], weights[UNSEEN] = rest.column("null")[0].as_py(), rest.column("unseen")[0].as_py()
+        weights[FIRST : FIRST + vocabulary.num_rows] = vocabulary.column("count").to_numpy()
+        return weights
+
+
+def row_numbers(shard: int, rows: int) -> pa.Array:
+    """Return a number for each row of a shard of train, in its final order, that no other row has."""
+    return pa.array(np.arange(rows, dtype=np.uint64) + (np.uint64(shard) << np.uint64(32)))

@@ -1,0 +1,116 @@
+"""Applying a fitted plan: shards of a split, on any engine and anywhere, each to a parquet file of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from recsys_cli.etl.engine import ROW, Engine
+from recsys_cli.etl.executor import Executor
+from recsys_cli.etl.fit import row_numbers
+from recsys_cli.etl.staging import Staged
+from recsys_cli.etl.write import count_missing, typed_table, write_table
+from recsys_cli.events import Emit, Progress
+from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.program import FLAT, Gather, Step
+from recsys_cli.features.schema import Schema
+from recsys_cli.features.split import SPLITS, TRAIN
+
+
+@dataclass(frozen=True)
+class Written:
+    """What there is to know of rows that were written.
+
+    Attributes:
+        rows: How many.
+        missing: For each categorical column how many values are null and unseen, and how many there are.
+    """
+
+    rows: int = 0
+    missing: Mapping[str, Counter[str]] | None = None
+
+    def __add__(self, other: Written) -> Written:
+        """Return what there is to know of both."""
+        both = {name: Counter(counts) for name, counts in (self.missing or {}).items()}
+        for name, counts in (other.missing or {}).items():
+            both.setdefault(name, Counter()).update(counts)
+        return Written(self.rows + other.rows, both)
+
+
+@dataclass(frozen=True)
+class Transform:
+    """The work on one shard of a split: runs in a thread, or on a worker.
+
+    Attributes:
+        engine: What computes.
+        fitted: Everything learnt, and for the flat layout the tables by id (`flattened`).
+        staged: The rows.
+        schema: What is written.
+        split: Which rows.
+        folder: Where the shards go.
+    """
+
+    engine: Engine
+    fitted: FittedPlan
+    staged: Staged
+    schema: Schema
+    split: str
+    folder: Path
+
+    def __call__(self, shard: int) -> Written:
+        """Write a shard and return what there is to know of it."""
+        rows = self.staged.read(self.split, shard)
+        if not rows.num_rows:
+            return Written()
+        if self.split == SPLITS[TRAIN]:
+            rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows))
+        table = prepare(self.engine, self.fitted, rows, self.schema)
+        write_table(table, self.folder / f"{shard:05d}.parquet")
+        return Written(table.num_rows, count_missing(table, self.schema))
+
+
+def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, total: int) -> Written:
+    """Prepare all shards of a split.
+
+    Args:
+        task: The work on one of them.
+        executor: Where it is done.
+        emit: Told how far it is.
+        done: Rows of other splits that are done already.
+        total: Rows of all splits.
+    """
+    written = Written()
+    for part in executor.map(task, range(len(task.staged.shards[task.split]))):
+        written += part
+        emit(Progress("transform", done + written.rows, total))
+    return written
+
+
+def prepare(engine: Engine, fitted: FittedPlan, rows: pa.Table, schema: Schema) -> pa.Table:
+    """Send raw rows through the plan and bring them to the schema's columns and types."""
+    flat = _flat_steps(fitted) if any(place == FLAT for place, _ in fitted.state) else []
+    steps = [*fitted.program.transforms(None), *flat]
+    return typed_table(engine.apply(steps, fitted, rows), schema.in_table(None))
+
+
+def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:
+    """Return the plan with the tables by id as part of its state, so that their columns come to the interactions."""
+    state = dict(fitted.state)
+    for step in _flat_steps(fitted):
+        assert isinstance(step.op, Gather)
+        for name, column in zip(step.op.states, step.op.columns, strict=True):
+            state[FLAT, name] = pa.table({column: tables[step.op.table].column(column)})
+    return replace(fitted, state=state)
+
+
+def _flat_steps(fitted: FittedPlan) -> list[Step]:
+    """Return what brings every column of a table by id to the interactions."""
+    steps = []
+    for key in fitted.program.keys:
+        columns = tuple(name for name, _, home in fitted.program.columns if home == key)
+        steps.append(Step(FLAT, Gather(key, columns), None, 0, columns))
+    return steps

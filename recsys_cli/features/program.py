@@ -1,0 +1,342 @@
+"""A plan worked out for given tables: which op runs where and in which pass over train, and what comes out. No row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
+
+import pyarrow as pa
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal
+from recsys_cli.features.ops.op import Op
+from recsys_cli.features.spec import Spec
+from recsys_cli.registry import suggest
+
+State = Mapping[tuple[int, str], pa.Table]
+"""What was learnt: by place of the op in the plan, and name of the table."""
+INTERACTIONS = "interactions"
+GATHERED, FLAT = -1, -2
+"""Places, in the state, of columns by id that are brought to the interactions: for an op there, or for the flat layout."""
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Bring columns of a table by id to the interactions, because an op there reads them.
+
+    Attributes:
+        table: The column of ids that number the table's rows.
+        columns: Which of its columns.
+        number: Tells it apart from others: a column may be needed before and after an op has changed it.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    number: int = 0
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The ids."""
+        return (self.table,)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names under which the columns by id are kept in the state."""
+        return tuple(f"{self.number}/{self.table}/{column}" for column in self.columns)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One op, or the part of it that works in one place.
+
+    Attributes:
+        index: Place of the op in the plan; part of the name of what it learns.
+        op: The op, with those of its columns that this step computes; or a Gather.
+        home: Where it works: None for the interactions, else the column whose ids number the rows of a table.
+        after: How many passes over train have to be done before what it reads is known.
+        writes: The columns that it computes.
+    """
+
+    index: int
+    op: Op | Gather
+    home: str | None
+    after: int
+    writes: tuple[str, ...]
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it learns from train."""
+        return isinstance(self.op, Op) and self.op.fitted
+
+    @property
+    def known(self) -> int:
+        """How many passes have to be done before what it writes is known."""
+        return self.after + self.fitted
+
+
+@dataclass
+class _Column:
+    """Where a column is and when it is known."""
+
+    spec: Spec
+    home: str | None = None
+    known: int = 0
+    written: bool = False
+    """Whether an op made it, so that it belongs to what is prepared."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A plan for given tables.
+
+    Attributes:
+        rows: Ops that run before the split, in order: they choose the interactions, and what that choice needs.
+        draw: The op that adds rows after the split, with its place, or None.
+        steps: What runs after the split, in order.
+        joins: The joins, with their places, in order.
+        reads: Columns of the raw interactions that are needed, each once.
+        columns: What is there at the end: (name, what it is, where it lives), interactions first, then tables.
+        problems: Why it cannot run; all of it is only worked out as far as they allow.
+    """
+
+    rows: tuple[tuple[int, AnyOp], ...]
+    draw: tuple[int, AnyOp] | None
+    steps: tuple[Step, ...]
+    joins: tuple[tuple[int, JoinExternal], ...]
+    reads: tuple[str, ...]
+    columns: tuple[tuple[str, Spec, str | None], ...]
+    problems: tuple[str, ...]
+
+    @property
+    def passes(self) -> int:
+        """How many passes over train it takes to learn everything."""
+        return max((step.known for step in self.steps), default=0)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns whose ids number a table, in order."""
+        return tuple(dict.fromkeys(op.on for _, op in self.joins))
+
+    def fits(self, number: int, home: str | None) -> list[Step]:
+        """Return the steps that learn in a pass, in one place."""
+        return [step for step in self.steps if step.fitted and step.after == number and step.home == home]
+
+    def walk(self, number: int, home: str | None) -> list[tuple[Step, Literal["fit", "apply"]]]:
+        """Return what a pass has to do to rows of one place, in order, and nothing that it need not."""
+        needed: set[str] = set()
+        chosen: list[tuple[Step, Literal["fit", "apply"]]] = []
+        for step in reversed([step for step in self.steps if step.home == home]):
+            if step.fitted and step.after == number:
+                chosen.append((step, "fit"))
+                needed |= set(step.op.reads)
+            elif step.known <= number and needed & set(step.writes):
+                chosen.append((step, "apply"))
+                needed |= set(step.op.reads)
+        return chosen[::-1]
+
+    def columns_read(self, number: int) -> tuple[str, ...]:
+        """Return the raw columns of the interactions that a pass looks at."""
+        made: set[str] = set()
+        needed: dict[str, None] = {}
+        for step, _ in self.walk(number, None):
+            needed |= dict.fromkeys(name for name in step.op.reads if name not in made)
+            made |= set(step.writes)
+        return tuple(needed)
+
+    def transforms(self, home: str | None) -> list[Step]:
+        """Return what rows of one place go through in the end."""
+        return [step for step in self.steps if step.home == home]
+
+
+@dataclass
+class _Compiler:
+    """Walks over the ops and notes where each column is."""
+
+    tables: Mapping[str, pa.Schema]
+    state: State | None
+    columns: dict[str, _Column] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    joins: list[tuple[int, JoinExternal]] = field(default_factory=list)
+    reads: dict[str, None] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    encoded: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.columns = {field.name: _Column(Spec(field.type)) for field in self.tables[INTERACTIONS]}
+
+    def run(self, index: int, op: Op) -> None:
+        """Note what an op does; a problem is kept, so that all are named at once."""
+        try:
+            if isinstance(op, JoinExternal):
+                self._join(index, op)
+            else:
+                missing = [name for name in op.reads if name not in self.columns]
+                for name in missing:
+                    self._missing(name)
+                if not missing:
+                    self._compute(index, op)
+        except ConfigError as error:
+            self.problems.append(f"{op.title}: {error.message}")
+
+    def use(self, name: str) -> None:
+        """Note that the plan names a column in one of its roles."""
+        if name in self.columns:
+            self._read(name)
+        else:
+            self._missing(name)
+
+    def _missing(self, name: str) -> None:
+        raw = ", ".join(self.tables[INTERACTIONS].names)
+        self.problems.append(f"no column {name!r} in the interactions{suggest(name, self.columns)}; there are {raw}")
+
+    def _read(self, name: str) -> None:
+        column = self.columns[name]
+        if column.home is None and not column.written:
+            self.reads[name] = None
+
+    def _compute(self, index: int, op: Op) -> None:
+        for name in op.reads:
+            self._read(name)
+        for part, home in self._parts(op):
+            columns = {name: self.columns[name] for name in part.reads}
+            after = max((column.known for column in columns.values()), default=0)
+            outputs = part.outputs({name: column.spec for name, column in columns.items()})
+            if self.state is not None and part.fitted:
+                outputs = part.learnt(outputs, {name: self.state[index, name] for name in part.states})
+            self._write(Step(index, part, home, after, tuple(outputs)), outputs)
+
+    def _write(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
+        assert isinstance(step.op, Op)
+        self._check_keys(step, outputs)
+        if step.op.acts and step.op.phase == "columns":
+            self.steps.append(step)
+        if step.op.replaces:
+            self.columns = {name: column for name, column in self.columns.items() if name in outputs}
+        for name, spec in outputs.items():
+            before = self.columns.get(name)
+            if spec is None:
+                del self.columns[name]
+            elif before is not None and not step.op.acts:
+                self.columns[name] = replace(before, spec=spec)
+            else:
+                if before is not None and not before.written:
+                    del self.columns[name]  # so that columns stand in the order in which ops made them
+                self.columns[name] = _Column(spec, step.home, step.known, written=True)
+
+    def _check_keys(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
+        """Check that the keys of joins are raw until they become ids, and that this needs only one pass."""
+        keys = {op.on for _, op in self.joins if op.on in self.columns and not self.columns[op.on].spec.categorical}
+        for name in keys & set(outputs):
+            if not isinstance(step.op, Categorify):
+                raise ConfigError(
+                    f"it would change {name!r}, by which a table is joined; let the Categorify of it come first"
+                )
+            if step.after:
+                raise ConfigError(f"{name!r} is the key of a join, so it cannot depend on something learnt from train")
+
+    def _parts(self, op: Op) -> Iterator[tuple[Op, str | None]]:
+        """Cut an op where its columns live in several places, or bring them to the interactions."""
+        homes = {name: self.columns[name].home for name in op.reads}
+        places = dict.fromkeys(homes.values())
+        if len(places) <= 1:
+            yield from self._by_pass(op, next(iter(places), None))
+        elif op.columnwise:
+            for home in places:
+                yield from self._by_pass(op.only(tuple(n for n in op.reads if homes[n] == home)), home)
+        else:
+            for home in places:
+                if home is not None:
+                    self._gather(home, tuple(name for name in op.reads if homes[name] == home))
+            yield op, None
+
+    def _by_pass(self, op: Op, home: str | None) -> Iterator[tuple[Op, str | None]]:
+        """Cut an op where some of its columns are known earlier than others, so that those do not wait."""
+        waits = {name: self.columns[name].known for name in op.reads}
+        if not op.columnwise or len(set(waits.values())) <= 1:
+            yield op, home
+            return
+        for wait in sorted(set(waits.values())):
+            yield op.only(tuple(name for name in op.reads if waits[name] == wait)), home
+
+    def _gather(self, home: str, names: tuple[str, ...]) -> None:
+        key = self.columns[home]
+        if not key.spec.categorical:
+            raise ConfigError(
+                f"it reads {', '.join(names)} of the table by {home} beside columns of other places; "
+                f"let it come after the Categorify of {home!r}"
+            )
+        after = max(key.known, *(self.columns[name].known for name in names))
+        self.steps.append(Step(GATHERED, Gather(home, names, len(self.steps)), None, after, names))
+
+    def _join(self, index: int, op: JoinExternal) -> None:
+        if op.table not in self.tables:
+            others = sorted(set(self.tables) - {INTERACTIONS})
+            raise ConfigError(f"no table {op.table!r}{suggest(op.table, others)}; there are {others}")
+        if op.on in self.columns:
+            self._read(op.on)
+        else:
+            self._missing(op.on)
+        have = self.tables[op.table]
+        there = ", ".join(have.names)
+        self.problems += [
+            f"{op.name}: no column {name!r} in table {op.table}{suggest(name, have.names)}; there are {there}"
+            for name in (op.on, *op.columns)
+            if name not in have.names
+        ]
+        self.problems += [
+            f"{op.name}: column {name!r} is there already"
+            for name in op.columns
+            if name in self.reads or (name in self.columns and self.columns[name].written)
+        ]
+        if op.on not in self.encoded:
+            self.problems.append(f"{op.name}: the key {op.on!r} has to be categorified, because ids number its table")
+        elif op.on in self.columns and self.columns[op.on].spec.ragged:
+            self.problems.append(
+                f"{op.name}: the key {op.on!r} holds a list in each row, and a join takes one key a row"
+            )
+        self.joins.append((index, op))
+        known = {name: Spec(have.field(name).type) for name in op.columns if name in have.names}
+        for name, spec in known.items():
+            # Its rows are numbered by ids, which are known after the first pass.
+            self.columns[name] = _Column(spec, op.on, known=1, written=True)
+
+
+def compile_plan(
+    ops: Sequence[AnyOp], roles: Sequence[str], tables: Mapping[str, pa.Schema], *, state: State | None = None
+) -> Program:
+    """Work out a plan for given tables.
+
+    Args:
+        ops: The ops, in order.
+        roles: Columns that the plan names beside its ops: user, item, label, timestamp.
+        tables: Columns and types by table, "interactions" among them.
+        state: What was learnt, where it is known: then cardinalities are, too.
+    """
+    last = max((place for place, op in enumerate(ops) if op.phase != "columns"), default=-1)
+    early = [op for op in ops[: last + 1] if op.fitted or isinstance(op, JoinExternal)]
+    encoded = frozenset(column for op in ops if isinstance(op, Categorify) for column in op.columns)
+    compiler = _Compiler(tables, state, encoded=encoded)
+    compiler.problems += [
+        f"{op.title} comes before {ops[last].title}, which chooses rows; rows are chosen before anything is learnt or joined, "
+        f"so move {ops[last].name} up"
+        for op in early
+    ]
+    for index, op in enumerate(ops):
+        compiler.run(index, cast("Op", op))
+    for name in roles:
+        compiler.use(name)
+    chosen = [(index, op) for index, op in enumerate(ops[: last + 1])]
+    draw = next(((index, op) for index, op in chosen if op.phase == "draw"), None)
+    named = [(name, column) for name, column in compiler.columns.items() if column.written or name in roles]
+    named.sort(key=lambda pair: not pair[1].written)
+    order = dict.fromkeys([None, *(column.home for _, column in named)])
+    return Program(
+        rows=tuple((index, op) for index, op in chosen if op.phase != "draw"),
+        draw=draw,
+        steps=tuple(step for step in compiler.steps if step.index < 0 or step.index > last),
+        joins=tuple(compiler.joins),
+        reads=tuple(compiler.reads),
+        columns=tuple((n, column.spec, home) for home in order for n, column in named if column.home == home),
+        problems=tuple(dict.fromkeys(compiler.problems)),
+    )

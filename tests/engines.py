@@ -1,0 +1,123 @@
+"""Sending data through an engine by hand, for tests that hold for every engine: which there are, and what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from strategies import Case
+
+from recsys_cli.etl.engine import Engine
+from recsys_cli.etl.executor import Threads
+from recsys_cli.etl.fit import Tables, fit
+from recsys_cli.etl.staging import Piece, Staged
+from recsys_cli.etl.transform import Transform, flattened, transform
+from recsys_cli.etl.write import typed_table
+from recsys_cli.events import ignore
+from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.features.split import SPLITS
+from recsys_cli.registry import ENGINES, load
+
+NAN = float("nan")
+LAYOUTS = ("star", "flat")
+
+
+def _missing(name: str) -> str | None:
+    error = load(ENGINES[name]).missing()
+    return None if error is None else f"{error.message} ({error.hint})"
+
+
+def _param(name: str) -> Any:
+    reason = _missing(name)
+    return pytest.param(name, marks=[pytest.mark.skip(reason=reason)] if reason else [])
+
+
+every_engine = pytest.mark.parametrize("name", [_param(name) for name in ENGINES])
+needs_all = pytest.mark.skipif(any(map(_missing, ENGINES)), reason=str([*map(_missing, ENGINES)]))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an engine makes of a case, in the types that are written.
+
+    Attributes:
+        fitted: The fitted plan.
+        tables: Joined columns by key.
+        shards: Prepared rows by (layout, split, shard).
+    """
+
+    fitted: FittedPlan
+    tables: dict[str, pa.Table]
+    shards: dict[tuple[str, str, int], pa.Table]
+
+    def column(self, name: str, split: str = "train", *, layout: str = "star") -> list[Any]:
+        """Return a prepared column over all shards of a split."""
+        shards = [table for key, table in sorted(self.shards.items()) if key[:2] == (layout, split)]
+        return [value for table in shards for value in table.column(name).to_pylist()]
+
+    def vocabulary(self, name: str) -> dict[Any, int]:
+        """Return a vocabulary's counts by value, in order."""
+        table = self.fitted.vocabularies[name]
+        assert table.column_names == ["value", "count"]
+        assert table.schema.field("count").type == pa.int64()
+        return dict(zip(table["value"].to_pylist(), table["count"].to_pylist(), strict=True))
+
+    def files(self) -> dict[str, tuple[str, str]]:
+        """Return everything as comparable text: types, and values with NaN and -0.0 as they are."""
+        found: dict[str, pa.Table] = {f"vocab/{name}": table for name, table in self.fitted.vocabularies.items()}
+        found |= {f"tables/{name}": table for name, table in self.tables.items()}
+        found |= {"/".join(map(str, key)): table for key, table in sorted(self.shards.items())}
+        return {name: (repr(table.schema), repr(table.to_pydict())) for name, table in found.items()}
+
+
+def stage_by_hand(case: Case, folder: Path, *, shards: int = 2) -> Staged:
+    """Write what staging would, with the rows of train in the order given, cut into about so many shards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    schema = case.splits["train"].schema
+    train = case.splits["train"].num_rows
+    size = -(-train // shards) or 1
+    cuts = [min(train, size * shard) for shard in range(shards + 1)]
+    held_out = [case.splits[split].num_rows if split in case.splits else 0 for split in SPLITS[1:]]
+    starts = np.array([*cuts, *np.cumsum(held_out) + train], dtype=np.int64)
+    with pa.ipc.new_file(str(folder / "piece.arrow"), schema) as file:
+        together = pa.concat_tables([case.splits[split] for split in SPLITS if split in case.splits])
+        file.write_table(together.combine_chunks())
+    rows = dict(zip(SPLITS, [train, *held_out], strict=True))
+    pieces = (Piece(folder / "piece.arrow", starts),)
+    return Staged(pieces, rows, shards, max(1, -(-max(held_out) // shards)), case.tables, schema, seed=7)
+
+
+def answer(name: str, case: Case, folder: Path) -> Answer:
+    """Send a case through an engine."""
+    staged = stage_by_hand(case, folder)
+    engine: Engine = load(ENGINES[name])(folder)
+    executor = Threads(engine.threads)
+    fitted = fit(case.plan, staged, engine, executor, ignore)
+    raw = dict(Tables(engine, staged, fitted.program, fitted, fitted.program.passes).final())
+    tables = {key: typed_table(table, fitted.schema("star").in_table(key)) for key, table in raw.items()}
+    shards: dict[tuple[str, str, int], pa.Table] = {}
+    for layout in LAYOUTS:
+        applied = flattened(fitted, raw) if layout == "flat" else fitted
+        for split in SPLITS:
+            task = Transform(engine, applied, staged, fitted.schema(layout), split, folder / layout / split)
+            transform(task, executor, ignore, done=0, total=0)
+            for path in sorted((folder / layout / split).glob("*.parquet")):
+                shards[layout, split, int(path.stem)] = pq.read_table(path)
+    return Answer(fitted, tables, shards)
+
+
+def interactions(columns: Mapping[str, Any]) -> pa.Table:
+    """Return a table of interactions; an array has its own type."""
+    return pa.table(dict(columns))
+
+
+def plan(
+    *ops: Any, user: str = "user", item: str = "item", label: str = "rating", timestamp: str | None = None
+) -> FeaturePlan:
+    return FeaturePlan(user=user, item=item, label=label, timestamp=timestamp, ops=ops)
