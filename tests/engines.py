@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,10 @@ def stage_by_hand(case: Case, folder: Path, *, shards: int = 2) -> Staged:
     starts = np.array([*cuts, *np.cumsum(held_out) + train], dtype=np.int64)
     with pa.ipc.new_file(str(folder / "piece.arrow"), schema) as file:
         together = pa.concat_tables([case.splits[split] for split in SPLITS if split in case.splits])
-        file.write_table(together.combine_chunks())
+        columns = [pa.concat_arrays([pa.array([], c.type), *c.chunks]) for c in together.columns]
+        dealt = pa.RecordBatch.from_arrays(columns, schema=schema)
+        for start, end in itertools.pairwise(starts.tolist()):
+            file.write_batch(dealt.slice(start, end - start))
     rows = dict(zip(SPLITS, [train, *held_out], strict=True))
     pieces = (Piece(folder / "piece.arrow", starts),)
     return Staged(pieces, rows, shards, max(1, -(-max(held_out) // shards)), case.tables, schema, seed=7)

@@ -5,6 +5,7 @@ Every engine starts from here. So splits, order and bad rows cannot differ betwe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +43,11 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Piece:
-    """A scratch file with a batch of raw rows, those of one place after those of the one before.
+    """A scratch file with a batch of raw rows, sorted by place.
 
     Attributes:
-        path: An Arrow IPC file with one record batch.
-        starts: Where each place begins in it, and the number of rows at the end.
+        path: An Arrow IPC file with a record batch for each place.
+        starts: Where each place begins among its rows, and the number of rows at the end.
     """
 
     path: Path
@@ -112,9 +113,10 @@ class Staged:
             low = max(first - before, 0)
             high = end - start if last is None else min(last - before, end - start)
             if low < high:
-                with pa.memory_map(str(piece.path)) as file:
-                    rows = pa.ipc.open_file(file, options=options).read_all()
-                found.append(rows.slice(start + low, high - low))
+                # Not mapped but read: mapped pages would count as memory of this process, all pieces of them.
+                with pa.OSFile(str(piece.path)) as file:
+                    rows = pa.ipc.open_file(file, options=options).get_batch(place)
+                found.append(pa.Table.from_batches([rows.slice(low, high - low)]))
             before += end - start
         return pa.concat_tables(found).combine_chunks().select(names)
 
@@ -174,9 +176,10 @@ class Deal:
         order = np.argsort(places, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(places, minlength=self.num_shards + len(SPLITS) - 1))))
         path = self.folder / f"piece-{batch.number:06d}.arrow"
-        dealt = self._typed(rows).take(pa.array(order))
+        dealt = self._typed(rows).take(pa.array(order)).to_batches()[0]
         with pa.ipc.new_file(str(path), self.schema) as file:
-            file.write_table(dealt)
+            for start, end in itertools.pairwise(starts.tolist()):
+                file.write_batch(dealt.slice(start, end - start))
         return Piece(path, starts)
 
     def _typed(self, rows: pa.Table) -> pa.Table:
@@ -251,6 +254,8 @@ def _coded(sources: Mapping[str, Rows], split: AnySplit, plan: FeaturePlan) -> I
     number = first = 0
     for name, codes_of in _codes(sources, split, plan).items():
         for rows in sources[name].batches():
+            if not rows.num_rows:
+                continue
             codes = None if codes_of is None else codes_of[first : first + rows.num_rows]
             if isinstance(split, FilesSplit):
                 codes = np.full(rows.num_rows, SPLITS.index(name), dtype=np.uint8)
