@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import AnySplit, RandomSplit
+from recsys_cli.registry import suggest
 
 Device = Literal["auto", "cpu", "cuda"]
+
+_CLUSTERS = ("local", "local_cuda")
+_SCHEDULER = re.compile(r"(tcp|tls)://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
 
 
 class Section(BaseModel):
@@ -42,7 +47,8 @@ class EtlConfig(Section):
     memory: int = Field(1_024, ge=256)
     """Budget in MiB: how much is read, learnt and transformed at a time follows from it."""
     cluster: str | None = None
-    """`local` for processes on this machine, `local_cuda` for its GPUs, or the address of a Dask scheduler (tcp://…)."""
+    """`local` for processes on this machine, `local_cuda` for its GPUs, or a Dask scheduler's address (tcp://HOST:PORT), which
+    has to be one that you trust: Dask runs what it is sent. None for threads of this process."""
     workers: int | None = Field(None, ge=1)
     """Processes of `cluster: local`; None for one per processor."""
     layout: Literal["star", "flat"] = "star"
@@ -50,9 +56,19 @@ class EtlConfig(Section):
     on_bad_rows: Literal["error", "skip"] = "error"
     """Stop at rows that cannot be read, naming them, or leave them out and keep them in a file."""
     shard_rows: int | None = Field(None, ge=1, le=8_000_000)
-    """About how many rows a parquet file holds; None chooses by their width. The order depends on it, so it belongs to the result."""
+    """About how many rows a parquet file holds; None chooses by their width. Order depends on it, so it belongs to the result."""
     seed: int = Field(42, ge=0)
     """Decides the order of the training rows."""
+
+    @field_validator("cluster")
+    @classmethod
+    def _is_a_cluster(cls, cluster: str | None) -> str | None:
+        if cluster is not None and cluster not in _CLUSTERS and not _SCHEDULER.fullmatch(cluster):
+            raise ValueError(
+                f"has to be {', '.join(_CLUSTERS)}, or the address of a Dask scheduler such as tcp://10.0.0.7:8786, "
+                f"not {cluster!r}{suggest(cluster, _CLUSTERS)}"
+            )
+        return cluster
 
 
 HOW = frozenset({"engine", "device", "memory", "cluster", "workers"})

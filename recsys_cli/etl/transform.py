@@ -13,7 +13,7 @@ from recsys_cli.etl.engine import ROW, Engine
 from recsys_cli.etl.executor import Executor
 from recsys_cli.etl.fit import row_numbers
 from recsys_cli.etl.staging import Staged
-from recsys_cli.etl.write import count_missing, typed_table, write_table
+from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import FLAT, Gather, Step
@@ -87,6 +87,7 @@ def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, tot
     for part in executor.map(task, range(len(task.staged.shards[task.split]))):
         written += part
         emit(Progress("transform", done + written.rows, total))
+    sweep(task.folder)
     return written
 
 

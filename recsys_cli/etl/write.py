@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from recsys_cli.features.schema import NULL, UNSEEN, Column, Kind, Role, Schema
 ROW_GROUP_ROWS = 1 << 18
 """Rows of a row group: what a streaming loader reads at a time."""
 
+_PARTIAL = ".partial"
+
 
 def count_missing(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
     """Count for each categorical column of the interactions the values (elements, where ragged) that are null and unseen."""
@@ -22,9 +25,20 @@ def count_missing(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a parquet file, plainly: shuffled ids and times hardly compress, and trying costs as much as all the rest."""
+    """Write a parquet file, plainly: shuffled ids and times hardly compress, and trying costs as much as all the rest.
+
+    It is there whole or not at all, because a worker of a cluster may die on the way, or two may write the same one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, compression="none", use_dictionary=False, row_group_size=ROW_GROUP_ROWS)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{_PARTIAL}")
+    pq.write_table(table, partial, compression="none", use_dictionary=False, row_group_size=ROW_GROUP_ROWS)
+    partial.replace(path)
+
+
+def sweep(folder: Path) -> None:
+    """Remove from a folder what a worker that died has left half written."""
+    for partial in folder.glob(f".*{_PARTIAL}"):
+        partial.unlink(missing_ok=True)
 
 
 def typed_table(table: pa.Table, columns: tuple[Column, ...]) -> pa.Table:

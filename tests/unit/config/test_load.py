@@ -272,3 +272,22 @@ def test_model_config_type_takes_an_import_path() -> None:
 def test_model_config_type_says_which_package_is_not_there() -> None:
     with pytest.raises(ConfigError, match=r"cannot load 'my_models\.ncf\.config:Config': No module named"):
         model_config_type("my_models.ncf")
+
+
+@pytest.mark.parametrize(
+    "cluster", ["local", "local_cuda", "tcp://10.0.0.7:8786", "tls://dask.here:1", "tcp://[::1]:8786"]
+)
+def test_load_takes_a_cluster(config_file: Path, cluster: str) -> None:
+    assert load(config_file, [f"etl.cluster={cluster}"]).etl.cluster == cluster
+
+
+@pytest.mark.parametrize("cluster", ["tcp:/x", "tcp://10.0.0.7", "10.0.0.7:8786", "http://here:8786", "tcp://:8786"])
+def test_load_says_what_a_cluster_may_be(config_file: Path, cluster: str) -> None:
+    (line,) = problems(config_file, f"etl.cluster={cluster}")
+    assert "etl.cluster: has to be local, local_cuda, or the address of a Dask scheduler such as tcp://" in line
+    assert line.endswith(f"not {cluster!r}")
+
+
+def test_load_suggests_the_cluster_that_was_meant(config_file: Path) -> None:
+    (line,) = problems(config_file, "etl.cluster=locale")
+    assert line.endswith("not 'locale' (did you mean local?)")
