@@ -14,7 +14,7 @@ import pyarrow as pa
 from recsys_cli.data.source import RawTable
 from recsys_cli.etl.dialect import to_plain
 
-CHUNK_BYTES = 48 << 20
+CHUNK_BYTES = 16 << 20
 """Text parsed at a time by one thread. Smaller costs more per chunk, larger costs memory."""
 
 
