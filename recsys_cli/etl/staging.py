@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +17,9 @@ import pyarrow as pa
 from recsys_cli.config import EtlConfig, RunConfig
 from recsys_cli.errors import DataError
 from recsys_cli.etl.executor import Threads
+from recsys_cli.etl.spool import Rows, spooled
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
-from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit, assign
 
@@ -29,16 +28,6 @@ NUMBER = "\x01number"
 """A column (int64) with each row's number in the raw input, where rows were left out; without it they are counted."""
 
 _MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20
-
-
-class Rows(Protocol):
-    """Interactions as batches in the order of their rows, any number of times."""
-
-    def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
-
-    def batches(self) -> Iterator[pa.Table]:
-        """Yield the rows."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +190,7 @@ def stage(
     folder: Path,
     emit: Emit,
 ) -> Staged:
-    """Read the raw interactions once (twice where the split looks at columns) and deal them to scratch files.
+    """Read the raw interactions once (from a scratch file again where the split looks at columns) and deal them out.
 
     Args:
         sources: The interactions under "all", or those of each split where the split is given as files.
@@ -221,7 +210,7 @@ def stage(
     deal = Deal(folder, schema, num_shards, config.etl.seed, config.split)
     pieces = []
     done = 0
-    for piece in Threads().map(deal, _coded(sources, config.split, config.features)):
+    for piece in Threads().map(deal, _coded(sources, config, folder)):
         pieces.append(piece)
         done += int(piece.starts[-1])
         emit(Progress("read interactions", done, None))
@@ -249,45 +238,30 @@ def _width(kind: pa.DataType) -> int:
         return 24  # a text
 
 
-def _coded(sources: Mapping[str, Rows], split: AnySplit, plan: FeaturePlan) -> Iterator[_Batch]:
+def _coded(sources: Mapping[str, Rows], config: RunConfig, folder: Path) -> Iterator[_Batch]:
     """Yield batches of raw rows with the split code of each row, where it is not a hash of its number."""
     number = first = 0
-    for name, codes_of in _codes(sources, split, plan).items():
-        for rows in sources[name].batches():
-            if not rows.num_rows:
-                continue
-            codes = None if codes_of is None else codes_of[first : first + rows.num_rows]
-            if isinstance(split, FilesSplit):
-                codes = np.full(rows.num_rows, SPLITS.index(name), dtype=np.uint8)
+    for rows, codes in _with_codes(sources, config, folder):
+        if rows.num_rows:
             yield _Batch(number, first, rows, codes)
             number += 1
             first += rows.num_rows
 
 
-def _codes(sources: Mapping[str, Rows], split: AnySplit, plan: FeaturePlan) -> dict[str, Codes | None]:
-    """Return for each source the split code of every row, or None where it needs no look at the rows."""
-    if isinstance(split, FilesSplit | RandomSplit):
-        return dict.fromkeys(sources)
-    names = {"user": plan.user, "timestamp": plan.timestamp}
-    wanted: dict[str, str] = {key: column for key in split.reads if (column := names[key])}
-    columns = _numbers(sources["all"], wanted)
-    return {"all": assign(split, len(next(iter(columns.values()))), columns)}
-
-
-def _numbers(rows: Rows, wanted: Mapping[str, str]) -> dict[str, npt.NDArray[np.int64]]:
-    """Return columns of the interactions as whole numbers: times as they are, users numbered by first appearance."""
-    parts: dict[str, list[pa.ChunkedArray]] = {key: [] for key in wanted}
-    for batch in rows.batches():
-        for key, name in wanted.items():
-            parts[key].append(batch.column(name))
-    columns = {}
-    for key, name in wanted.items():
-        values = pa.chunked_array(
-            [chunk for part in parts[key] for chunk in part.chunks], type=None if parts[key] else pa.int64()
-        )
-        if values.null_count:
-            raise DataError(f"column {name} has {values.null_count} nulls, so rows cannot be split by it")
-        if key == "user":
-            values = pa.chunked_array([values.combine_chunks().dictionary_encode().indices])
-        columns[key] = values.cast(pa.int64()).to_numpy()
-    return columns
+def _with_codes(
+    sources: Mapping[str, Rows], config: RunConfig, folder: Path
+) -> Iterator[tuple[pa.Table, Codes | None]]:
+    split = config.split
+    if isinstance(split, FilesSplit):
+        for name, source in sources.items():
+            for rows in source.batches():
+                yield rows, np.full(rows.num_rows, SPLITS.index(name), dtype=np.uint8)
+    elif isinstance(split, RandomSplit):
+        for rows in sources["all"].batches():
+            yield rows, None
+    else:
+        names = {"user": config.features.user, "timestamp": config.features.timestamp}
+        wanted: dict[str, str] = {key: column for key in split.reads if (column := names[key])}
+        spool, columns = spooled(sources["all"], wanted, folder)
+        yield from zip(spool.batches(), assign(split, columns), strict=True)
+        spool.delete()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -9,11 +10,13 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from recsys_cli.features.hashing import hash_counters, mix
+from recsys_cli.features.order import Border, Ints, LatestTwo
 
 SPLITS = ("train", "valid", "test")
 TRAIN, VALID, TEST = range(3)
 
 Codes = npt.NDArray[np.uint8]
+Columns = Callable[[], Iterator[Mapping[str, Ints]]]
 _SPLIT_STREAM = 1
 _LEAKAGE = (
     "splitting {how} leaves interactions in train that are later than some in {held_out}: "
@@ -62,15 +65,8 @@ class RandomSplit(_Fractions):
 
     def assign_rows(self, rows: npt.NDArray[np.uint64]) -> Codes:
         """Return the split code of each row number; needs no other row, so it works on any chunk."""
-        return self._by_hash(hash_counters(rows, mix(self.seed, _SPLIT_STREAM)))
-
-    def _by_hash(self, hashes: npt.NDArray[np.uint64]) -> Codes:
+        hashes = hash_counters(rows, mix(self.seed, _SPLIT_STREAM))
         return _threshold(hashes, valid=self.valid, test=self.test)
-
-    def assign(self, num_rows: int, columns: dict[str, npt.NDArray[np.int64]]) -> Codes:
-        """Return the split code of every row; see `assign`."""
-        del columns
-        return self.assign_rows(np.arange(num_rows, dtype=np.uint64))
 
 
 class TemporalSplit(_Fractions):
@@ -83,16 +79,20 @@ class TemporalSplit(_Fractions):
         """Which columns `assign` needs."""
         return ("timestamp",)
 
-    def assign(self, num_rows: int, columns: dict[str, npt.NDArray[np.int64]]) -> Codes:
-        """Return the split code of every row; see `assign`."""
-        order = np.argsort(columns["timestamp"], kind="stable")
+    def codes(self, columns: Columns) -> Iterator[Codes]:
+        """Yield the split codes of each batch of rows; see `assign`."""
+        num_rows = sum(len(batch["timestamp"]) for batch in columns())
         # Rounded, because 10 * (1 - 0.2 - 0.1) is 7.000000000000001 or 6.999999999999999 by luck.
         first_valid = int(round(num_rows * (1 - self.valid - self.test), 6))
         first_test = int(round(num_rows * (1 - self.test), 6))
-        codes = np.full(num_rows, TRAIN, dtype=np.uint8)
-        codes[order[first_valid:first_test]] = VALID
-        codes[order[first_test:]] = TEST
-        return codes
+
+        def times() -> Iterator[Ints]:
+            return (batch["timestamp"] for batch in columns())
+
+        borders = [Border.at(times, rank) for rank in (first_valid, first_test)]
+        for batch in columns():
+            later, latest = (border.reached(batch["timestamp"]) for border in borders)
+            yield (later.astype(np.uint8) + latest).astype(np.uint8)
 
 
 class LeaveLastOut(_Split):
@@ -113,19 +113,21 @@ class LeaveLastOut(_Split):
         """What a reader of the figures has to know."""
         return _LEAKAGE.format(how="per user", held_out="valid and test")
 
-    def assign(self, num_rows: int, columns: dict[str, npt.NDArray[np.int64]]) -> Codes:
-        """Return the split code of every row; see `assign`."""
-        order = np.lexsort((np.arange(num_rows), columns["timestamp"], columns["user"]))
-        users = columns["user"][order]
-        codes = np.full(num_rows, TRAIN, dtype=np.uint8)
-        if num_rows < 3:
-            return codes
-        ends = np.flatnonzero(np.append(users[1:] != users[:-1], True))
-        starts = np.append(0, ends[:-1] + 1)
-        enough = ends[ends - starts + 1 >= 3]
-        codes[order[enough]] = TEST
-        codes[order[enough - 1]] = VALID
-        return codes
+    def codes(self, columns: Columns) -> Iterator[Codes]:
+        """Yield the split codes of each batch of rows; see `assign`."""
+        latest = LatestTwo()
+        for batch in columns():
+            latest.add(batch["user"], batch["timestamp"])
+        enough = latest.counts >= 3
+        tests, valids = np.sort(latest.rows[0][enough]), np.sort(latest.rows[1][enough])
+        first = 0
+        for batch in columns():
+            codes = np.full(len(batch["user"]), TRAIN, dtype=np.uint8)
+            for rows, code in ((valids, VALID), (tests, TEST)):
+                begin, end = np.searchsorted(rows, (first, first + len(codes)))
+                codes[rows[begin:end] - first] = code
+            yield codes
+            first += len(codes)
 
 
 class UserSplit(_Fractions):
@@ -145,11 +147,11 @@ class UserSplit(_Fractions):
         """What a reader of the figures has to know."""
         return _LEAKAGE.format(how="by user", held_out="valid and test") + "; every user in valid and test is cold"
 
-    def assign(self, num_rows: int, columns: dict[str, npt.NDArray[np.int64]]) -> Codes:
-        """Return the split code of every row; see `assign`."""
-        del num_rows
-        users = columns["user"].astype(np.uint64)
-        return _threshold(hash_counters(users, mix(self.seed, _SPLIT_STREAM)), valid=self.valid, test=self.test)
+    def codes(self, columns: Columns) -> Iterator[Codes]:
+        """Yield the split codes of each batch of rows; see `assign`."""
+        for batch in columns():
+            hashes = hash_counters(batch["user"].astype(np.uint64), mix(self.seed, _SPLIT_STREAM))
+            yield _threshold(hashes, valid=self.valid, test=self.test)
 
 
 class FilesSplit(_Split):
@@ -172,23 +174,19 @@ class FilesSplit(_Split):
 AnySplit = Annotated[RandomSplit | TemporalSplit | LeaveLastOut | UserSplit | FilesSplit, Field(discriminator="method")]
 
 
-def assign(
-    split: RandomSplit | TemporalSplit | LeaveLastOut | UserSplit,
-    num_rows: int,
-    columns: dict[str, npt.NDArray[np.int64]],
-) -> Codes:
-    """Decide every row's split.
+def assign(split: TemporalSplit | LeaveLastOut | UserSplit, columns: Columns) -> Iterator[Codes]:
+    """Decide every row's split, batch by batch, in memory that does not grow with the rows.
 
     Args:
         split: The rule.
-        num_rows: Rows of the raw interactions, N.
-        columns: What `split.reads` names, each of N whole numbers; `user` is any numbering of the users that is a
-            function of the raw input alone (order of first appearance).
+        columns: Returns the batches of rows from the start, each time that it is called: what `split.reads` names, as whole
+            numbers; `user` is any numbering of the users from 0 that is a function of the raw input alone (order of first
+            appearance).
 
-    Returns:
-        N codes, indices into SPLITS.
+    Yields:
+        The codes of each batch, indices into SPLITS.
     """
-    return split.assign(num_rows, columns)
+    return split.codes(columns)
 
 
 def _threshold(hashes: npt.NDArray[np.uint64], *, valid: float, test: float) -> Codes:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from recsys_cli.features.split import (
@@ -19,8 +23,18 @@ from recsys_cli.features.split import (
 )
 
 
+def assigned(split, *, batches: int = 1, **columns: np.ndarray) -> np.ndarray:
+    """Return the codes of all rows, which are given in so many batches."""
+    parts = {name: np.array_split(values, batches) for name, values in columns.items()}
+
+    def rows() -> Iterator[dict[str, np.ndarray]]:
+        return ({name: parts[name][batch] for name in parts} for batch in range(batches))
+
+    return np.concatenate(list(assign(split, rows)))
+
+
 def test_random_split_has_its_shares() -> None:
-    codes = assign(RandomSplit(valid=0.2, test=0.1), 200_000, {})
+    codes = RandomSplit(valid=0.2, test=0.1).assign_rows(np.arange(200_000, dtype=np.uint64))
 
     assert np.bincount(codes) / 200_000 == pytest.approx([0.7, 0.2, 0.1], abs=0.005)
 
@@ -36,19 +50,20 @@ def test_random_split_does_not_depend_on_chunks() -> None:
 
 
 def test_random_split_never_changes() -> None:
-    codes = assign(RandomSplit(valid=0.25, test=0.25, seed=42), 16, {})
+    codes = RandomSplit(valid=0.25, test=0.25, seed=42).assign_rows(np.arange(16, dtype=np.uint64))
 
     assert codes.tolist() == [2, 0, 2, 0, 0, 0, 2, 0, 2, 0, 1, 0, 1, 0, 1, 0]
 
 
 def test_random_split_seed_is_another_split() -> None:
-    assert (assign(RandomSplit(seed=1), 1000, {}) != assign(RandomSplit(seed=2), 1000, {})).any()
+    rows = np.arange(1000, dtype=np.uint64)
+    assert (RandomSplit(seed=1).assign_rows(rows) != RandomSplit(seed=2).assign_rows(rows)).any()
 
 
 def test_temporal_split_orders_ties_by_row() -> None:
     times = np.array([5, 1, 5, 5, 2, 5, 3, 5, 4, 5])
 
-    codes = assign(TemporalSplit(valid=0.2, test=0.2), 10, {"timestamp": times})
+    codes = assigned(TemporalSplit(valid=0.2, test=0.2), timestamp=times)
 
     # By (time, row): 1 4 6 8 0 2 | 3 5 | 7 9
     assert codes.tolist() == [TRAIN, TRAIN, TRAIN, VALID, TRAIN, VALID, TRAIN, TEST, TRAIN, TEST]
@@ -58,7 +73,7 @@ def test_leave_last_out_takes_the_last_two_by_time_then_row() -> None:
     users = np.array([7, 7, 7, 9, 9, 7, 3, 3, 3])
     times = np.array([1, 9, 9, 5, 6, 2, 4, 4, 4])
 
-    codes = assign(LeaveLastOut(), 9, {"user": users, "timestamp": times})
+    codes = assigned(LeaveLastOut(), user=users, timestamp=times)
 
     # User 7: rows 0 5 1 2 in order; user 9 has only two; user 3 has three at one time.
     assert codes.tolist() == [TRAIN, VALID, TEST, TRAIN, TRAIN, TRAIN, TRAIN, VALID, TEST]
@@ -67,17 +82,50 @@ def test_leave_last_out_takes_the_last_two_by_time_then_row() -> None:
 def test_user_split_keeps_users_whole() -> None:
     users = np.arange(5_000) % 500
 
-    codes = assign(UserSplit(valid=0.2, test=0.2), 5_000, {"user": users})
+    codes = assigned(UserSplit(valid=0.2, test=0.2), user=users)
 
     assert all(len(set(codes[users == user])) == 1 for user in range(500))
     assert np.bincount(codes) / 5_000 == pytest.approx([0.6, 0.2, 0.2], abs=0.06)
 
 
-@pytest.mark.parametrize("split", [RandomSplit(), TemporalSplit(), LeaveLastOut(), UserSplit()], ids=lambda s: s.method)
+@pytest.mark.parametrize("split", [TemporalSplit(), LeaveLastOut(), UserSplit()], ids=lambda s: s.method)
 def test_split_of_no_rows_is_empty(split) -> None:
     nothing = np.array([], dtype=np.int64)
 
-    assert len(assign(split, 0, {"user": nothing, "timestamp": nothing})) == 0
+    assert len(assigned(split, user=nothing, timestamp=nothing)) == 0
+
+
+TIMES = st.one_of(st.integers(0, 4), st.sampled_from([-(2**63), 2**63 - 1, 0, 1, -1, 70_000, 10**9]))
+
+
+@given(
+    st.lists(TIMES, min_size=1, max_size=40), st.integers(1, 7), st.sampled_from([(0.2, 0.2), (0.5, 0.0), (0.0, 0.3)])
+)
+def test_temporal_split_is_a_cut_of_the_sorted_rows(
+    times: list[int], batches: int, shares: tuple[float, float]
+) -> None:
+    split = TemporalSplit(valid=shares[0], test=shares[1])
+
+    codes = assigned(split, batches=batches, timestamp=np.array(times))
+
+    in_order = codes[np.lexsort((np.arange(len(times)), np.array(times)))]
+    assert np.all(np.diff(in_order.astype(int)) >= 0)
+    wanted = [int(round(len(times) * (1 - sum(shares)), 6)), int(round(len(times) * (1 - shares[1]), 6))]
+    assert [int((in_order < VALID).sum()), int((in_order < TEST).sum())] == wanted
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), TIMES), min_size=1, max_size=40), st.integers(1, 7))
+def test_leave_last_out_is_what_sorting_everything_gives(rows: list[tuple[int, int]], batches: int) -> None:
+    users, times = (np.array(column) for column in zip(*rows, strict=True))
+
+    codes = assigned(LeaveLastOut(), batches=batches, user=users, timestamp=times)
+
+    expected = np.full(len(rows), TRAIN)
+    for user in set(users):
+        mine = sorted(np.flatnonzero(users == user), key=lambda row: (times[row], row))
+        if len(mine) >= 3:
+            expected[mine[-1]], expected[mine[-2]] = TEST, VALID
+    assert codes.tolist() == expected.tolist()
 
 
 def test_per_user_splits_say_that_they_leak() -> None:

@@ -1,0 +1,103 @@
+"""What splits ask about the order of rows in time, answered batch by batch in memory that does not grow with the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+_BINS = 1 << 16
+
+
+@dataclass
+class Border:
+    """Where a split by time begins: rows later than a time, and of those at that time all but the first few.
+
+    Attributes:
+        time: The time.
+        before: How many rows at that very time still come before the border.
+    """
+
+    time: int
+    before: int
+
+    @classmethod
+    def at(cls, times: Callable[[], Iterator[Ints]], rank: int) -> Border:
+        """Find the border that `rank` rows come before: by counting in ever narrower ranges of time, several passes."""
+        sizes = [(int(batch.min()), int(batch.max()), len(batch)) for batch in times() if len(batch)]
+        if rank >= sum(size for _, _, size in sizes):
+            return cls(2**63 - 1, rank)  # nothing comes after it
+        low, high = min(s[0] for s in sizes), max(s[1] for s in sizes)
+        below = 0
+        while high > low:
+            step = -(-(high - low + 1) // _BINS)
+            counts = sum(_count(batch, low, high, step) for batch in times())
+            ends = below + np.cumsum(counts)
+            place = int(np.searchsorted(ends, rank, side="right"))
+            below = int(ends[place - 1]) if place else below
+            low, high = low + place * step, min(high, low + (place + 1) * step - 1)
+        return cls(low, rank - below)
+
+    def reached(self, times: Ints) -> npt.NDArray[np.bool_]:
+        """Return which rows of the next batch lie behind the border; ties in time are in the order of the rows."""
+        behind = times > self.time
+        ties = np.flatnonzero(times == self.time)
+        behind[ties[self.before :]] = True
+        self.before = max(0, self.before - len(ties))
+        return behind
+
+
+def _count(times: Ints, low: int, high: int, step: int) -> Ints:
+    """Count times in steps from low to high; unsigned, because a difference may not fit int64."""
+    inside = times[(times >= low) & (times <= high)]
+    steps = (inside.astype(np.uint64) - np.uint64(low % 2**64)) // np.uint64(step)
+    return np.bincount(steps.astype(np.int64), minlength=_BINS)
+
+
+class LatestTwo:
+    """The last two rows of each user by (time, row), and how many there are."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(0, dtype=np.int64)
+        self.rows = np.zeros((2, 0), dtype=np.int64)
+        self.times = np.zeros((2, 0), dtype=np.int64)
+        self._seen = 0
+
+    def add(self, users: Ints, times: Ints) -> None:
+        """Take in the next rows."""
+        if not len(users):
+            return
+        self._grow(int(users.max()) + 1)
+        order = np.lexsort((times, users))  # stable: rows of one time stay in order
+        sorted_users = users[order]
+        ends = np.flatnonzero(np.append(sorted_users[1:] != sorted_users[:-1], True))
+        starts = np.append(0, ends[:-1] + 1)
+        who = sorted_users[ends]
+        new = [(times[order[ends]], order[ends] + self._seen, np.ones(len(who), dtype=bool))]
+        before = np.maximum(ends - 1, starts)
+        new.append((times[order[before]], order[before] + self._seen, ends > starts))
+        for candidate in reversed(new):
+            self._insert(who, *candidate)
+        self.counts[who] += ends - starts + 1
+        self._seen += len(users)
+
+    def _insert(self, who: Ints, times: Ints, rows: Ints, there: npt.NDArray[np.bool_]) -> None:
+        """Put one later row for each user in its place; of equal times the later row is the later one."""
+        who, times, rows = who[there], times[there], rows[there]
+        have = np.minimum((self.rows[:, who] >= 0).sum(axis=0), 2)
+        last = (have == 0) | (times >= self.times[0, who])
+        second = ~last & ((have == 1) | (times >= self.times[1, who]))
+        moved = who[last]
+        self.times[1, moved], self.rows[1, moved] = self.times[0, moved], self.rows[0, moved]
+        self.times[0, moved], self.rows[0, moved] = times[last], rows[last]
+        self.times[1, who[second]], self.rows[1, who[second]] = times[second], rows[second]
+
+    def _grow(self, users: int) -> None:
+        more = users - len(self.counts)
+        if more > 0:
+            self.counts = np.concatenate([self.counts, np.zeros(more, dtype=np.int64)])
+            self.rows = np.concatenate([self.rows, np.full((2, more), -1, dtype=np.int64)], axis=1)
+            self.times = np.concatenate([self.times, np.zeros((2, more), dtype=np.int64)], axis=1)
