@@ -7,14 +7,33 @@ from typing import get_args
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal, LambdaOp
+from recsys_cli.features.ops import (
+    AnyOp,
+    Categorify,
+    Deduplicate,
+    DifferenceLag,
+    Dropna,
+    Filter,
+    Groupby,
+    JoinExternal,
+    KCore,
+    LambdaOp,
+    TimeWindow,
+)
 from recsys_cli.features.ops.op import Op
 
 OPS: tuple[type[Op], ...] = get_args(get_args(AnyOp)[0])
 EXAMPLES: dict[type[Op], Op] = {
     Categorify: Categorify(columns=("user", "item")),
+    Deduplicate: Deduplicate(columns=("user", "item"), keep="last", order_by="time"),
+    DifferenceLag: DifferenceLag(columns="time", by="user", order_by="time", shift=(1, -1)),
+    Dropna: Dropna(columns="rating"),
+    Filter: Filter(expression="rating >= 4"),
+    Groupby: Groupby(by="user", order_by="time", aggs={"item": ("list", "last"), "rating": "mean"}),
     JoinExternal: JoinExternal(table="items", on="item", columns=("genres",)),
+    KCore: KCore(columns={"user": 5, "item": 5}),
     LambdaOp: LambdaOp(expression="rating > 3", output="label", dtype="int8"),
+    TimeWindow: TimeWindow(column="time", after="2019-03-01", last="90d"),
 }
 
 every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)

@@ -10,9 +10,46 @@ from typing import Annotated
 from pydantic import Field
 
 from recsys_cli.features.ops.categorify import Categorify
+from recsys_cli.features.ops.deduplicate import Deduplicate
+from recsys_cli.features.ops.difference_lag import DifferenceLag
+from recsys_cli.features.ops.dropna import Dropna
+from recsys_cli.features.ops.filter import Filter
+from recsys_cli.features.ops.groupby import Groupby
 from recsys_cli.features.ops.join_external import JoinExternal
+from recsys_cli.features.ops.join_groupby import JoinGroupby
+from recsys_cli.features.ops.k_core import KCore
 from recsys_cli.features.ops.lambda_op import LambdaOp
+from recsys_cli.features.ops.target_encoding import TargetEncoding
+from recsys_cli.features.ops.time_window import TimeWindow
 
-AnyOp = Annotated[Categorify | JoinExternal | LambdaOp, Field(discriminator="op")]
+AnyOp = Annotated[
+    Categorify
+    | Deduplicate
+    | DifferenceLag
+    | Dropna
+    | Filter
+    | Groupby
+    | JoinExternal
+    | JoinGroupby
+    | KCore
+    | LambdaOp
+    | TargetEncoding
+    | TimeWindow,
+    Field(discriminator="op"),
+]
 
-__all__ = ["AnyOp", "Categorify", "JoinExternal", "LambdaOp"]
+__all__ = [
+    "AnyOp",
+    "Categorify",
+    "Deduplicate",
+    "DifferenceLag",
+    "Dropna",
+    "Filter",
+    "Groupby",
+    "JoinExternal",
+    "JoinGroupby",
+    "KCore",
+    "LambdaOp",
+    "TargetEncoding",
+    "TimeWindow",
+]

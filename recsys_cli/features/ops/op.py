@@ -25,7 +25,10 @@ class Op(BaseModel):
         columnwise: Whether each of its `columns` is computed from itself alone, so that they may live in different tables.
         acts: Whether engines have anything to do; False for an op that only describes columns.
         replaces: Whether only the columns that it writes are left after it.
-        numbers_rows: Whether it tells rows of train apart by a number.
+        numbers_rows: Whether it tells rows of train apart by a number; then it works on the interactions, wherever its
+            columns live.
+        drops_only: Whether all that it does is to leave rows out, so that new rows, which are all wanted, go without it.
+        train_only: Whether it leaves out rows of train alone, where the splits are given as files.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -36,6 +39,8 @@ class Op(BaseModel):
     acts: ClassVar[bool] = True
     replaces: ClassVar[bool] = False
     numbers_rows: ClassVar[bool] = False
+    drops_only: ClassVar[bool] = False
+    train_only: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -51,6 +56,11 @@ class Op(BaseModel):
     def reads(self) -> tuple[str, ...]:
         """The columns that it needs."""
         return tuple(getattr(self, "columns", ()))
+
+    @property
+    def reads_to_apply(self) -> tuple[str, ...]:
+        """The columns that it needs once it has learnt: new rows may lack the others, such as a target."""
+        return self.reads
 
     @property
     def learns(self) -> tuple[str, ...]:
