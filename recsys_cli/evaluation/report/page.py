@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from recsys_cli.evaluation.metrics import POINTWISE, RANKING
@@ -14,6 +13,7 @@ from recsys_cli.evaluation.metrics.metric import Better
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import History
 from recsys_cli.evaluation.result import MODEL, Estimate, Estimates, Evaluation
+from recsys_cli.page import render as render_page
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,9 @@ def render(evaluation: Evaluation, *, history: History, config: str, manifest: d
         config: The run's config, as YAML.
         manifest: The run's manifest.
     """
-    environment = Environment(
-        loader=PackageLoader("recsys_cli.evaluation.report", package_path=""),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    page: str = environment.get_template("report.html.j2").render(
+    return render_page(
+        "report.html.j2",
+        package=__package__,
         evaluation=evaluation,
         counts=evaluation.counts,
         headlines=_headlines(evaluation),
@@ -72,20 +68,20 @@ def render(evaluation: Evaluation, *, history: History, config: str, manifest: d
         manifest=manifest,
         manifest_text=json.dumps(manifest, indent=2, default=str),
     )
-    return page
 
 
 def _figures(evaluation: Evaluation, history: History) -> dict[str, Markup]:
-    """Draw all figures; one that has nothing to show is left out."""
-    figures = {"reliability": plots.reliability(evaluation.reliability), "roc": plots.roc(evaluation.roc)}
-    curves = plots.learning_curves(history)
-    if curves is not None:
-        figures["loss"], figures["auc"] = curves
+    """Draw all figures; one that has nothing to show is empty."""
+    figures = {
+        "reliability": plots.reliability(evaluation.reliability),
+        "roc": plots.roc(evaluation.roc),
+        "loss": plots.loss(history),
+        "auc": plots.area(history),
+    }
     if evaluation.ranking:
         names = [f"{name}@{k}" for name in ("hr", "ndcg", "mrr", "recall") for k in sorted(set(evaluation.config.k))]
         figures["ranking"] = plots.ranking(evaluation.ranking, {name: _ranking_title(name) for name in names})
-    # The SVG is made here from numbers and names of systems, by matplotlib, which escapes its text.
-    return {name: Markup(svg) for name, svg in figures.items() if svg}  # noqa: S704
+    return figures
 
 
 def _pointwise_rows(systems: dict[str, Estimates]) -> list[Row]:

@@ -1,0 +1,13 @@
+"""Pages that open offline: one HTML file with its style and its figures inside, light and dark, narrow and wide.
+
+Figures are SVG written here: drawing them with a plotting library took longer than measuring what they show.
+"""
+
+from __future__ import annotations
+
+from recsys_cli.page.bars import Group, bars
+from recsys_cli.page.chart import Line, Steps, chart
+from recsys_cli.page.document import render
+from recsys_cli.page.scale import Axis, is_date, moment
+
+__all__ = ["Axis", "Group", "Line", "Steps", "bars", "chart", "is_date", "moment", "render"]

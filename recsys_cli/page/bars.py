@@ -1,0 +1,86 @@
+"""Charts of named things: a bar for each of them and each series, with its interval where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from recsys_cli.page import frame
+from recsys_cli.page.scale import Axis, Scale
+
+_BAR, _GAP, _TOP, _BOTTOM, _RIGHT = 11.0, 9.0, 6.0, 40.0, 14.0
+_LONGEST = 22
+"""Letters of a name that are written; the rest is told by the hint."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One series.
+
+    Attributes:
+        name: What the legend calls it.
+        values: One for each named thing; None where there is none.
+        intervals: The same for (low, high); empty for none at all.
+    """
+
+    name: str
+    values: Sequence[float | None]
+    intervals: Sequence[tuple[float, float] | None] = ()
+
+
+def bars(title: str, names: Sequence[str], groups: Sequence[Group], *, x: Axis) -> Markup:
+    """Draw bars to the right, those of one name below each other; empty where there is nothing to draw.
+
+    Args:
+        title: What a reader who cannot see it is told.
+        names: What the bars are of.
+        groups: The series, with as many values as there are names.
+        x: The axis, which begins at 0 unless it says otherwise.
+    """
+    if not any(value is not None for group in groups for value in group.values):
+        return Markup("")
+    ends = [value for group in groups for value in group.values if value is not None]
+    ends += [high for group in groups for high in (pair[1] for pair in group.intervals if pair is not None)]
+    scale = x.over([*ends, 0.0])
+    left = frame.widest(_short(name) for name in names) + 10
+    height = _TOP + _BOTTOM + len(names) * (len(groups) * _BAR + _GAP)
+    parts = [*_frame(scale, left, height), *_rows(names, groups, scale, left)]
+    legend = [(frame.series(place), group.name) for place, group in enumerate(groups, start=1)]
+    return frame.figure(title, height=height, parts=parts, names=legend)
+
+
+def _across(scale: Scale, left: float, value: float) -> float:
+    return left + scale(value) * (frame.WIDTH - _RIGHT - left)
+
+
+def _frame(scale: Scale, left: float, height: float) -> Iterator[Markup]:
+    ground = height - _BOTTOM
+    for value, label in scale.ticks(5):
+        x = _across(scale, left, value)
+        yield frame.line("grid", (x, _TOP, x, ground))
+        yield frame.text(label, x, ground + 16, anchor="middle")
+    yield frame.text(scale.axis.label, frame.WIDTH - _RIGHT, height - 6, anchor="end", kind="label")
+
+
+def _rows(names: Sequence[str], groups: Sequence[Group], scale: Scale, left: float) -> Iterator[Markup]:
+    each = len(groups) * _BAR + _GAP
+    for row, name in enumerate(names):
+        top = _TOP + row * each + _GAP / 2
+        yield frame.text(_short(name), left - 6, top + len(groups) * _BAR / 2 + 4, anchor="end")
+        for place, group in enumerate(groups):
+            value = group.values[row]
+            if value is None:
+                continue
+            y = top + place * _BAR
+            ends = (left, y, _across(scale, left, value), y + _BAR - 1.5)
+            yield frame.box(f"bar {frame.series(place + 1)}", ends, hint=f"{name}, {group.name}: {value:.4g}")
+            interval = group.intervals[row] if group.intervals else None
+            if interval is not None:
+                low, high = (_across(scale, left, end) for end in interval)
+                yield frame.line("whisker", (low, y + _BAR / 2 - 0.75, high, y + _BAR / 2 - 0.75))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

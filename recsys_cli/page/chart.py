@@ -1,0 +1,135 @@
+"""Charts of numbers over numbers: lines, points and histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from recsys_cli.page import frame
+from recsys_cli.page.scale import Axis, Scale, number
+
+_HEIGHT = 250.0
+_TOP, _BOTTOM, _RIGHT = 24.0, 40.0, 14.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points, joined in their order.
+
+    Attributes:
+        x: Where they are; on a logarithmic axis above zero.
+        y: How high they are.
+        name: What the legend calls it; empty for none.
+        markers: Whether each point is marked, too.
+        thin: Whether it stands back behind others.
+        dashed: Whether it is a yardstick rather than something measured.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float]
+    name: str = ""
+    markers: bool = False
+    thin: bool = False
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A histogram: how high each interval is.
+
+    Attributes:
+        edges: Where the intervals begin, and where the last one ends.
+        heights: One less than edges.
+        name: What the legend calls it; empty for none.
+    """
+
+    edges: Sequence[float]
+    heights: Sequence[float]
+    name: str = ""
+
+    @property
+    def x(self) -> Sequence[float]:
+        """Where it is."""
+        return self.edges
+
+    @property
+    def y(self) -> Sequence[float]:
+        """How high it is; a bar stands on the ground."""
+        return self.heights
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """The rectangle that marks are drawn in."""
+
+    x: Scale
+    y: Scale
+    left: float
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """Return where a point is, in units of the figure."""
+        wide, high = frame.WIDTH - _RIGHT - self.left, _HEIGHT - _BOTTOM - _TOP
+        return self.left + self.x(x) * wide, _HEIGHT - _BOTTOM - self.y(y) * high
+
+
+def chart(title: str, marks: Sequence[Line | Steps], *, x: Axis, y: Axis) -> Markup:
+    """Draw marks over two axes; empty where there is nothing to draw.
+
+    Args:
+        title: What a reader who cannot see it is told.
+        marks: What to draw, the first one lowest; their place decides their colour.
+        x: The axis to the right.
+        y: The axis upwards.
+    """
+    if not any(len(mark.x) for mark in marks):
+        return Markup("")
+    over = x.over(value for mark in marks for value in mark.x)
+    up = y.over(value for mark in marks for value in mark.y)
+    plot = _Plot(over, up, frame.widest(label for _, label in up.ticks(5)) + 10)
+    parts = [*_frame(plot)]
+    for place, mark in enumerate(marks, start=1):
+        parts += _steps(mark, place, plot) if isinstance(mark, Steps) else _line(mark, place, plot)
+    names = [(_colour(mark, place), mark.name) for place, mark in enumerate(marks, start=1) if len(mark.x)]
+    return frame.figure(title, height=_HEIGHT, parts=parts, names=names)
+
+
+def _frame(plot: _Plot) -> Iterator[Markup]:
+    ground, right = _HEIGHT - _BOTTOM, frame.WIDTH - _RIGHT
+    for value, label in plot.y.ticks(5):
+        _, y = plot.at(plot.x.low, value)
+        yield frame.line("grid", (plot.left, y, right, y))
+        yield frame.text(label, plot.left - 6, y + 4, anchor="end")
+    for value, label in plot.x.ticks(6):
+        x, _ = plot.at(value, plot.y.low)
+        yield frame.line("grid", (x, _TOP, x, ground))
+        yield frame.text(label, x, ground + 16, anchor="middle")
+    yield frame.line("axis", (plot.left, ground, right, ground))
+    yield frame.text(plot.y.axis.label, 2, 12, kind="label")
+    yield frame.text(plot.x.axis.label, right, _HEIGHT - 6, anchor="end", kind="label")
+
+
+def _line(mark: Line, place: int, plot: _Plot) -> Iterator[Markup]:
+    points = [plot.at(x, y) for x, y in zip(mark.x, mark.y, strict=True)]
+    kind = f"line {_colour(mark, place)}{' thin' if mark.thin else ''}"
+    path = " ".join(f"{frame.place(x)},{frame.place(y)}" for x, y in points)
+    yield Markup('<polyline class="{}" points="{}"/>').format(kind, path)
+    if mark.markers or len(points) == 1:
+        for (cx, cy), x, y in zip(points, mark.x, mark.y, strict=True):
+            yield Markup('<circle class="dot {}" cx="{}" cy="{}" r="2.6"><title>{}, {}</title></circle>').format(
+                frame.series(place), frame.place(cx), frame.place(cy), number(x), number(y)
+            )
+
+
+def _colour(mark: Line | Steps, place: int) -> str:
+    return "dashed" if isinstance(mark, Line) and mark.dashed else frame.series(place)
+
+
+def _steps(mark: Steps, place: int, plot: _Plot) -> Iterator[Markup]:
+    kind = f"bar {frame.series(place)}"
+    for low, high, height in zip(mark.edges, mark.edges[1:], mark.heights, strict=False):
+        if height > 0:
+            (x1, y1), (x2, y2) = plot.at(low, height), plot.at(high, plot.y.low)
+            hint = f"{number(low)} – {number(high)}: {number(height)}"
+            yield frame.box(kind, (x1, y1, max(x2 - 0.6, x1 + 0.4), y2), hint=hint)
