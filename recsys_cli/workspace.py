@@ -191,8 +191,11 @@ class Workspace:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Give a temporary folder inside the workspace; removed at the end, and by the next command after a kill."""
-        folder = self.root / ".scratch" / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        """Give a temporary folder inside the workspace; removed at the end, and by the next command after a kill.
+
+        Its path is absolute: workers of a cluster have other working directories.
+        """
+        folder = self.root.absolute() / ".scratch" / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._sweep(folder.parent)
         folder.mkdir(parents=True)
         try:

@@ -18,7 +18,7 @@ from recsys_cli.data import RawTable, open_source
 from recsys_cli.errors import DataError
 from recsys_cli.etl.bad_rows import BadRow
 from recsys_cli.etl.engine import Engine, choose
-from recsys_cli.etl.executor import Executor, Threads
+from recsys_cli.etl.executor import Executor, open_executor
 from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.read import Reader
 from recsys_cli.etl.staging import Staged, stage
@@ -56,13 +56,13 @@ class Preparation:
         seconds: dict[str, float] = {}
         config = self.config.etl
         name, engine = choose(config.engine, self.scratch, device=config.device)
-        executor = Threads(engine.threads)
-        with _timed(seconds, "read and split"):
-            staged, rejected = self._stage()
-        with _timed(seconds, "fit"):
-            fitted = fit(self.config.features, staged, engine, executor, self.emit)
-        with _timed(seconds, "transform and write"):
-            quality = self._write(engine, executor, fitted, staged)
+        with open_executor(config, engine, self.scratch, self.emit) as executor:
+            with _timed(seconds, "read and split"):
+                staged, rejected = self._stage()
+            with _timed(seconds, "fit"):
+                fitted = fit(self.config.features, staged, engine, executor, self.emit)
+            with _timed(seconds, "transform and write"):
+                quality = self._write(engine, executor, fitted, staged)
         if rejected:
             self._keep_rejected(rejected)
         return {
@@ -72,6 +72,7 @@ class Preparation:
             "cold": cold_shares(fitted, staged),
             "bad_rows": len(rejected),
             "engine": name,
+            **executor.facts,
             "seconds": seconds | {"total": round(time.perf_counter() - started, 3)},
             "peak_memory": peak_memory(),
         }

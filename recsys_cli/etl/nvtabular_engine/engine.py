@@ -15,7 +15,7 @@ import pyarrow as pa
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import WEIGHT, Learnt, Walk
 from recsys_cli.etl.nvtabular_engine import join_external, pins
-from recsys_cli.etl.nvtabular_engine.frames import forget
+from recsys_cli.etl.nvtabular_engine.frames import alone
 from recsys_cli.etl.nvtabular_engine.weighted import repeated
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.ops.op import file_name
@@ -84,11 +84,8 @@ class NVTabularEngine:
     @contextmanager
     def _folder(self) -> Iterator[Path]:
         """Give a folder for what NVTabular writes, which else would go to the working directory."""
-        with tempfile.TemporaryDirectory(dir=self.scratch, prefix="nvtabular-") as folder:
-            try:
-                yield Path(folder)
-            finally:
-                forget()
+        with tempfile.TemporaryDirectory(dir=self.scratch, prefix="nvtabular-") as folder, alone():
+            yield Path(folder)
 
 
 def _computing(step: Step) -> Computing:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
+
+_ALONE = threading.Lock()
 
 
 @contextmanager
@@ -56,8 +59,22 @@ def run(graph: Any, columns: Mapping[str, pa.Array]) -> pa.Table:
         return to_arrow(workflow.transform(frame))
 
 
-def forget() -> None:
-    """Free what NVTabular keeps of vocabularies in this process."""
-    from merlin.io.worker import clean_worker_cache
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep NVTabular's work in this thread, one at a time, and free what it kept of vocabularies in this process.
 
-    clean_worker_cache("cats")
+    Inside a task of a cluster it would find the cluster, send parts of the task there, and wait for the thread that it is in.
+    """
+    with _ALONE:
+        with quiet():
+            import dask
+            from merlin.core.utils import set_dask_client
+            from merlin.io.worker import clean_worker_cache
+        set_dask_client(None)
+        try:
+            with dask.config.set(scheduler="synchronous"):
+                yield
+        finally:
+            set_dask_client("auto")
+            with suppress(KeyError):  # on a worker it does not look whether there is anything
+                clean_worker_cache("cats")

@@ -1,0 +1,287 @@
+"""Parts of the work on a Dask cluster: how one is started or found, and what is done when workers die."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from recsys_cli.config import EtlConfig
+from recsys_cli.errors import MissingExtraError, RecsysError
+from recsys_cli.etl.engine import Engine
+from recsys_cli.etl.workers import Failure, Meeting, Work, do
+from recsys_cli.events import Emit, Message
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+PATIENCE = 10.0
+"""Seconds to wait for a scheduler, and for a worker where there is none; a nanny needs some to start one again."""
+_TICK = 1.0
+_AHEAD = 3
+_ATTEMPTS = 4
+
+
+def missing(cluster: str) -> MissingExtraError | None:
+    """Return which package a kind of cluster needs and does not have, or None; decided without importing any."""
+    if find_spec("distributed") is None:
+        return MissingExtraError.for_extra("dask", what=f"etl.cluster={cluster}")
+    if cluster == "local_cuda" and find_spec("dask_cuda") is None:
+        return MissingExtraError.for_extra("dask-cuda", what="etl.cluster=local_cuda")
+    return None
+
+
+class Cluster:
+    """Runs tasks on the workers of a Dask cluster.
+
+    A task is sent to every worker once, then only numbers of parts travel. Parts of a worker that dies are done again
+    by the others; that is why a task may do a part twice.
+    """
+
+    def __init__(self, name: str, client: Any, meeting: Meeting, emit: Emit) -> None:
+        self.name = name
+        self.client = client
+        self.meeting = meeting
+        self.emit = emit
+        self._alone_since: float | None = None
+        self.threads = self._workers()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the manifest says of where the work was done."""
+        return {"cluster": self.name, "workers": len(self.threads), "threads": sum(self.threads.values())}
+
+    def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+        """Yield the task's result for each part, in order; each thread of a worker has a few parts before it.
+
+        Raises:
+            RecsysError: No worker is left, the scheduler is gone, or a part killed every worker that tried it.
+        """
+        shared = _Shared(self, Work(task, self.meeting))
+        ahead: deque[_Pending[Part]] = deque()
+        try:
+            for part in parts:
+                ahead.append(shared.submit(part))
+                if len(ahead) >= _AHEAD * max(1, sum(self.threads.values())):
+                    yield shared.result(ahead.popleft())
+            while ahead:
+                yield shared.result(ahead.popleft())
+        finally:
+            with suppress(Exception):  # what went wrong before is what matters
+                self.client.cancel([pending.future for pending in ahead], force=True)
+
+    def ready(self, engine: Engine) -> None:
+        """Wait for a first worker, then look at all of them before there is any work.
+
+        Raises:
+            RecsysError: There is none, or one cannot do the work; all that is wrong is named.
+        """
+        try:
+            self.client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise self._nobody("has no worker") from error
+        self.threads = self._workers()
+        seen = self.client.run(self.meeting.look, engine, on_error="return")
+        if problems := self.meeting.problems(seen):
+            raise RecsysError("\n".join(problems), hint="; ".join(dict.fromkeys(problems.values())))
+
+    def look(self) -> None:
+        """Tell of workers that are gone, and give up when there was none for a while.
+
+        Raises:
+            RecsysError: Nobody is left to do the work.
+        """
+        before, self.threads = self.threads, self._workers()
+        for address in before.keys() - self.threads.keys():
+            self.emit(Message(f"worker {address} is gone; what it had to do is done by the others", "warning"))
+        if self.threads:
+            self._alone_since = None
+            return
+        self._alone_since = self._alone_since or monotonic()
+        if monotonic() - self._alone_since > PATIENCE:
+            raise self._nobody("has no worker any more")
+
+    def _workers(self) -> dict[str, int]:
+        """Return how many threads each worker has."""
+        try:
+            return dict(self.client.nthreads())
+        except (OSError, TimeoutError, RuntimeError) as error:
+            raise self.gone() from error
+
+    def gone(self) -> RecsysError:
+        """Return the error for a scheduler that answers no more."""
+        hint = "look at its log; start it and its workers again, then run the same command"
+        return RecsysError(f"the Dask scheduler of etl.cluster={self.name} is gone", hint=hint)
+
+    def _nobody(self, what: str) -> RecsysError:
+        address = self.client.scheduler.address
+        return RecsysError(
+            f"the Dask scheduler {address} {what}, for {PATIENCE:.0f} s",
+            hint=f"dask worker {address}, where recsys runs",
+        )
+
+
+@dataclass(frozen=True)
+class _Pending(Generic[Part]):
+    """A part that somebody has to do.
+
+    Attributes:
+        part: Which.
+        future: Its result.
+        work: The copy of the task on the workers that it needs.
+    """
+
+    part: Part
+    future: Any
+    work: Any
+
+
+class _Shared(Generic[Part, Result]):
+    """A task on the workers: sent to all that are there, and again when all that had it are gone."""
+
+    def __init__(self, cluster: Cluster, work: Work[Part, Result]) -> None:
+        self._cluster = cluster
+        self._work = work
+        self._sent: Any = None
+
+    def submit(self, part: Part) -> _Pending[Part]:
+        if self._sent is None:
+            self._sent = self._send()
+        return _Pending(part, self._cluster.client.submit(do, self._sent, part, pure=False), self._sent)
+
+    def result(self, pending: _Pending[Part]) -> Result:
+        """Wait for a part; have it done again where the task was lost with the workers that had it."""
+        from distributed import CancelledError, KilledWorker
+
+        for _ in range(_ATTEMPTS):
+            try:
+                found: Result | Failure = self._wait(pending.future)
+            except KilledWorker as error:
+                raise RecsysError(
+                    f"every worker that tried {pending.part} died: {error}",
+                    hint="most often for want of memory: fewer workers on a machine, or a smaller etl.shard_rows",
+                ) from error
+            except CancelledError as error:
+                if self._cluster.client.status != "running":
+                    raise self._cluster.gone() from error
+                if pending.work is self._sent:
+                    self._sent = None
+                pending = self.submit(pending.part)
+                continue
+            if isinstance(found, Failure):
+                raise found.error
+            return found
+        raise RecsysError(f"the workers of {self._cluster.name} were lost {_ATTEMPTS} times", hint="look at their logs")
+
+    def _wait(self, future: Any) -> Any:
+        while True:
+            try:
+                return future.result(timeout=_TICK)
+            except TimeoutError:
+                self._cluster.look()
+
+    def _send(self) -> Any:
+        while True:
+            try:
+                return self._cluster.client.scatter(self._work, broadcast=True, hash=False, timeout=PATIENCE)
+            except (OSError, TimeoutError, ValueError):  # a worker died while it was being sent
+                self._cluster.look()
+
+
+@contextmanager
+def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Cluster]:
+    """Start a cluster on this machine, or connect to one; at the end nothing of it is left here.
+
+    Args:
+        config: `cluster` says which, `workers` how large.
+        engine: What will compute on the workers.
+        scratch: A folder that every worker has to see.
+        emit: Told of workers that are gone.
+
+    Raises:
+        MissingExtraError: Dask is not installed.
+        RecsysError: Nobody answers, or a worker cannot do the work.
+    """
+    assert config.cluster is not None
+    if (error := missing(config.cluster)) is not None:
+        raise error
+    with _silent(), ExitStack() as stack:
+        import dask
+
+        stack.enter_context(dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE:.0f}s"}))
+        where = stack.enter_context(_started(config, scratch)) if config.cluster.startswith("local") else config.cluster
+        client = stack.enter_context(_client(where))
+        cluster = Cluster(config.cluster, client, Meeting.at(scratch / "meeting"), emit)
+        cluster.ready(engine)
+        yield cluster
+
+
+def _client(where: Any) -> Any:
+    """Connect to a cluster that was started here, or to an address."""
+    from distributed import Client
+
+    try:
+        with warnings.catch_warnings():
+            # Other releases on the other side: the workers are asked for theirs, and that is an error.
+            warnings.filterwarnings("ignore", message=r"(?s).*Mismatched versions found")
+            return Client(where, set_as_default=False, timeout=PATIENCE)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise RecsysError(
+            f"no Dask scheduler answers at {where}: {error}", hint="start one with: dask scheduler"
+        ) from error
+
+
+@contextmanager
+def _started(config: EtlConfig, scratch: Path) -> Iterator[Any]:
+    """Start workers of one thread each on this machine: processes, or one for each GPU."""
+    import dask
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    options = {"local_directory": str(scratch), "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    workers = config.workers or cores
+    # Polars takes all cores for each process, and reads this when it is first used.
+    threads = {"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": str(max(1, cores // workers))}
+    with dask.config.set(threads):
+        if config.cluster == "local":
+            from distributed import LocalCluster
+
+            started = LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=0, **options)
+        else:
+            started = _of_gpus(config, options)
+    with started:
+        yield started
+
+
+def _of_gpus(config: EtlConfig, options: dict[str, Any]) -> Any:
+    from dask_cuda import LocalCUDACluster
+
+    try:
+        return LocalCUDACluster(n_workers=config.workers, **options)
+    except Exception as error:  # the driver's library raises its own
+        raise RecsysError(
+            f"etl.cluster=local_cuda finds no GPU to use: {type(error).__name__}: {error}", hint="recsys doctor"
+        ) from error
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep Dask's logs to itself: what the user has to know is raised or told."""
+    import distributed  # noqa: F401 - it sets up its loggers when it is imported
+
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
