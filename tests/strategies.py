@@ -40,6 +40,9 @@ class Case:
 _EXPRESSIONS = [
     "rating > 3", "rating", "rating / count", "count - 1 > rating and flag", "flag or rating != rating", "not count",
     "-count * 3", "time == count", "1", "flag + flag * 2", "count / 0", "not (flag and count > 0)",
+    "is_null(rating) or flag", "if(rating > 1, count, rating)", "if(flag, text, 'a') < 'b'", "clip(rating, count, 4)",
+    "max(count, rating) / min(rating, count)", "log(rating)", "round(rating / 2)", "weekday(when) + year(when)",
+    "hour(rating * 5000)", "length(lower(text))", "lower(text) == text", "when - time",
 ]  # fmt: skip
 EXPRESSIONS = st.sampled_from(_EXPRESSIONS)
 DTYPES = st.sampled_from(["int8", "int16", "int32", "int64", "float32", "float64"])
@@ -68,6 +71,7 @@ def cases(draw: st.DrawFn) -> Case:
             "user": draw(_column(user, rows)), "item": draw(_column(item, rows)), "tags": draw(_lists(tag, rows)),
             "rating": draw(_column(pa.float64(), rows)), "count": draw(_column(pa.int8(), rows)),
             "flag": draw(_column(pa.bool_(), rows)), "time": pa.array(range(rows), pa.int64()),
+            "text": draw(_column(pa.string(), rows)), "when": draw(_column(pa.int64(), rows)).cast(pa.timestamp("us")),
         })  # fmt: skip
 
     keys = draw(st.lists(VALUES[item] | st.none(), max_size=6, unique_by=_same))

@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run
+from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_arrow, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain
 from recsys_cli.features.expression import (
+    FIRST_SECOND,
+    LAST_SECOND,
     Binary,
+    Call,
     Expression,
     Kind,
     Literally,
@@ -32,6 +36,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 _ROWS = "rows"
 """Name of the input that is always there, because an expression may name no column."""
 
@@ -83,7 +89,7 @@ def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[s
         raw, _ = elements(table.column(name))
         prepared = plain(raw, name)
         # A division shows the sign of a zero, which a plain column does not have.
-        values = raw.fill_null(0.0) if pa.types.is_floating(raw.type) else prepared.values
+        values = raw.fill_null(0.0) if pa.types.is_floating(raw.type) else _seconds(prepared.values, raw.type)
         nulls = np.zeros(table.num_rows, dtype=bool) if prepared.nulls is None else prepared.nulls
         inputs |= {f"value{place}": _wide(values, kinds[name]), f"null{place}": pa.array(nulls)}
 
@@ -100,6 +106,16 @@ def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[s
     values = run(graph, inputs).column(_ROWS).combine_chunks()
     # pandas hands NaN over as null.
     return values.fill_null(float("nan")) if op.dtype.startswith("float") else values
+
+
+def _seconds(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return plain values of a column of times or dates as whole seconds, and those of any other as they are."""
+    if pa.types.is_date32(kind):
+        return pc.multiply(values.cast(pa.int64()), _DAY)
+    if not pa.types.is_temporal(kind):
+        return values
+    unit = "ms" if pa.types.is_date64(kind) else kind.unit
+    return pa.array(values.to_numpy() // _PER_SECOND[unit])
 
 
 def _wide(values: pa.Array, kind: Kind) -> pa.Array:
@@ -127,6 +143,8 @@ def _evaluate(expression: Expression, found: Mapping[str, _Operand]) -> _Operand
             return _logic(symbol, _evaluate(left, found), _evaluate(right, found))
         case Binary(symbol, left, right):
             return _calculate(symbol, _evaluate(left, found), _evaluate(right, found))
+        case Call(function, arguments):
+            return _FUNCTIONS[function](*(_evaluate(argument, found) for argument in arguments))
 
 
 def _logic(symbol: str, left: _Operand, right: _Operand) -> _Operand:
@@ -145,6 +163,117 @@ def _calculate(symbol: str, left: _Operand, right: _Operand) -> _Operand:
         # Two literal texts compare to a plain bool, which has no `astype`, and of which `~` is a number.
         return _Operand("truth", np.bool_(values) if isinstance(values, bool) else values, nulls)
     return _Operand("number", values, nulls | (values != values))  # noqa: PLR0124 - that is, NaN
+
+
+def _is_null(operand: _Operand) -> _Operand:
+    return _Operand("truth", operand.nulls, np.False_)
+
+
+def _either(condition: _Operand, then: _Operand, otherwise: _Operand) -> _Operand:
+    kind: Kind = then.kind if then.kind == otherwise.kind else "number"
+    one, other = (then.numbers, otherwise.numbers) if kind == "number" else (then.values, otherwise.values)
+    decided = condition.truths
+    nulls = condition.nulls | (decided & then.nulls) | (~decided & otherwise.nulls)
+    return _Operand(kind, _chosen(decided, one, other), nulls)
+
+
+def _greater(one: _Operand, other: _Operand) -> _Operand:
+    values = _chosen(one.numbers >= other.numbers, one.numbers, other.numbers)
+    return _Operand("number", values, one.nulls | other.nulls)
+
+
+def _smaller(one: _Operand, other: _Operand) -> _Operand:
+    values = _chosen(one.numbers <= other.numbers, one.numbers, other.numbers)
+    return _Operand("number", values, one.nulls | other.nulls)
+
+
+def _clip(number: _Operand, low: _Operand, high: _Operand) -> _Operand:
+    return _smaller(_greater(number, low), high)
+
+
+def _log(number: _Operand) -> _Operand:
+    values = np.log(number.numbers.astype("float64"))
+    return _Operand("number", values, number.nulls | (values != values))  # noqa: PLR0124 - that is, NaN
+
+
+def _round(number: _Operand) -> _Operand:
+    return _Operand("number", number.numbers.round(), number.nulls)
+
+
+def _length(text: _Operand) -> _Operand:
+    lengths = text.values.str.len().astype("int64") if _is_series(text.values) else np.int64(len(text.values))
+    return _Operand("number", lengths, text.nulls)
+
+
+def _lower(text: _Operand) -> _Operand:
+    """Lower a text by Arrow, whose table of letters both engines go by."""
+    if not _is_series(text.values):
+        return _Operand("text", np.str_(pc.utf8_lower(pa.scalar(str(text.values))).as_py()), text.nulls)
+    texts = to_arrow(text.values.to_frame(_ROWS)).column(_ROWS).combine_chunks()
+    lowered = to_frame({_ROWS: pc.utf8_lower(texts)})[_ROWS]
+    lowered.index = text.values.index
+    return _Operand("text", lowered, text.nulls)
+
+
+def _part(of_time: Callable[[Any], Any]) -> Callable[[_Operand], _Operand]:
+    def part(seconds: _Operand) -> _Operand:
+        floored = np.floor(seconds.numbers.astype("float64"))
+        known = (floored >= FIRST_SECOND) & (floored <= LAST_SECOND)
+        whole = _chosen(known, floored, np.float64(0)).astype("int64")
+        return _Operand("number", of_time(whole), seconds.nulls | ~known)
+
+    return part
+
+
+def _date(seconds: Any) -> tuple[Any, Any, Any]:
+    """Return year, month and day of seconds since 1970, by whole numbers alone: times of pandas end in 2262.
+
+    Howard Hinnant, "chrono-compatible low-level date algorithms": years of 365 or 366 days that begin in March, in eras
+    of 400 years.
+    """
+    days = seconds // _DAY + 719_468
+    era = days // 146_097
+    of_era = days - era * 146_097
+    years = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * years + years // 4 - years // 100)
+    month = (5 * of_year + 2) // 153
+    day = of_year - (153 * month + 2) // 5 + 1
+    in_next = (month >= 10).astype("int64")
+    return years + era * 400 + in_next, month + 3 - 12 * in_next, day
+
+
+_FUNCTIONS: dict[str, Callable[..., _Operand]] = {
+    "is_null": _is_null,
+    "if": _either,
+    "log": _log,
+    "round": _round,
+    "min": _smaller,
+    "max": _greater,
+    "clip": _clip,
+    "year": _part(lambda seconds: _date(seconds)[0]),
+    "month": _part(lambda seconds: _date(seconds)[1]),
+    "day": _part(lambda seconds: _date(seconds)[2]),
+    "weekday": _part(lambda seconds: (seconds // _DAY + 3) % 7),  # the first day of 1970 was a Thursday
+    "hour": _part(lambda seconds: seconds % _DAY // _HOUR),
+    "minute": _part(lambda seconds: seconds % _HOUR // _MINUTE),
+    "length": _length,
+    "lower": _lower,
+}
+
+
+def _is_series(values: Any) -> bool:
+    return hasattr(values, "to_frame")
+
+
+def _chosen(condition: Any, one: Any, other: Any) -> Any:
+    """Return one value or the other, row by row; each may be a series or stand for all rows."""
+    if "f" in {one.dtype.kind, other.dtype.kind}:
+        one, other = one.astype("float64"), other.astype("float64")
+    if not _is_series(condition):
+        return one if condition else other
+    if not _is_series(one):
+        one = type(condition)(one, index=condition.index)
+    return one.where(condition, other)
 
 
 def _typed(result: _Operand, dtype: str, rows: Any) -> Any:

@@ -8,9 +8,13 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recsys_cli.features.expression import (
+    FIRST_SECOND,
+    LAST_SECOND,
     Binary,
+    Call,
     Expression,
     Kind,
     Literally,
@@ -32,6 +36,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 _TYPES: dict[str, Any] = {
     "int8": pl.Int8, "int16": pl.Int16, "int32": pl.Int32, "int64": pl.Int64, "float32": pl.Float32, "float64": pl.Float64,
 }  # fmt: skip
+_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY = 86_400
 
 
 def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
@@ -41,13 +47,22 @@ def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> p
         ConfigError: The expression mixes text and numbers.
     """
     expression = parse(op.expression)
+    values = compiled(expression, frame)
+    missing = float("nan") if op.dtype.startswith("float") else 0
+    return frame.with_columns(values.cast(_TYPES[op.dtype], strict=False).fill_null(missing).alias(op.output))
+
+
+def compiled(expression: Expression, frame: pl.LazyFrame) -> pl.Expr:
+    """Return an expression over a frame's columns as one of Polars: numbers (int64 or float64), null where there is none.
+
+    Raises:
+        ConfigError: The expression mixes text and numbers.
+    """
     read = frame.select(sorted(columns(expression))).collect_schema()
     raw = pl.DataFrame(schema=read).to_arrow().schema
     compiler = _Compiler(read, {field.name: kind_of_type(field.type, field.name) for field in raw})
     check(expression, compiler.kinds)
-    missing = float("nan") if op.dtype.startswith("float") else 0
-    values = compiler.number(expression).cast(_TYPES[op.dtype], strict=False).fill_null(missing)
-    return frame.with_columns(values.alias(op.output))
+    return compiler.number(expression)
 
 
 class _Compiler:
@@ -81,6 +96,22 @@ class _Compiler:
                 return both
             case Binary(symbol, left, right):
                 return self._calculated(symbol, left, right)
+            case Call():
+                return self._called(expression)
+
+    def _called(self, call: Call) -> pl.Expr:
+        match call:
+            case Call("if", (condition, then, otherwise)):
+                either = self.number if kind(call, self.kinds) == "number" else self._any
+                decided = self._truth(condition)
+                return pl.when(decided).then(either(then)).when(~decided).then(either(otherwise))
+            case Call("is_null", (operand,)):
+                return self._any(operand).is_null()
+            case Call("length", (operand,)):
+                return self._any(operand).str.len_chars().cast(pl.Int64)
+            case Call("lower", (operand,)):
+                return self._any(operand).map_batches(_lower, return_dtype=pl.String, is_elementwise=True)
+        return _FUNCTIONS[call.function](*map(self.number, call.arguments))
 
     def _calculated(self, symbol: str, left: Expression, right: Expression) -> pl.Expr:
         if kind(left, self.kinds) == "text":
@@ -90,9 +121,57 @@ class _Compiler:
         return values.fill_nan(None) if symbol in "+-*/" else values
 
     def _column(self, name: str) -> pl.Expr:
+        column, held = pl.col(name), self.types[name]
         if self.kinds[name] == "text":
-            return pl.col(name).cast(pl.String)
+            return column.cast(pl.String)
         if self.kinds[name] == "truth":
-            return pl.col(name)
-        is_float = self.types[name].is_float()
-        return pl.col(name).cast(pl.Float64).fill_nan(None) if is_float else pl.col(name).cast(pl.Int64)
+            return column
+        if isinstance(held, pl.Date):
+            return column.cast(pl.Int32).cast(pl.Int64) * _DAY
+        if isinstance(held, pl.Datetime):
+            return column.cast(pl.Int64) // _PER_SECOND[held.time_unit]
+        return column.cast(pl.Float64).fill_nan(None) if held.is_float() else column.cast(pl.Int64)
+
+
+def _lower(texts: pl.Series) -> pl.Series:
+    """Lower texts by Arrow, whose table of letters both engines go by."""
+    arrow = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
+    return pl.Series(texts.name, pl.from_arrow(pc.utf8_lower(arrow.cast(pa.large_string()))))
+
+
+def _log(number: pl.Expr) -> pl.Expr:
+    return number.cast(pl.Float64).log().fill_nan(None)
+
+
+def _greater(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    return pl.when(one >= other).then(one).when(one < other).then(other)
+
+
+def _smaller(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    return pl.when(one <= other).then(one).when(one > other).then(other)
+
+
+def _clip(number: pl.Expr, low: pl.Expr, high: pl.Expr) -> pl.Expr:
+    return _smaller(_greater(number, low), high)
+
+
+def _time(number: pl.Expr) -> pl.Expr:
+    """Return seconds since 1970 as times; null where they are beyond what has a date."""
+    seconds = number.cast(pl.Float64).floor()
+    known = pl.when(seconds.is_between(FIRST_SECOND, LAST_SECOND)).then(seconds).cast(pl.Int64)
+    return (known * _PER_SECOND["us"]).cast(pl.Datetime("us"))
+
+
+_FUNCTIONS: dict[str, Callable[..., pl.Expr]] = {
+    "log": _log,
+    "round": lambda number: number.round(mode="half_to_even"),
+    "min": _smaller,
+    "max": _greater,
+    "clip": _clip,
+    "year": lambda seconds: _time(seconds).dt.year().cast(pl.Int64),
+    "month": lambda seconds: _time(seconds).dt.month().cast(pl.Int64),
+    "day": lambda seconds: _time(seconds).dt.day().cast(pl.Int64),
+    "weekday": lambda seconds: _time(seconds).dt.weekday().cast(pl.Int64) - 1,
+    "hour": lambda seconds: _time(seconds).dt.hour().cast(pl.Int64),
+    "minute": lambda seconds: _time(seconds).dt.minute().cast(pl.Int64),
+}

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import ast
+
+import pyarrow as pa
 import pytest
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.expression import Binary, Literally, Name, Unary, columns, parse
+from recsys_cli.features.expression import (
+    FUNCTIONS,
+    Binary,
+    Call,
+    Kind,
+    Literally,
+    Name,
+    Unary,
+    check,
+    columns,
+    kind,
+    kind_of_type,
+    parse,
+    shown,
+)
+
+A, B, C = Name("a"), Name("b"), Name("c")
 
 
 def test_parse_builds_a_tree() -> None:
@@ -16,6 +35,33 @@ def test_parse_builds_a_tree() -> None:
 
 def test_columns_are_those_that_are_read() -> None:
     assert columns(parse("(a + b) / 2 > c or a == 'x'")) == {"a", "b", "c"}
+    assert columns(parse("if(is_null(a), clip(b, 0, 1), column('my c'))")) == {"a", "b", "my c"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["if(a, b, c)", " if ( a , b , c ) ", "b if a else c", "b if(a)else c", "b if (a) else (c)", "(b) if (a) else c"],
+)
+def test_if_is_a_function_and_stands_between_as_in_python(text: str) -> None:
+    assert parse(text) == Call("if", (A, B, C))
+
+
+def test_if_is_found_wherever_an_operand_may_stand() -> None:
+    chosen = Call("if", (A, B, C))
+    assert parse("not if(a, b, c)") == Unary("not", chosen)
+    assert parse("a + if(a, b, c)") == Binary("+", A, chosen)
+    assert parse("a and if(a, b, c)") == Binary("and", A, chosen)
+    assert parse("if(if(a, b, c), b, c)") == Call("if", (chosen, B, C))
+    assert parse("a if if(a, b, c) else if(a, b, c)") == Call("if", (chosen, A, chosen))
+    assert parse("'if(x)' == a") == Binary("==", Literally("if(x)"), A)
+    assert parse(r"'it\'s if (x)' == a") == Binary("==", Literally("it's if (x)"), A)
+
+
+def test_column_names_what_is_no_plain_word() -> None:
+    assert parse("column('my column') > 3") == Binary(">", Name("my column"), Literally(3))
+    assert parse('column("class")') == Name("class")
+    with pytest.raises(ConfigError, match=r"column\('my name'\)"):
+        parse("column(a)")
 
 
 @pytest.mark.parametrize(
@@ -23,22 +69,135 @@ def test_columns_are_those_that_are_read() -> None:
     [
         "__import__('os')",
         "a.b",
+        "a.lower()",
         "a[0]",
         "lambda: 1",
         "f(a)",
+        "log(x=1)",
+        "log(*a)",
+        "column(name='a')",
         "1 < a < 3",
-        "a if b else c",
         "[a]",
         "a ** 2",
         "(a := 1)",
+        "f'{a}'",
+        "b'a'",
+        "None",
+        "1j",
         "9223372036854775808",
+        "if",
+        "if a",
+        "if(a, b, c",
+        "a\0b",
+        "",
     ],
 )
 def test_parse_refuses_what_is_not_in_the_grammar(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"not allowed|cannot read"):
+    with pytest.raises(ConfigError, match=r"not allowed|cannot read|without the name"):
         parse(text)
 
 
 def test_parse_points_at_the_mistake() -> None:
     with pytest.raises(ConfigError, match=r"cannot read the expression .rating >.*column"):
         parse("rating >")
+    with pytest.raises(ConfigError, match=r"has 'é \*\* 2', which is not allowed"):
+        parse("'ü' == a or é ** 2 > 1")
+    with pytest.raises(ConfigError, match=r"has 'if\(a, b, c\).x', which is not allowed"):
+        parse("if(a, b, c).x > 3")
+
+
+def test_a_function_with_a_typo_is_suggested() -> None:
+    with pytest.raises(ConfigError, match=r"calls lenght, which is not allowed \(did you mean length\?\)"):
+        parse("lenght(a)")
+
+
+@pytest.mark.parametrize(("text", "message"), [("log(a, 2)", "2 arguments; it takes one"), ("if(a, b)", "it takes 3")])
+def test_a_function_with_too_many_or_too_few_arguments_is_named(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 190 + "a" + ")" * 190 + " > " + "a" * 5_000,
+        "-" * 3_000 + "a",
+        "not " * 900 + "a",
+        "+".join("a" * 1_000),
+        " and ".join("a" * 500),
+        "(" * 1_000 + "a" + ")" * 1_000,
+        "log(" * 90 + "a" + ")" * 90,
+        "max(a, " * 30 + "b" + ")" * 30,
+    ],
+)
+def test_long_and_deep_expressions_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"long|deep|nested|too many|cannot read"):
+        parse(text)
+
+
+def test_a_ladder_of_conditions_is_not_too_large() -> None:
+    parse("".join(f"if(a == {step}, {step}, " for step in range(60)) + "0" + ")" * 60)
+    parse(" + ".join("a" * 100))
+
+
+KINDS: dict[str, Kind] = {"number": "number", "truth": "truth", "text": "text"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("number + truth", "number"),
+        ("number > 1", "truth"),
+        ("is_null(text)", "truth"),
+        ("length(lower(text))", "number"),
+        ("lower(text)", "text"),
+        ("if(number, text, 'x')", "text"),
+        ("if(truth, truth, number > 1)", "truth"),
+        ("if(truth, truth, number)", "number"),
+        ("year(number)", "number"),
+    ],
+)
+def test_kind_is_what_comes_out(text: str, expected: str) -> None:
+    assert kind(parse(text), KINDS) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 + lower(number)", r"'lower\(number\)': lower takes a text, and 'number' is a number"),
+        ("log(text)", r"'log\(text\)': log takes a number, and 'text' is a text"),
+        ("year('2020-01-01')", r"year takes a number"),
+        ("number > 1 and text", r"'\(number > 1\) and text': 'and' beside a text"),
+        ("if(text, 1, 2)", r"if takes a number, and 'text' is a text"),
+        ("if(number, 1, text)", r"both have to be of one kind"),
+        ("lower(text)", r"'lower\(text\)' gives a text; an expression has to give a number"),
+    ],
+)
+def test_a_wrong_kind_is_named_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(parse(text), KINDS)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_and_dates_are_numbers(unit: str) -> None:
+    assert kind_of_type(pa.timestamp(unit, tz="Europe/Oslo"), "t") == "number"
+    assert kind_of_type(pa.date32(), "t") == kind_of_type(pa.date64(), "t") == "number"
+    with pytest.raises(ConfigError, match="column 't', which is duration"):
+        kind_of_type(pa.duration(unit), "t")
+
+
+def test_shown_is_read_as_the_same() -> None:
+    for text in [
+        "(a + b) * -c",
+        "not (a > b)",
+        "if(a, 'x', lower(column('my b')))",
+        "-(a / 2) > 1e300",
+        "column('if')",
+    ]:
+        assert parse(shown(parse(text))) == parse(text)
+
+
+def test_no_function_is_named_like_a_word_of_python_but_if() -> None:
+    for name in FUNCTIONS:
+        if name != "if":
+            assert isinstance(ast.parse(name, mode="eval").body, ast.Name)

@@ -1,0 +1,39 @@
+"""Expressions that users write as text, such as `rating > 3`: parsed to a small tree that each engine compiles."""
+
+from __future__ import annotations
+
+from recsys_cli.features.expression.functions import FIRST_SECOND, FUNCTIONS, LAST_SECOND
+from recsys_cli.features.expression.grammar import parse
+from recsys_cli.features.expression.kinds import check, kind, kind_of_type
+from recsys_cli.features.expression.tree import (
+    Binary,
+    Call,
+    Expression,
+    Kind,
+    Literally,
+    Name,
+    Operator,
+    Unary,
+    columns,
+    shown,
+)
+
+__all__ = [
+    "FIRST_SECOND",
+    "FUNCTIONS",
+    "LAST_SECOND",
+    "Binary",
+    "Call",
+    "Expression",
+    "Kind",
+    "Literally",
+    "Name",
+    "Operator",
+    "Unary",
+    "check",
+    "columns",
+    "kind",
+    "kind_of_type",
+    "parse",
+    "shown",
+]

@@ -1,0 +1,150 @@
+"""Text to a tree: Python's own parser reads it, only the few node types below are accepted, and nothing is evaluated."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.expression.functions import FUNCTIONS
+from recsys_cli.features.expression.tree import Binary, Call, Expression, Literally, Name, Operator, Unary
+from recsys_cli.registry import suggest
+
+_LONGEST, _DEEPEST, _LARGEST = 4_000, 100, 5_000
+_ARITHMETIC: dict[type[ast.operator], Operator] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_COMPARISON: dict[type[ast.cmpop], Operator] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+_TOKEN = re.compile(r"""\s+|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w+|.""", re.DOTALL)
+_BOLD_IF = "\U0001d422\U0001d41f"
+"""`if` to Python's parser as a name, because letters of all shapes are the same letter in a name, but not as a keyword."""
+_BETWEEN = frozenset({"and", "or", "not", "if", "else"})
+"""Words that stand before an operand, not for one."""
+
+
+def parse(text: str) -> Expression:
+    """Read an expression.
+
+    Raises:
+        ConfigError: The text is not one, or uses something outside the grammar; the message points at it.
+    """
+    text = text.strip()
+    if len(text) > _LONGEST:
+        raise ConfigError(f"the expression is {len(text):,} characters long; {_LONGEST:,} are allowed")
+    try:
+        tree = ast.parse("".join(_callable_if(text)), mode="eval")
+    except SyntaxError as error:
+        raise ConfigError(f"cannot read the expression {text!r}: {error.msg} at column {error.offset}") from error
+    except (ValueError, MemoryError, RecursionError) as error:
+        raise ConfigError(f"cannot read the expression {text!r}: {error or 'it is nested too deep'}") from error
+    expression = _Reader(text).expression(tree.body, 1)
+    if _size(expression) > _LARGEST:
+        raise ConfigError(f"the expression {text!r} has functions inside functions too many times")
+    return expression
+
+
+def _size(expression: Expression) -> int:
+    """Count the nodes that an engine may make of a tree: it may write what a function takes several times."""
+    match expression:
+        case Unary(_, operand):
+            return 1 + _size(operand)
+        case Binary(_, left, right):
+            return 1 + _size(left) + _size(right)
+        case Call("if", (condition, then, otherwise)):
+            return 1 + 2 * _size(condition) + _size(then) + _size(otherwise)
+        case Call(_, arguments):
+            return 1 + 3 * sum(map(_size, arguments))
+    return 1
+
+
+def _callable_if(text: str) -> Iterator[str]:
+    """Yield the tokens of a text, with `if` as a name where it is called as a function: not in `a if (b) else c`."""
+    before = ""
+    pieces = [piece for piece in _TOKEN.findall(text) if piece]
+    for place, piece in enumerate(pieces):
+        after = next((other for other in pieces[place + 1 :] if not other.isspace()), "")
+        follows_operand = re.fullmatch(r"""\w+|["'].*["']|[)\]}]""", before, re.DOTALL) and before not in _BETWEEN
+        yield _BOLD_IF if piece == "if" and after == "(" and not follows_operand else piece
+        before = before if piece.isspace() else piece
+
+
+class _Reader:
+    """Converts Python's nodes, and says of one that is not allowed where it stands."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def expression(self, node: ast.expr, depth: int) -> Expression:
+        """Return the tree of a node."""
+        if depth > _DEEPEST:
+            raise ConfigError(f"the expression {self._text!r} is nested deeper than {_DEEPEST} levels")
+        below = depth + 1
+        match node:
+            case ast.Name(id=name):
+                return Name(name)
+            case ast.Constant(value=bool() | int() | float() | str() as value) if not _too_large(value):
+                return Literally(value)
+            case ast.UnaryOp(op=ast.USub() | ast.Not() as sign, operand=operand):
+                return Unary("not" if isinstance(sign, ast.Not) else "-", self.expression(operand, below))
+            case ast.BinOp(left=left, op=arithmetic, right=right) if type(arithmetic) in _ARITHMETIC:
+                return Binary(_ARITHMETIC[type(arithmetic)], *self._all([left, right], below))
+            case ast.Compare(left=left, ops=[compared], comparators=[right]) if type(compared) in _COMPARISON:
+                return Binary(_COMPARISON[type(compared)], *self._all([left, right], below))
+            case ast.BoolOp(op=logic, values=values):
+                return _chain("and" if isinstance(logic, ast.And) else "or", self._all(values, below))
+        return self._chosen_or_called(node, below)
+
+    def _chosen_or_called(self, node: ast.expr, depth: int) -> Expression:
+        match node:
+            case ast.IfExp(test=test, body=body, orelse=otherwise):
+                return Call("if", tuple(self._all([test, body, otherwise], depth)))
+            case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]):
+                return self._call(function, arguments, depth)
+        raise self._refused(node)
+
+    def _all(self, nodes: Sequence[ast.expr], depth: int) -> list[Expression]:
+        if len(nodes) > _DEEPEST:  # a chain of `and` becomes as deep as it is long
+            raise ConfigError(f"the expression {self._text!r} is nested deeper than {_DEEPEST} levels")
+        return [self.expression(node, depth) for node in nodes]
+
+    def _call(self, function: str, arguments: list[ast.expr], depth: int) -> Expression:
+        if function == "column":
+            match arguments:
+                case [ast.Constant(value=str() as name)]:
+                    return Name(name)
+            raise ConfigError(
+                f"the expression {self._text!r} has column(...) without the name of one: column('my name')"
+            )
+        if function not in FUNCTIONS:
+            near = suggest(function, [*FUNCTIONS, "column"])
+            raise ConfigError(
+                f"the expression {self._text!r} calls {function}, which is not allowed{near}",
+                hint=f"there are {', '.join(FUNCTIONS)} and column",
+            )
+        wanted = len(FUNCTIONS[function].takes)
+        if len(arguments) != wanted:
+            takes = "one argument" if wanted == 1 else f"{wanted} arguments"
+            raise ConfigError(
+                f"the expression {self._text!r} gives {function} {len(arguments)} arguments; it takes {takes}"
+            )
+        return Call(function, tuple(self._all(arguments, depth)))
+
+    def _refused(self, node: ast.expr) -> ConfigError:
+        piece = ast.get_source_segment("".join(_callable_if(self._text)), node) or ""
+        return ConfigError(
+            f"the expression {self._text!r} has {piece.replace(_BOLD_IF, 'if')!r}, which is not allowed",
+            hint="allowed are columns, numbers, texts, + - * /, one comparison at a time, and, or, not, "
+            f"column('any name'), and {', '.join(FUNCTIONS)}",
+        )
+
+
+def _too_large(value: float | str) -> bool:
+    return type(value) is int and value >= 2**63
+
+
+def _chain(operator: Operator, operands: list[Expression]) -> Expression:
+    first, *rest = operands
+    for operand in rest:
+        first = Binary(operator, first, operand)
+    return first
