@@ -1,0 +1,52 @@
+"""TargetEncoding on Polars: counts and sums of targets by group and fold, and encodings brought to rows by a join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.etl.engine import ROW
+from recsys_cli.etl.polars_engine.grouping import bring, keys_of
+from recsys_cli.features.ops import TargetEncoding
+from recsys_cli.features.ops.grouping import name_of
+from recsys_cli.features.ops.target_encoding import FOLDS, MEANS
+
+FOLD = "fold"
+
+
+def learn(op: TargetEncoding, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:  # noqa: ARG001 - rows of train count once
+    """Count and add up each target by key and fold, as `count0`, `sum0`, `count1` and so on."""
+    targets = [pl.col(name).cast(pl.Float64).fill_nan(None).alias(f"sum{at}") for at, name in enumerate(op.targets)]
+    totals = [pl.col(f"sum{at}").count().cast(pl.Int64).alias(f"count{at}") for at in range(len(targets))]
+    totals += [pl.col(f"sum{at}").sum() for at in range(len(targets))]
+    queries = {}
+    for group in op.columns:
+        keys = [*keys_of(group, frame), _fold(op)]
+        rows = frame.select([*keys, *targets])
+        queries[name_of(group)] = rows.group_by([key.meta.output_name() for key in keys], maintain_order=True).agg(
+            totals
+        )
+    return queries
+
+
+def apply(op: TargetEncoding, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Add the encodings: on rows of train those of the other folds."""
+    folded = op.kfold > 1 and ROW in frame.collect_schema().names()
+    means = state[MEANS].to_pylist()[0]
+    encoded = []
+    for group in op.columns:
+        # Keys are taken before anything is written: an output may have the name of a column that is grouped by.
+        keys = [*keys_of(group, frame), *([_fold(op)] if folded else [])]
+        names = dict(zip(means, op.written(group), strict=True))
+        frame = bring(frame, keys, state[name_of(group) + (FOLDS if folded else "")], names)
+        encoded += [pl.col(name).fill_null(means[column]) for column, name in names.items()]
+    return frame.with_columns(encoded)
+
+
+def _fold(op: TargetEncoding) -> pl.Expr:
+    def folds(rows: pl.Series) -> pl.Series:
+        return pl.Series(op.folds(rows.to_numpy()))
+
+    return pl.col(ROW).map_batches(folds, return_dtype=pl.UInt32, is_elementwise=True).alias(FOLD)
