@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recsys_cli.etl import fitting
 from recsys_cli.etl.engine import ROW, WEIGHT, Engine, Learnt
@@ -17,7 +18,7 @@ from recsys_cli.events import Emit, Progress
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.ops.categorify import REST
 from recsys_cli.features.plan import FeaturePlan, FittedPlan
-from recsys_cli.features.program import GATHERED, INTERACTIONS, Gather, Program, Step
+from recsys_cli.features.program import GATHERED, Gather, Program, Step
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.split import SPLITS, TRAIN
 
@@ -45,18 +46,22 @@ class Learn:
         """Return what the shard tells."""
         program = self.fitted.program
         needed = program.columns_read(self.number)
-        numbered = any(
-            step.op.numbers_rows for step in program.fits(self.number, None) if not isinstance(step.op, Gather)
-        )
-        rows = self.staged.read(_SPLIT, shard, columns=needed, shuffled=numbered)
+        walk = program.walk(self.number, None)
+        numbered = any(step.op.numbers_rows for step, _ in walk if not isinstance(step.op, Gather))
+        sampled = {program.draw.output} if program.draw else set()
+        rows = self.staged.read(_SPLIT, shard, columns=list(dict.fromkeys([*needed, *sampled])), shuffled=numbered)
         if numbered:
             rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows))
-        return self.engine.learn(program.walk(self.number, None), self.fitted, rows)
+        if program.draw is None:
+            return self.engine.learn(walk, self.fitted, rows)
+        met = rows.filter(pc.equal(rows.column(program.draw.output), 0))
+        learnt = self.engine.learn(program.walk(self.number, None, drawn=False), self.fitted, met)
+        return learnt | self.engine.learn(program.walk(self.number, None, drawn=True), self.fitted, rows)
 
     def nothing(self) -> Learnt:
         """Return what no row at all tells, so that types are known where train is empty."""
         program = self.fitted.program
-        rows = self.staged.schema.empty_table().select(list(program.columns_read(self.number)))
+        rows = self.staged.schema.empty_table()
         rows = rows.append_column(ROW, row_numbers(0, 0))
         return self.engine.learn(program.walk(self.number, None), self.fitted, rows)
 
@@ -71,9 +76,8 @@ def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, e
         executor: Where.
         emit: Told how far it is.
     """
-    inputs = {INTERACTIONS: staged.schema} | {name: table.schema for name, table in staged.tables.items()}
-    fitted = FittedPlan(plan, inputs, {})
-    program = plan.compile(inputs)
+    fitted = FittedPlan(plan, staged.inputs, {})
+    program = plan.compile(staged.inputs)
     for number in range(program.passes + 1):
         tables = Tables(engine, staged, program, fitted, number)
         state = dict(fitted.state) | tables.gathered()
@@ -81,7 +85,7 @@ def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, e
         learnt = _over_interactions(fitted, staged, engine, executor, emit, number)
         learnt |= tables.learn()
         fitted = _partly(fitted, program, state | _finish(program, number, learnt))
-    return FittedPlan(plan, inputs, fitted.state)
+    return FittedPlan(plan, staged.inputs, fitted.state)
 
 
 def _partly(fitted: FittedPlan, program: Program, state: Mapping[tuple[int, str], pa.Table]) -> FittedPlan:
@@ -188,8 +192,8 @@ class Tables:
                 joined = self.engine.join(op, self.staged.tables[op.table], vocabulary)
                 columns |= {name: joined.column(name) for name in joined.column_names}
         table = pa.table(columns)
-        nothing = table.slice(0, 1)
-        return pa.concat_tables([table, *[nothing] * encoder.buckets])
+        buckets = table.take(pa.array(np.zeros(encoder.buckets, dtype=np.int64)))  # as unknown as the first row
+        return pa.concat_tables([table, buckets])
 
     def _encoder(self, key: str) -> tuple[int, Categorify]:
         """Return the op that makes ids of a key, and its place."""
@@ -197,11 +201,12 @@ class Tables:
 
     def _weights(self, key: str, rows: int) -> np.ndarray:
         index, op = self._encoder(key)
-        vocabulary = self.fitted.state[index, op.vocabulary_of(key)]
-        rest = self.fitted.state[index, op.vocabulary_of(key) + REST]
+        counts = self.fitted.state[index, op.counts_of(key)].column("count")
+        rest = self.fitted.state[index, key + REST]
         weights = np.zeros(rows, dtype=np.int64)
+        # All that are unseen count here, those of the buckets too: what is joined to them is the same.
         weights[NULL], weights[UNSEEN] = rest.column("null")[0].as_py(), rest.column("unseen")[0].as_py()
-        weights[FIRST : FIRST + vocabulary.num_rows] = vocabulary.column("count").to_numpy()
+        weights[FIRST : FIRST + len(counts)] = counts.to_numpy()
         return weights
 
 

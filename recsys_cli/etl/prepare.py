@@ -9,9 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.data import RawTable, open_source
@@ -20,6 +22,7 @@ from recsys_cli.etl.bad_rows import BadRow
 from recsys_cli.etl.engine import Engine, choose
 from recsys_cli.etl.executor import Executor, open_executor
 from recsys_cli.etl.fit import Tables, fit
+from recsys_cli.etl.negatives import draw
 from recsys_cli.etl.read import Reader
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.etl.summary import cold_shares
@@ -27,7 +30,7 @@ from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table, write_table
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.plan import FittedPlan
-from recsys_cli.features.program import INTERACTIONS
+from recsys_cli.features.program import INTERACTIONS, Program
 from recsys_cli.features.schema import file_of
 from recsys_cli.features.split import SPLITS, TRAIN, FilesSplit
 
@@ -67,7 +70,7 @@ class Preparation:
             self._keep_rejected(rejected)
         return {
             "rows": dict(staged.rows),
-            "vocabularies": {column: table.num_rows for column, table in fitted.vocabularies.items()},
+            "vocabularies": {name: fitted.vocabulary_of(name).num_rows for name in fitted.plan.categorified},
             "quality": quality,
             "cold": cold_shares(fitted, staged),
             "bad_rows": len(rejected),
@@ -94,10 +97,13 @@ class Preparation:
             interactions,
             {name: reader.read() for name, reader in joined.items()},
             self.config,
-            estimated_rows=sum(reader.estimated_rows() for reader in interactions.values()),
+            estimated_rows=sum(reader.estimated_rows() for reader in interactions.values()) * (1 + _drawn(program)),
             folder=self.scratch,
             emit=self.emit,
         )
+        staged = replace(staged, raw=pa.schema([schemas[INTERACTIONS].field(name) for name in program.reads]))
+        if program.draw is not None:
+            staged = draw(program.draw, staged, self.scratch, self.emit)
         if not staged.rows[SPLITS[TRAIN]]:
             raise DataError("no rows to train on: the split leaves none, or the interactions are empty")
         return staged, [row for reader in (*interactions.values(), *joined.values()) for row in reader.rejected]
@@ -146,6 +152,11 @@ class Preparation:
         self.emit(
             Message(f"left out {len(rejected)} bad rows; they are in rejected.jsonl of the prepared data", "warning")
         )
+
+
+def _drawn(program: Program) -> int:
+    """Return how many rows are drawn for each interaction."""
+    return program.draw.num_negatives if program.draw else 0
 
 
 @contextmanager

@@ -33,10 +33,14 @@ class Spool:
 
     @classmethod
     def write(cls, batches: Iterable[pa.Table], schema: pa.Schema, path: Path) -> Spool:
-        """Write batches to a file, in a common type."""
+        """Write batches to a file, in a common type.
+
+        Raises:
+            DataError: A value does not fit the type that its column has in the first file.
+        """
         with pa.ipc.new_file(str(path), schema) as file:
             for batch in batches:
-                file.write_table(batch.cast(schema))
+                file.write_table(typed(batch, schema))
         return cls(path, schema)
 
     def schema(self) -> pa.Schema:
@@ -57,6 +61,21 @@ class Spool:
         self.path.unlink(missing_ok=True)
 
 
+def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Bring rows to the types of a schema.
+
+    Raises:
+        DataError: A value does not fit the type that its column has in the first file.
+    """
+    try:
+        return rows.cast(schema)
+    except pa.ArrowInvalid as error:
+        types = ", ".join(f"{field.name} {field.type}" for field in schema)
+        raise DataError(
+            f"the files with interactions differ in their types: {error}", hint=f"the first of them has {types}"
+        ) from error
+
+
 Numbers = Callable[[], Iterator[dict[str, npt.NDArray[np.int64]]]]
 
 
@@ -71,7 +90,7 @@ def spooled(rows: Rows, wanted: Mapping[str, str], folder: Path) -> tuple[Spool,
     Raises:
         DataError: One of the columns has a null.
     """
-    users = _Numbering()
+    users = Numbering()
     path = folder / "numbers.arrow"
     schema = pa.schema([(key, pa.int64()) for key in wanted])
     with pa.ipc.new_file(str(path), schema) as file:
@@ -101,20 +120,29 @@ def _checked(batch: pa.Table, name: str) -> pa.ChunkedArray:
     return values
 
 
-class _Numbering:
-    """Numbers the values of a column in the order of their first appearance."""
+class Numbering:
+    """Numbers the values of a column in the order of their first appearance; null is a value, too."""
 
     def __init__(self) -> None:
-        self.known: pl.DataFrame | None = None
+        self._known: pl.DataFrame | None = None
+
+    def __len__(self) -> int:
+        return 0 if self._known is None else len(self._known)
+
+    @property
+    def values(self) -> pa.Array:
+        """The values, by number."""
+        return pa.nulls(0) if self._known is None else self._known.get_column("value").to_arrow()
 
     def of(self, values: pa.ChunkedArray) -> pa.Array:
-        """Return the number of each value."""
+        """Return the number of each value, int64."""
         batch = pl.DataFrame({"value": pl.from_arrow(values)})
         first = batch.unique(maintain_order=True)
-        if self.known is None:
-            self.known = first.clear().with_columns(pl.lit(0, pl.Int64).alias("number"))
-        new = first.join(self.known, on="value", how="anti", maintain_order="left")
-        start = len(self.known)
-        numbered = new.with_columns(pl.Series("number", np.arange(start, start + len(new))))
-        self.known = pl.concat([self.known, numbered])
-        return batch.join(self.known, on="value", how="left", maintain_order="left").get_column("number").to_arrow()
+        if self._known is None:
+            self._known = first.clear().with_columns(pl.lit(0, pl.Int64).alias("number"))
+        new = first.join(self._known, on="value", how="anti", nulls_equal=True, maintain_order="left")
+        start = len(self._known)
+        numbered = new.with_columns(pl.Series("number", np.arange(start, start + len(new)), pl.Int64))
+        self._known = pl.concat([self._known, numbered])
+        found = batch.join(self._known, on="value", how="left", nulls_equal=True, maintain_order="left")
+        return found.get_column("number").to_arrow()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.config import EtlConfig, RunConfig
-from recsys_cli.errors import DataError
 from recsys_cli.etl.executor import Threads
-from recsys_cli.etl.spool import Rows, spooled
+from recsys_cli.etl.spool import Rows, spooled, typed
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
+from recsys_cli.features.program import INTERACTIONS
 from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit, assign
 
@@ -57,6 +57,7 @@ class Staged:
         tables: The dataset's other tables, whole, by name.
         schema: Names and raw types of the interactions' columns.
         seed: Decides the order inside a shard of train.
+        raw: The interactions' columns as they were read; None where no op before the split has changed them.
     """
 
     pieces: tuple[Piece, ...]
@@ -66,12 +67,42 @@ class Staged:
     tables: Mapping[str, pa.Table]
     schema: pa.Schema
     seed: int
+    raw: pa.Schema | None = None
+
+    @property
+    def inputs(self) -> dict[str, pa.Schema]:
+        """Columns and types of all tables as they were read."""
+        joined = {name: table.schema for name, table in self.tables.items()}
+        return {INTERACTIONS: self.schema if self.raw is None else self.raw} | joined
 
     @property
     def shards(self) -> dict[str, range]:
         """The numbers of each split's shards."""
         held_out = {split: range(-(-self.rows[split] // self.shard_rows)) for split in SPLITS[1:]}
         return {SPLITS[TRAIN]: range(self.num_shards if self.rows[SPLITS[TRAIN]] else 0), **held_out}
+
+    def places(self, split: str) -> range:
+        """Return the places of a split."""
+        if split == SPLITS[TRAIN]:
+            return range(self.num_shards)
+        place = self.num_shards + SPLITS.index(split) - 1
+        return range(place, place + 1)
+
+    def count(self, pieces: Sequence[Piece]) -> dict[str, int]:
+        """Return the rows of each split that some pieces have."""
+        counts = sum((np.diff(piece.starts) for piece in pieces), np.zeros(self.num_shards + len(SPLITS) - 1, np.int64))
+        return {split: int(counts[list(self.places(split))].sum()) for split in SPLITS}
+
+    def batches(self, piece: Piece, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield a piece's rows, place by place, in the order in which they were read."""
+        with pa.OSFile(str(piece.path)) as source:
+            file = pa.ipc.open_file(source, options=self._options(columns))
+            for place in range(file.num_record_batches):
+                yield pa.Table.from_batches([file.get_batch(place)])
+
+    def _options(self, columns: Sequence[str] | None) -> pa.ipc.IpcReadOptions:
+        names = self.schema.names if columns is None else columns
+        return pa.ipc.IpcReadOptions(included_fields=sorted(self.schema.get_field_index(name) for name in names))
 
     def read(self, split: str, shard: int, *, columns: Sequence[str] | None = None, shuffled: bool = True) -> pa.Table:
         """Return a shard's rows.
@@ -87,15 +118,14 @@ class Staged:
             if not shuffled:
                 return table
             return table.take(pa.array(permutation(table.num_rows, mix(self.seed, _ORDER_STREAM, shard))))
-        place = self.num_shards + SPLITS.index(split) - 1
+        place = self.places(split)[0]
         return self._of(place, shard * self.shard_rows, (shard + 1) * self.shard_rows, columns)
 
     def _of(self, place: int, first: int, last: int | None, columns: Sequence[str] | None) -> pa.Table:
         """Return rows first to last of a place, in one piece of memory."""
         names = self.schema.names if columns is None else list(columns)
-        fields = sorted(self.schema.get_field_index(name) for name in names)
-        options = pa.ipc.IpcReadOptions(included_fields=fields)
-        found: list[pa.Table] = [pa.schema([self.schema.field(field) for field in fields]).empty_table()]
+        options = self._options(columns)
+        found: list[pa.Table] = [pa.schema([self.schema.field(at) for at in options.included_fields]).empty_table()]
         before = 0
         for piece in self.pieces:
             start, end = int(piece.starts[place]), int(piece.starts[place + 1])
@@ -165,20 +195,11 @@ class Deal:
         order = np.argsort(places, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(places, minlength=self.num_shards + len(SPLITS) - 1))))
         path = self.folder / f"piece-{batch.number:06d}.arrow"
-        dealt = self._typed(rows).take(pa.array(order)).to_batches()[0]
+        dealt = typed(rows, self.schema).combine_chunks().take(pa.array(order)).to_batches()[0]
         with pa.ipc.new_file(str(path), self.schema) as file:
             for start, end in itertools.pairwise(starts.tolist()):
                 file.write_batch(dealt.slice(start, end - start))
         return Piece(path, starts)
-
-    def _typed(self, rows: pa.Table) -> pa.Table:
-        try:
-            return rows.cast(self.schema).combine_chunks()
-        except pa.ArrowInvalid as error:
-            types = ", ".join(f"{field.name} {field.type}" for field in self.schema)
-            raise DataError(
-                f"the files with interactions differ in their types: {error}", hint=f"the first of them has {types}"
-            ) from error
 
 
 def stage(
@@ -215,10 +236,8 @@ def stage(
         done += int(piece.starts[-1])
         emit(Progress("read interactions", done, None))
     emit(Progress("read interactions", done, done))
-    counts = sum((np.diff(piece.starts) for piece in pieces), np.zeros(num_shards + len(SPLITS) - 1, dtype=np.int64))
-    train = {SPLITS[TRAIN]: int(counts[:num_shards].sum())}
-    rows = train | {split: int(counts[num_shards + at]) for at, split in enumerate(SPLITS[1:])}
-    return Staged(tuple(pieces), rows, num_shards, shard_rows, tables, schema, config.etl.seed)
+    staged = Staged(tuple(pieces), {}, num_shards, shard_rows, tables, schema, config.etl.seed)
+    return replace(staged, rows=staged.count(pieces))
 
 
 def rows_per_shard(config: EtlConfig, schema: pa.Schema) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from recsys_cli.etl.staging import Staged
 from recsys_cli.features.plan import FittedPlan
@@ -23,8 +25,19 @@ def cold_shares(fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
 
 
 def _cold(split: str, column: str, fitted: FittedPlan, staged: Staged) -> dict[str, int]:
-    parts = [pl.DataFrame(staged.read(split, shard, columns=[column])).unique() for shard in staged.shards[split]]
+    parts = [pl.DataFrame(_met(split, shard, column, fitted, staged)).unique() for shard in staged.shards[split]]
     distinct = pl.concat(parts).unique().drop_nulls()
-    known = pl.DataFrame({column: pl.from_arrow(fitted.vocabularies[column].column("value"))})
+    vocabulary = fitted.vocabulary_of(column)
+    met = vocabulary.filter(pc.greater(vocabulary.column("count"), 0))  # a given vocabulary has others, too
+    known = pl.DataFrame({column: pl.from_arrow(met.column("value"))})
     cold = distinct.join(known, on=column, how="anti")
     return {"distinct": len(distinct), "cold": len(cold)}
+
+
+def _met(split: str, shard: int, column: str, fitted: FittedPlan, staged: Staged) -> pa.Table:
+    """Return a column of a shard, without the rows that were drawn."""
+    draw = fitted.program.draw
+    if draw is None:
+        return staged.read(split, shard, columns=[column])
+    rows = staged.read(split, shard, columns=[column, draw.output])
+    return rows.filter(pc.equal(rows.column(draw.output), 0)).select([column])

@@ -22,11 +22,13 @@ class Interactions:
         user_idx: Encoded users, shape (N,).
         item_idx: Encoded items, shape (N,).
         labels: 0 or 1, shape (N,), float32.
+        drawn: Which rows were drawn by NegativeSampling, shape (N,); None where there are none.
     """
 
     user_idx: npt.NDArray[np.int32]
     item_idx: npt.NDArray[np.int32]
     labels: npt.NDArray[np.float32]
+    drawn: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.user_idx)
@@ -37,7 +39,14 @@ class Interactions:
             np.concatenate([self.user_idx, other.user_idx]),
             np.concatenate([self.item_idx, other.item_idx]),
             np.concatenate([self.labels, other.labels]),
+            None if self.drawn is None or other.drawn is None else np.concatenate([self.drawn, other.drawn]),
         )
+
+    def met(self) -> Interactions:
+        """Return the rows that happened, without the drawn ones: those that a ranking is about."""
+        if self.drawn is None:
+            return self
+        return Interactions(self.user_idx[~self.drawn], self.item_idx[~self.drawn], self.labels[~self.drawn])
 
 
 def read_interactions(data: PreparedData, split: str) -> Interactions:
@@ -48,7 +57,8 @@ def read_interactions(data: PreparedData, split: str) -> Interactions:
     """
     schema = data.schema
     user, item, label = schema.only(Role.USER).name, schema.only(Role.ITEM).name, schema.only(Role.LABEL).name
-    parts = [pq.read_table(path, columns=[user, item, label]) for path in data.shards(split)]
+    sampled = [column.name for column in schema.select(lambda column: column.role is Role.SAMPLED)]
+    parts = [pq.read_table(path, columns=[user, item, label, *sampled]) for path in data.shards(split)]
     if not parts:
         nothing = np.empty(0, np.int32)
         return Interactions(nothing, nothing, np.empty(0, np.float32))
@@ -60,6 +70,5 @@ def read_interactions(data: PreparedData, split: str) -> Interactions:
             f"{data.folder / split}: label {label!r} has the value {wrong[0]:g}; evaluation needs labels of 0 and 1",
             hint='derive one in the config, such as {op: LambdaOp, expression: "rating > 3", output: label}',
         )
-    return Interactions(
-        table[user].to_numpy().astype(np.int32, copy=False), table[item].to_numpy().astype(np.int32, copy=False), labels
-    )
+    users, items = (table[name].to_numpy().astype(np.int32, copy=False) for name in (user, item))
+    return Interactions(users, items, labels, table[sampled[0]].to_numpy() != 0 if sampled else None)

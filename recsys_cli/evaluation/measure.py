@@ -92,14 +92,15 @@ class _Measurement:
         num_items = int(self.data.schema.only(Role.ITEM).cardinality or 0)
         with self._timed("read"):
             train, rows = read_interactions(self.data, "train"), read_interactions(self.data, split)
-            history = train + read_interactions(self.data, "valid") if split == "test" else train
+            met = train.met()
+            history = met + read_interactions(self.data, "valid").met() if split == "test" else met
         logits = self._score_rows(split, len(rows))
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, Rows(rows, train, num_items), config=self.config)
-        candidates = candidate_items(train, num_items=num_items)
+        candidates = candidate_items(met, num_items=num_items)
         with self._timed("prepare the ranking"):
-            held_out = hold_out(rows, history, candidates=candidates, num_items=num_items, config=self.config)
-        ranking, num_empty = self._rank(held_out, train, num_items)
+            held_out = hold_out(rows.met(), history, candidates=candidates, num_items=num_items, config=self.config)
+        ranking, num_empty = self._rank(held_out, met, num_items)
         counts = count(rows, train, held_out, num_empty=num_empty)
         return Measured(
             split=split,

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.ops.categorify import REST
+from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal, LambdaOp, NegativeSampling
 from recsys_cli.features.program import GATHERED, INTERACTIONS, Program, State, compile_plan
 from recsys_cli.features.schema import Column, Kind, Role, Schema, file_of
 from recsys_cli.features.spec import Spec
@@ -41,9 +40,10 @@ class FeaturePlan(BaseModel):
 
     @property
     def roles(self) -> dict[str, Role]:
-        """The part of each column that is named here."""
+        """The part of each column that is named here, or that tells drawn rows apart."""
         named = {self.user: Role.USER, self.item: Role.ITEM, self.label: Role.LABEL}
-        return named | ({self.timestamp: Role.TIMESTAMP} if self.timestamp else {})
+        sampled = {op.output: Role.SAMPLED for op in self.ops if isinstance(op, NegativeSampling)}
+        return named | ({self.timestamp: Role.TIMESTAMP} if self.timestamp else {}) | sampled
 
     @property
     def categorified(self) -> tuple[str, ...]:
@@ -85,6 +85,9 @@ class FeaturePlan(BaseModel):
         ]
         twice = {column for column in self.categorified if self.categorified.count(column) > 1}
         problems += [f"{column!r} is categorified twice" for column in sorted(twice)]
+        names = [name for op in self.ops if isinstance(op, Categorify) for name in op.vocabularies]
+        same = {name for name in names if names.count(name) > 1} - twice
+        problems += [f"two vocabularies are called {name!r}; rename a column" for name in sorted(same)]
         if self.label in self.categorified:
             problems.append(f"the label {self.label!r} is categorified; a label has to be a number")
         problems += [
@@ -132,8 +135,20 @@ class FittedPlan:
         return {
             name: table
             for (index, name), table in self.state.items()
-            if index >= 0 and isinstance(self.plan.ops[index], Categorify) and not name.endswith(REST)
+            if index >= 0 and self._is_vocabulary(index, name)
         }
+
+    def vocabulary_of(self, column: str) -> pa.Table:
+        """Return a column's vocabulary with the counts of its own values, where it shares the vocabulary with others."""
+        index, op = next(
+            (index, op) for index, op in enumerate(self.plan.ops) if isinstance(op, Categorify) and column in op.columns
+        )
+        counts = self.state[index, op.counts_of(column)].column("count")
+        return pa.table({"value": self.state[index, op.vocabulary_of(column)].column("value"), "count": counts})
+
+    def _is_vocabulary(self, index: int, name: str) -> bool:
+        op = self.plan.ops[index]
+        return isinstance(op, Categorify) and name in op.vocabularies
 
     def of(self, index: int) -> dict[str, pa.Table]:
         """Return what one op has learnt, by name."""
@@ -167,9 +182,8 @@ class FittedPlan:
         (folder / "plan.json").write_text(self.plan.model_dump_json(indent=2) + "\n")
         for name, schema in self.inputs.items():
             _write(schema.empty_table(), folder / "state" / "inputs" / file_of(name))
-        vocabularies = self.vocabularies
         for (index, name), table in self.state.items():
-            in_vocab = index >= 0 and name in vocabularies and isinstance(self.plan.ops[index], Categorify)
+            in_vocab = index >= 0 and self._is_vocabulary(index, name)
             _write(table, folder / ("vocab" if in_vocab else f"state/{index}") / file_of(name))
 
     @classmethod
@@ -189,7 +203,7 @@ class FittedPlan:
             state = {}
             for index, op in enumerate(plan.ops):
                 for name in op.states:
-                    in_vocab = isinstance(op, Categorify) and not name.endswith(REST)
+                    in_vocab = isinstance(op, Categorify) and name in op.vocabularies
                     place = folder / ("vocab" if in_vocab else f"state/{index}")
                     state[index, name] = pq.read_table(place / file_of(name))
             for path in sorted((folder / "state" / str(GATHERED)).glob("*.parquet")):

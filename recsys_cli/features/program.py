@@ -9,7 +9,7 @@ from typing import Literal, cast
 import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal
+from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal, NegativeSampling
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.spec import Spec
 from recsys_cli.registry import suggest
@@ -39,6 +39,16 @@ class Gather:
     def reads(self) -> tuple[str, ...]:
         """The ids."""
         return (self.table,)
+
+    @property
+    def reads_to_apply(self) -> tuple[str, ...]:
+        """The ids."""
+        return self.reads
+
+    @property
+    def learns_from_drawn(self) -> bool:
+        """False: it learns nothing."""
+        return False
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -92,7 +102,7 @@ class Program:
 
     Attributes:
         rows: Ops that run before the split, in order: they choose the interactions, and what that choice needs.
-        draw: The op that adds rows after the split, with its place, or None.
+        draw: The op that adds rows after the split, or None.
         steps: What runs after the split, in order.
         joins: The joins, with their places, in order.
         reads: Columns of the raw interactions that are needed, each once.
@@ -101,7 +111,7 @@ class Program:
     """
 
     rows: tuple[tuple[int, AnyOp], ...]
-    draw: tuple[int, AnyOp] | None
+    draw: NegativeSampling | None
     steps: tuple[Step, ...]
     joins: tuple[tuple[int, JoinExternal], ...]
     reads: tuple[str, ...]
@@ -122,25 +132,34 @@ class Program:
         """Return the steps that learn in a pass, in one place."""
         return [step for step in self.steps if step.fitted and step.after == number and step.home == home]
 
-    def walk(self, number: int, home: str | None) -> list[tuple[Step, Literal["fit", "apply"]]]:
-        """Return what a pass has to do to rows of one place, in order, and nothing that it need not."""
+    def walk(
+        self, number: int, home: str | None, *, drawn: bool | None = None
+    ) -> list[tuple[Step, Literal["fit", "apply"]]]:
+        """Return what a pass has to do to rows of one place, in order, and nothing that it need not.
+
+        Args:
+            number: The pass.
+            home: The place.
+            drawn: Only what learns from drawn rows as well, or only what does not; None for all.
+        """
         needed: set[str] = set()
         chosen: list[tuple[Step, Literal["fit", "apply"]]] = []
         for step in reversed([step for step in self.steps if step.home == home]):
-            if step.fitted and step.after == number:
+            if step.fitted and step.after == number and drawn in {None, step.op.learns_from_drawn}:
                 chosen.append((step, "fit"))
                 needed |= set(step.op.reads)
             elif step.known <= number and needed & set(step.writes):
                 chosen.append((step, "apply"))
-                needed |= set(step.op.reads)
+                needed |= set(step.op.reads_to_apply)
         return chosen[::-1]
 
     def columns_read(self, number: int) -> tuple[str, ...]:
         """Return the raw columns of the interactions that a pass looks at."""
         made: set[str] = set()
         needed: dict[str, None] = {}
-        for step, _ in self.walk(number, None):
-            needed |= dict.fromkeys(name for name in step.op.reads if name not in made)
+        for step, verb in self.walk(number, None):
+            reads = step.op.reads if verb == "fit" else step.op.reads_to_apply
+            needed |= dict.fromkeys(name for name in reads if name not in made)
             made |= set(step.writes)
         return tuple(needed)
 
@@ -238,9 +257,12 @@ class _Compiler:
     def _parts(self, op: Op) -> Iterator[tuple[Op, str | None]]:
         """Cut an op where its columns live in several places, or bring them to the interactions."""
         homes = {name: self.columns[name].home for name in op.reads}
-        places = dict.fromkeys(homes.values())
+        places = dict.fromkeys([*homes.values(), None] if op.numbers_rows else homes.values())
         if len(places) <= 1:
             yield from self._by_pass(op, next(iter(places), None))
+        elif op.columnwise and not op.separable:
+            lives = ", ".join(f"{n} in {f'the table by {home}' if home else 'the interactions'}" for n, home in homes.items())
+            raise ConfigError(f"its columns have to live in one place, because they share a vocabulary; here {lives}")
         elif op.columnwise:
             for home in places:
                 yield from self._by_pass(op.only(tuple(n for n in op.reads if homes[n] == home)), home)
@@ -253,7 +275,7 @@ class _Compiler:
     def _by_pass(self, op: Op, home: str | None) -> Iterator[tuple[Op, str | None]]:
         """Cut an op where some of its columns are known earlier than others, so that those do not wait."""
         waits = {name: self.columns[name].known for name in op.reads}
-        if not op.columnwise or len(set(waits.values())) <= 1:
+        if not op.separable or len(set(waits.values())) <= 1:
             yield op, home
             return
         for wait in sorted(set(waits.values())):
@@ -327,7 +349,7 @@ def compile_plan(
     for name in roles:
         compiler.use(name)
     chosen = [(index, op) for index, op in enumerate(ops[: last + 1])]
-    draw = next(((index, op) for index, op in chosen if op.phase == "draw"), None)
+    draw = next((op for _, op in chosen if isinstance(op, NegativeSampling)), None)
     named = [(name, column) for name, column in compiler.columns.items() if column.written or name in roles]
     named.sort(key=lambda pair: not pair[1].written)
     order = dict.fromkeys([None, *(column.home for _, column in named)])

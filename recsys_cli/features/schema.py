@@ -30,6 +30,7 @@ class Role(StrEnum):
     FEATURE = "feature"
     LABEL = "label"
     TIMESTAMP = "timestamp"
+    SAMPLED = "sampled"
 
 
 class Kind(StrEnum):

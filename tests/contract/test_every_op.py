@@ -18,6 +18,7 @@ from recsys_cli.features.ops import (
     JoinExternal,
     KCore,
     LambdaOp,
+    NegativeSampling,
     TimeWindow,
 )
 from recsys_cli.features.ops.op import Op
@@ -32,6 +33,7 @@ EXAMPLES: dict[type[Op], Op] = {
     Groupby: Groupby(by="user", order_by="time", aggs={"item": ("list", "last"), "rating": "mean"}),
     JoinExternal: JoinExternal(table="items", on="item", columns=("genres",)),
     KCore: KCore(columns={"user": 5, "item": 5}),
+    NegativeSampling: NegativeSampling(user="user", item="item", num_negatives=2, context=("time",)),
     LambdaOp: LambdaOp(expression="rating > 3", output="label", dtype="int8"),
     TimeWindow: TimeWindow(column="time", after="2019-03-01", last="90d"),
 }

@@ -15,10 +15,13 @@ from recsys_cli.features.ops.difference_lag import DifferenceLag
 from recsys_cli.features.ops.dropna import Dropna
 from recsys_cli.features.ops.filter import Filter
 from recsys_cli.features.ops.groupby import Groupby
+from recsys_cli.features.ops.hash_bucket import HashBucket
+from recsys_cli.features.ops.hashed_cross import HashedCross
 from recsys_cli.features.ops.join_external import JoinExternal
 from recsys_cli.features.ops.join_groupby import JoinGroupby
 from recsys_cli.features.ops.k_core import KCore
 from recsys_cli.features.ops.lambda_op import LambdaOp
+from recsys_cli.features.ops.negative_sampling import NegativeSampling
 from recsys_cli.features.ops.target_encoding import TargetEncoding
 from recsys_cli.features.ops.time_window import TimeWindow
 
@@ -29,10 +32,13 @@ AnyOp = Annotated[
     | Dropna
     | Filter
     | Groupby
+    | HashBucket
+    | HashedCross
     | JoinExternal
     | JoinGroupby
     | KCore
     | LambdaOp
+    | NegativeSampling
     | TargetEncoding
     | TimeWindow,
     Field(discriminator="op"),
@@ -46,10 +52,13 @@ __all__ = [
     "Dropna",
     "Filter",
     "Groupby",
+    "HashBucket",
+    "HashedCross",
     "JoinExternal",
     "JoinGroupby",
     "KCore",
     "LambdaOp",
+    "NegativeSampling",
     "TargetEncoding",
     "TimeWindow",
 ]

@@ -25,6 +25,7 @@ class Op(BaseModel):
         columnwise: Whether each of its `columns` is computed from itself alone, so that they may live in different tables.
         acts: Whether engines have anything to do; False for an op that only describes columns.
         replaces: Whether only the columns that it writes are left after it.
+        learns_from_drawn: Whether it learns from rows that NegativeSampling drew, too.
         numbers_rows: Whether it tells rows of train apart by a number; then it works on the interactions, wherever its
             columns live.
         drops_only: Whether all that it does is to leave rows out, so that new rows, which are all wanted, go without it.
@@ -38,6 +39,7 @@ class Op(BaseModel):
     columnwise: ClassVar[bool] = False
     acts: ClassVar[bool] = True
     replaces: ClassVar[bool] = False
+    learns_from_drawn: ClassVar[bool] = False
     numbers_rows: ClassVar[bool] = False
     drops_only: ClassVar[bool] = False
     train_only: ClassVar[bool] = False
@@ -61,6 +63,16 @@ class Op(BaseModel):
     def reads_to_apply(self) -> tuple[str, ...]:
         """The columns that it needs once it has learnt: new rows may lack the others, such as a target."""
         return self.reads
+
+    @property
+    def separable(self) -> bool:
+        """Whether parts of it, each for some of its columns, may run in different places and at different times."""
+        return self.columnwise
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of files that it reads, relative to the working directory: their content is part of what it means."""
+        return ()
 
     @property
     def learns(self) -> tuple[str, ...]:

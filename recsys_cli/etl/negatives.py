@@ -1,0 +1,185 @@
+"""Drawing items that users have not met: pieces of staged interactions become pieces that have the drawn rows as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.etl.spool import Numbering
+from recsys_cli.etl.staging import Piece, Staged
+from recsys_cli.events import Emit, Progress
+from recsys_cli.features.hashing import below, hash_counters, mix
+from recsys_cli.features.ops import NegativeSampling
+from recsys_cli.features.split import SPLITS, TRAIN
+
+Ints = npt.NDArray[np.int64]
+_STREAM = 4
+_ATTEMPTS = 64
+"""Draws of a row before the items that are left for its user are written out; only users who know almost all come to that."""
+
+
+@dataclass(frozen=True)
+class _Met:
+    """Who has met what, in numbers of order of appearance.
+
+    Attributes:
+        pairs: user · num_items + item of every interaction of every split, sorted; 8 bytes an interaction.
+        num_items: How many items there are.
+        items: The items that can be drawn, those of train, in order of their value.
+        ends: For popularity, up to which draw each of them is meant (cumulative counts); None where all are alike.
+        values: The raw values of all items, by number.
+    """
+
+    pairs: Ints
+    num_items: int
+    items: Ints
+    ends: Ints | None
+    values: pa.Array
+
+    def draw(self, hashes: npt.NDArray[np.uint64]) -> Ints:
+        """Return an item for each hash."""
+        if self.ends is None:
+            return self.items[below(hashes, len(self.items)).astype(np.int64)]
+        wanted = hashes % np.uint64(self.ends[-1])
+        return self.items[np.searchsorted(self.ends, wanted.astype(np.int64), side="right")]
+
+    def by(self, users: Ints, items: Ints) -> npt.NDArray[np.bool_]:
+        """Return which users have met which items."""
+        keys = users * self.num_items + items
+        order = np.argsort(keys)  # sorted, the lookups walk through memory instead of jumping
+        places = np.searchsorted(self.pairs, keys[order])
+        met = np.zeros(len(keys), dtype=bool)
+        met[order] = self.pairs[np.minimum(places, len(self.pairs) - 1)] == keys[order]
+        return met
+
+    def left(self, user: int) -> Ints:
+        """Return the items that can be drawn for a user."""
+        low, high = np.searchsorted(self.pairs, (user * self.num_items, (user + 1) * self.num_items))
+        return self.items[~np.isin(self.items, self.pairs[low:high] - user * self.num_items)]
+
+
+def draw(op: NegativeSampling, staged: Staged, folder: Path, emit: Emit) -> Staged:
+    """Add drawn rows to staged interactions.
+
+    Args:
+        op: What is wanted.
+        staged: The interactions; their files are deleted.
+        folder: Where the new files go.
+        emit: Told how far it is.
+    """
+    users, items = Numbering(), Numbering()
+    met = _met(op, staged, users, items)
+    schema = staged.schema.append(pa.field(op.output, pa.int8()))
+    places = [place for split in op.splits for place in staged.places(split)]
+    offsets = np.zeros(len(staged.pieces[0].starts) if staged.pieces else 1, dtype=np.int64)
+    pieces = []
+    done, total = 0, sum(staged.rows.values())
+    for number, piece in enumerate(staged.pieces):
+        path = folder / f"drawn-{number:06d}.arrow"
+        starts = [0]
+        with pa.ipc.new_file(str(path), schema) as file:
+            for place, rows in enumerate(staged.batches(piece)):
+                if rows.num_rows and place in places:
+                    table = _with_drawn(op, rows, met, users, first=(place << 40) + int(offsets[place]))
+                else:
+                    table = rows.append_column(op.output, pa.array(np.zeros(rows.num_rows, dtype=np.int8)))
+                file.write_batch(_one_batch(table, schema))
+                starts.append(starts[-1] + table.num_rows)
+                offsets[place] += rows.num_rows
+        piece.path.unlink()
+        pieces.append(Piece(path, np.array(starts, dtype=np.int64)))
+        done += int(piece.starts[-1])
+        emit(Progress("draw negatives", done, total))
+    return replace(staged, pieces=tuple(pieces), rows=staged.count(pieces), schema=schema)
+
+
+def _met(op: NegativeSampling, staged: Staged, users: Numbering, items: Numbering) -> _Met:
+    """Number all users and items, and note who has met what, and what train has."""
+    parts: list[tuple[Ints, Ints]] = []
+    in_train: list[Ints] = []
+    train = set(staged.places(SPLITS[TRAIN]))
+    for place, rows in _placed(staged, [op.user, op.item]):
+        known = _known(op, rows)
+        user, item = users.of(rows.column(op.user)).to_numpy(), items.of(rows.column(op.item)).to_numpy()
+        parts.append((user[known], item[known]))
+        if place in train:
+            in_train.append(np.bincount(item[known], minlength=len(items)))
+    counts = np.zeros(len(items), dtype=np.int64)
+    for some in in_train:
+        counts[: len(some)] += some
+    pairs = np.concatenate([user * len(items) + item for user, item in parts] or [np.zeros(0, dtype=np.int64)])
+    pairs.sort()
+    # By value: numbers are in order of appearance, which depends on how the input was cut into batches.
+    by_value = pc.sort_indices(items.values).to_numpy().astype(np.int64)
+    candidates = by_value[counts[by_value] > 0]
+    ends = np.cumsum(counts[candidates]) if op.distribution == "popularity" else None
+    return _Met(pairs, len(items), candidates, ends, items.values)
+
+
+def _placed(staged: Staged, columns: list[str]) -> Iterator[tuple[int, pa.Table]]:
+    for piece in staged.pieces:
+        for place, rows in enumerate(staged.batches(piece, columns)):
+            if rows.num_rows:
+                yield place, rows
+
+
+def _known(op: NegativeSampling, rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """Return which rows have both a user and an item."""
+    there = [rows.column(name).is_valid().to_numpy() for name in (op.user, op.item)]
+    return np.logical_and(*there)
+
+
+def _with_drawn(op: NegativeSampling, rows: pa.Table, met: _Met, users: Numbering, *, first: int) -> pa.Table:
+    """Return rows, each followed by those drawn for it."""
+    user = users.of(rows.column(op.user)).to_numpy()
+    known = np.flatnonzero(_known(op, rows))
+    owners = np.repeat(known, op.num_negatives)
+    counters = (np.uint64(first) + owners.astype(np.uint64)) * np.uint64(op.num_negatives)
+    counters += np.tile(np.arange(op.num_negatives, dtype=np.uint64), len(known))
+    drawn = _drawn(op, counters, user[owners], met)
+    owners, drawn = owners[drawn >= 0], drawn[drawn >= 0]
+
+    source = np.concatenate([np.arange(rows.num_rows), owners])
+    is_drawn = np.concatenate([np.zeros(rows.num_rows, dtype=np.int8), np.ones(len(owners), dtype=np.int8)])
+    order = np.lexsort((is_drawn, source))
+    columns = {}
+    for field in rows.schema:
+        values = rows.column(field.name).combine_chunks()
+        if field.name == op.item:
+            negatives = met.values.take(pa.array(drawn)).cast(field.type)
+        elif field.name in (op.user, *op.context):
+            negatives = values.take(pa.array(owners))
+        else:
+            negatives = pa.nulls(len(owners), field.type)
+        columns[field.name] = pa.concat_arrays([values, negatives]).take(pa.array(order))
+    return pa.table(columns).append_column(op.output, pa.array(is_drawn[order]))
+
+
+def _drawn(op: NegativeSampling, counters: npt.NDArray[np.uint64], users: Ints, met: _Met) -> Ints:
+    """Return an item for each counter that its user has not met, or -1 where there is none."""
+    found = np.full(len(counters), -1, dtype=np.int64)
+    open_ = np.arange(len(counters))
+    for attempt in range(_ATTEMPTS):
+        if not len(open_) or not len(met.items):
+            return found
+        items = met.draw(hash_counters(counters[open_], mix(op.seed, _STREAM, attempt)))
+        taken = met.by(users[open_], items)
+        found[open_[~taken]] = items[~taken]
+        open_ = open_[taken]
+    for place in open_:
+        left = met.left(int(users[place]))
+        if len(left):
+            hashed = hash_counters(counters[place : place + 1], mix(op.seed, _STREAM, _ATTEMPTS))
+            found[place] = left[int(below(hashed, len(left))[0])]
+    return found
+
+
+def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [pa.concat_arrays([pa.array([], field.type), *table.column(field.name).chunks]) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

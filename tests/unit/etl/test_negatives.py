@@ -1,0 +1,174 @@
+"""Drawn rows: never something that the user has met, as many as asked for, the same whatever the pieces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recsys_cli.config import RunConfig
+from recsys_cli.errors import ConfigError
+from recsys_cli.etl import csv_chunks
+from recsys_cli.evaluation.interactions import read_interactions
+from recsys_cli.features.schema import FIRST, Role
+from recsys_cli.stages.download import download
+from recsys_cli.stages.etl import etl
+from recsys_cli.workspace import PreparedData, Workspace
+
+USERS, ITEMS, ROWS = 40, 25, 300
+
+
+@pytest.fixture
+def ratings(tmp_path: Path) -> Path:
+    """Interactions of which user 0 has met all items and user 1 all but one; item 0 is much more popular than the others."""
+    rng = np.random.default_rng(3)
+    user = rng.integers(2, USERS, ROWS)
+    item = np.where(rng.random(ROWS) < 0.4, 0, rng.integers(0, ITEMS, ROWS))
+    user = np.concatenate([user, np.zeros(ITEMS, int), np.ones(ITEMS - 1, int)])
+    item = np.concatenate([item, np.arange(ITEMS), np.arange(ITEMS - 1)])
+    order = rng.permutation(len(user))
+    lines = [f"{user[row]},i{item[row]},{row}\n" for row in order]
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,time\n" + "".join(lines) + ",i1,1\n5,,2\n")
+    return path
+
+
+def prepared(path: Path, folder: Path, *, engine: str = "polars", split: dict | None = None, **options) -> PreparedData:
+    config = RunConfig.model_validate({
+        "dataset": {"name": "files", "interactions": str(path)},
+        "split": split or {"method": "random", "valid": 0.2, "test": 0.1},
+        "features": {
+            "user": "user", "item": "item", "label": "label", "timestamp": "time",
+            "ops": [
+                {"op": "NegativeSampling", "user": "user", "item": "item", "context": ["time"], "num_negatives": 3, **options},
+                {"op": "LambdaOp", "expression": "sampled == 0", "output": "label", "dtype": "int8"},
+                {"op": "Categorify", "columns": ["user", "item"]},
+            ],
+        },
+        "etl": {"shard_rows": 200, "engine": engine},
+    })  # fmt: skip
+    workspace = Workspace(folder)
+    download(config.dataset, workspace)
+    return etl(config, workspace).artifact
+
+
+def rows(data: PreparedData, split: str) -> pa.Table:
+    return pa.concat_tables([pq.read_table(path) for path in data.shards(split)])
+
+
+def pairs(table: pa.Table, *, sampled: int) -> list[tuple[int, int]]:
+    kept = table.filter(pa.array(table["sampled"].to_numpy() == sampled))
+    return list(zip(kept["user"].to_pylist(), kept["item"].to_pylist(), strict=True))
+
+
+def test_drawn_items_were_never_met_in_any_split(ratings: Path, tmp_path: Path) -> None:
+    data = prepared(ratings, tmp_path / "w")
+    splits = {split: rows(data, split) for split in ("train", "valid", "test")}
+    met = {pair for table in splits.values() for pair in pairs(table, sampled=0)}
+
+    for table in splits.values():
+        drawn = pairs(table, sampled=1)
+        assert not met & set(drawn)
+        assert {item for _, item in drawn} <= set(range(FIRST, FIRST + ITEMS))
+        assert table["label"].to_pylist() == [1 - sampled for sampled in table["sampled"].to_pylist()]
+
+
+def test_every_interaction_gets_its_rows_where_there_is_something_left(ratings: Path, tmp_path: Path) -> None:
+    data = prepared(ratings, tmp_path / "w")
+    table = rows(data, "train")
+    users = pq.read_table(data.vocabulary("user"))["value"].to_pylist()
+    everything = FIRST + users.index(0)
+    times = {0: [], 1: []}
+    for user, item, time, sampled in zip(
+        *(table[c].to_pylist() for c in ("user", "item", "time", "sampled")), strict=True
+    ):
+        if user not in {1, everything} and item != 1:
+            times[sampled].append(time)
+
+    assert not [user for user, _ in pairs(table, sampled=1) if user in {1, everything}]
+    assert sorted(times[1]) == sorted(times[0] * 3), "each drawn row has the time of its interaction"
+
+
+def test_user_who_lacks_one_item_gets_that_one(ratings: Path, tmp_path: Path) -> None:
+    data = prepared(ratings, tmp_path / "w")
+    users = pq.read_table(data.vocabulary("user"))["value"].to_pylist()
+    items = pq.read_table(data.vocabulary("item"))["value"].to_pylist()
+
+    drawn = {item for user, item in pairs(rows(data, "train"), sampled=1) if user == FIRST + users.index(1)}
+
+    assert drawn == {FIRST + items.index(f"i{ITEMS - 1}")}
+
+
+def test_counts_are_those_of_the_interactions(ratings: Path, tmp_path: Path) -> None:
+    data = prepared(ratings, tmp_path / "w")
+    met = [item for _, item in pairs(rows(data, "train"), sampled=0) if item >= FIRST]
+
+    counts = pq.read_table(data.vocabulary("item"))["count"].to_pylist()
+
+    assert counts == np.bincount(met)[FIRST:].tolist()
+    assert data.schema.only(Role.SAMPLED).name == "sampled"
+    assert "sampled" not in [column.name for column in data.schema.features]
+
+
+def test_popular_items_are_drawn_more_often(ratings: Path, tmp_path: Path) -> None:
+    uniform = pairs(rows(prepared(ratings, tmp_path / "a"), "train"), sampled=1)
+    popular = pairs(rows(prepared(ratings, tmp_path / "b", distribution="popularity"), "train"), sampled=1)
+
+    def share(drawn: list[tuple[int, int]]) -> float:
+        return sum(item == FIRST for _, item in drawn) / len(drawn)
+
+    assert share(popular) > 2 * share(uniform) > 0
+
+
+def test_draw_depends_on_seed_and_rows_alone(ratings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = rows(prepared(ratings, tmp_path / "a"), "train")
+    assert rows(prepared(ratings, tmp_path / "b", seed=1), "train") != whole
+    monkeypatch.setattr(csv_chunks, "CHUNK_BYTES", 300)
+
+    assert rows(prepared(ratings, tmp_path / "c"), "train") == whole
+
+
+def test_only_the_splits_asked_for_get_rows(ratings: Path, tmp_path: Path) -> None:
+    data = prepared(ratings, tmp_path / "w", splits=["train"])
+    assert pairs(rows(data, "train"), sampled=1)
+    assert not pairs(rows(data, "valid"), sampled=1)
+
+
+def test_rankings_leave_drawn_rows_out(ratings: Path, tmp_path: Path) -> None:
+    data = prepared(ratings, tmp_path / "w")
+    read = read_interactions(data, "valid")
+    met = read.met()
+    assert len(met) == len(pairs(rows(data, "valid"), sampled=0)) < len(read)
+    assert set(met.labels.tolist()) == {1.0}
+
+
+def test_drawing_twice_is_refused(ratings: Path, tmp_path: Path) -> None:
+    op = {"op": "NegativeSampling", "user": "user", "item": "item"}
+    with pytest.raises(ValueError, match="NegativeSampling is there twice"):
+        RunConfig.model_validate({
+            "dataset": {"name": "files", "interactions": str(ratings)},
+            "features": {
+                "user": "user", "item": "item", "label": "sampled",
+                "ops": [op, op | {"output": "again"}, {"op": "Categorify", "columns": ["user", "item"]}],
+            },
+        })  # fmt: skip
+
+
+def test_drawing_after_something_learnt_is_refused(ratings: Path, tmp_path: Path) -> None:
+    config = RunConfig.model_validate({
+        "dataset": {"name": "files", "interactions": str(ratings)},
+        "features": {
+            "user": "user", "item": "item", "label": "sampled",
+            "ops": [
+                {"op": "Categorify", "columns": ["user", "item"]},
+                {"op": "NegativeSampling", "user": "user", "item": "item"},
+            ],
+        },
+    })  # fmt: skip
+    workspace = Workspace(tmp_path / "w")
+    download(config.dataset, workspace)
+    with pytest.raises(ConfigError, match="Categorify comes before NegativeSampling"):
+        etl(config, workspace)
