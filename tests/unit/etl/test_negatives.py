@@ -26,7 +26,7 @@ def ratings(tmp_path: Path) -> Path:
     """Interactions of which user 0 has met all items and user 1 all but one; item 0 is much more popular than the others."""
     rng = np.random.default_rng(3)
     user = rng.integers(2, USERS, ROWS)
-    item = np.where(rng.random(ROWS) < 0.4, 0, rng.integers(0, ITEMS, ROWS))
+    item = np.where(rng.random(ROWS) < 0.2, 0, rng.integers(0, ITEMS, ROWS))
     user = np.concatenate([user, np.zeros(ITEMS, int), np.ones(ITEMS - 1, int)])
     item = np.concatenate([item, np.arange(ITEMS), np.arange(ITEMS - 1)])
     order = rng.permutation(len(user))
