@@ -90,6 +90,8 @@ class FeaturePlan(BaseModel):
         problems += [f"two vocabularies are called {name!r}; rename a column" for name in sorted(same)]
         if self.label in self.categorified:
             problems.append(f"the label {self.label!r} is categorified; a label has to be a number")
+        if sum(isinstance(op, NegativeSampling) for op in self.ops) > 1:
+            problems.append("NegativeSampling is there twice; one of them can draw all rows")
         problems += [
             f"{name!r} is dropped, and it is named as {role}" for name, role in self.roles.items() if name in self.drop
         ]
