@@ -9,16 +9,26 @@ from pydantic import TypeAdapter, ValidationError
 
 from recsys_cli.features.ops import (
     AnyOp,
+    Bucketize,
     Categorify,
+    Clip,
     Deduplicate,
     DifferenceLag,
     Dropna,
+    FillMedian,
+    FillMissing,
     Filter,
     Groupby,
     JoinExternal,
+    JoinGroupby,
     KCore,
     LambdaOp,
+    LogOp,
     NegativeSampling,
+    Normalize,
+    NormalizeMinMax,
+    ReduceDtypeSize,
+    TargetEncoding,
     TimeWindow,
 )
 from recsys_cli.features.ops.op import Op
@@ -32,10 +42,20 @@ EXAMPLES: dict[type[Op], Op] = {
     Filter: Filter(expression="rating >= 4"),
     Groupby: Groupby(by="user", order_by="time", aggs={"item": ("list", "last"), "rating": "mean"}),
     JoinExternal: JoinExternal(table="items", on="item", columns=("genres",)),
+    JoinGroupby: JoinGroupby(columns=("item", ("user", "day")), cont_cols=("rating",), stats=("count", "mean")),
     KCore: KCore(columns={"user": 5, "item": 5}),
     NegativeSampling: NegativeSampling(user="user", item="item", num_negatives=2, context=("time",)),
     LambdaOp: LambdaOp(expression="rating > 3", output="label", dtype="int8"),
+    TargetEncoding: TargetEncoding(columns=("item", ("user", "day")), target="rating"),
     TimeWindow: TimeWindow(column="time", after="2019-03-01", last="90d"),
+    Bucketize: Bucketize(columns=("age", "hour"), boundaries={"age": (18, 30.5), "hour": (12,)}),
+    Clip: Clip(columns=("clicks",), min_value=0, max_value=99.5),
+    FillMedian: FillMedian(columns=("price",), add_binary_cols=True),
+    FillMissing: FillMissing(columns=("price",), fill_val=-1, add_binary_cols=True),
+    LogOp: LogOp(columns=("clicks",)),
+    Normalize: Normalize(columns=("price", "clicks")),
+    NormalizeMinMax: NormalizeMinMax(columns=("price",)),
+    ReduceDtypeSize: ReduceDtypeSize(columns=("hour",)),
 }
 
 every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)

@@ -9,10 +9,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from recsys_cli.features.ops.bucketize import Bucketize
 from recsys_cli.features.ops.categorify import Categorify
+from recsys_cli.features.ops.clip import Clip
 from recsys_cli.features.ops.deduplicate import Deduplicate
 from recsys_cli.features.ops.difference_lag import DifferenceLag
 from recsys_cli.features.ops.dropna import Dropna
+from recsys_cli.features.ops.fill_median import FillMedian
+from recsys_cli.features.ops.fill_missing import FillMissing
 from recsys_cli.features.ops.filter import Filter
 from recsys_cli.features.ops.groupby import Groupby
 from recsys_cli.features.ops.hash_bucket import HashBucket
@@ -21,15 +25,23 @@ from recsys_cli.features.ops.join_external import JoinExternal
 from recsys_cli.features.ops.join_groupby import JoinGroupby
 from recsys_cli.features.ops.k_core import KCore
 from recsys_cli.features.ops.lambda_op import LambdaOp
+from recsys_cli.features.ops.log_op import LogOp
 from recsys_cli.features.ops.negative_sampling import NegativeSampling
+from recsys_cli.features.ops.normalize import Normalize
+from recsys_cli.features.ops.normalize_min_max import NormalizeMinMax
+from recsys_cli.features.ops.reduce_dtype_size import ReduceDtypeSize
 from recsys_cli.features.ops.target_encoding import TargetEncoding
 from recsys_cli.features.ops.time_window import TimeWindow
 
 AnyOp = Annotated[
-    Categorify
+    Bucketize
+    | Categorify
+    | Clip
     | Deduplicate
     | DifferenceLag
     | Dropna
+    | FillMedian
+    | FillMissing
     | Filter
     | Groupby
     | HashBucket
@@ -38,7 +50,11 @@ AnyOp = Annotated[
     | JoinGroupby
     | KCore
     | LambdaOp
+    | LogOp
     | NegativeSampling
+    | Normalize
+    | NormalizeMinMax
+    | ReduceDtypeSize
     | TargetEncoding
     | TimeWindow,
     Field(discriminator="op"),
@@ -46,10 +62,14 @@ AnyOp = Annotated[
 
 __all__ = [
     "AnyOp",
+    "Bucketize",
     "Categorify",
+    "Clip",
     "Deduplicate",
     "DifferenceLag",
     "Dropna",
+    "FillMedian",
+    "FillMissing",
     "Filter",
     "Groupby",
     "HashBucket",
@@ -58,7 +78,11 @@ __all__ = [
     "JoinGroupby",
     "KCore",
     "LambdaOp",
+    "LogOp",
     "NegativeSampling",
+    "Normalize",
+    "NormalizeMinMax",
+    "ReduceDtypeSize",
     "TargetEncoding",
     "TimeWindow",
 ]

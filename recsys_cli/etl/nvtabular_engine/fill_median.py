@@ -1,0 +1,40 @@
+"""FillMedian on NVTabular: its own median is an estimate as soon as there are two parts, so only the filling is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from recsys_cli.etl.nvtabular_engine.filling import filled
+from recsys_cli.etl.nvtabular_engine.frames import nvtabular, to_arrow, to_frame
+from recsys_cli.etl.nvtabular_engine.numeric import VALUE, known
+from recsys_cli.features.ops import FillMedian
+
+
+def learn(op: FillMedian, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - it writes nothing
+    """Count each distinct value of each column, as `value` (ascending) and `count`; lists by element.
+
+    Medians of parts do not make the median of all, and NVTabular estimates it from quantiles of the parts. So the
+    dataframe library that it runs on counts here, and the middle is found where all parts are known.
+    """
+    return {column: _counts(known(rows.column(column), pa.float64())) for column in op.columns}
+
+
+def apply(op: FillMedian, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
+    """Fill the columns, and say where."""
+
+    def make(places: Mapping[str, str]) -> Any:
+        made = nvtabular().ops.FillMedian(add_binary_cols=op.add_binary_cols)
+        made.medians = {place: state[name].column("median")[0].as_py() for place, name in places.items()}
+        return made
+
+    return filled(rows, dict.fromkeys(op.columns, pa.float64()), make, indicators=op.add_binary_cols)
+
+
+def _counts(values: pa.Array) -> pa.Table:
+    counted = to_frame({VALUE: values})[VALUE].value_counts().sort_index()
+    frame = counted.rename("count").rename_axis(VALUE).reset_index()
+    return to_arrow(frame).cast(pa.schema({VALUE: pa.float64(), "count": pa.int64()}))

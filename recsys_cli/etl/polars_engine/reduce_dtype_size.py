@@ -1,0 +1,43 @@
+"""ReduceDtypeSize on Polars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.etl.polars_engine.numeric import TYPES, VALUE, calculated, change, known
+from recsys_cli.features.ops import ReduceDtypeSize
+from recsys_cli.features.ops.reduce_dtype_size import reduced
+
+_LARGEST = 2**63 - 1
+
+
+def learn(op: ReduceDtypeSize, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
+    """Tell the range of each column of whole numbers, in one row; lists by element. That of other columns is null."""
+    ends = {"low": pl.col(VALUE).min(), "high": pl.col(VALUE).max()}
+    within = [end.clip(upper_bound=_LARGEST).cast(pl.Int64).alias(name) for name, end in ends.items()]
+    nothing = [pl.lit(None, pl.Int64).alias(name) for name in ends]
+    types = calculated(frame, op.columns)
+    return {
+        column: frame.select(nothing)
+        if pa.types.is_floating(kind)
+        else known(frame, column, weight, kind=kind).select(within)
+        for column, kind in types.items()
+    }
+
+
+def apply(op: ReduceDtypeSize, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Bring the columns to the types that hold train."""
+    types = calculated(frame, op.columns)
+
+    def smaller(values: pl.Expr, name: str) -> pl.Expr:
+        if pa.types.is_floating(types[name]):
+            return values.cast(pl.Float32)
+        dtype = reduced(state[name])
+        low = 0 if types[name] == pa.uint64() else int(np.iinfo(dtype).min)
+        return values.clip(low, int(np.iinfo(dtype).max)).cast(TYPES[pa.type_for_alias(dtype)]).fill_null(0)
+
+    return frame.with_columns(change(frame, types, smaller))

@@ -1,0 +1,28 @@
+"""The columns in which ops that fill nulls say where they did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from recsys_cli.features.spec import Spec
+
+FILLED = "_filled"
+"""Suffix of the column that is 1 where a value was filled in."""
+
+
+def check_names(columns: tuple[str, ...]) -> None:
+    """Check that no indicator is named like a column that is filled.
+
+    Raises:
+        ValueError: One is.
+    """
+    both = sorted({name + FILLED for name in columns} & set(columns))
+    if both:
+        raise ValueError(f"add_binary_cols would write {', '.join(both)}, which is to be filled itself")
+
+
+def indicators(inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+    """Describe the indicators of columns: int8, a list for a list."""
+    return {name + FILLED: Spec(spec.holding(pa.int8()), dtype="int8") for name, spec in inputs.items()}
