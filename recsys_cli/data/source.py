@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from recsys_cli.data.remote import RawFile
 from recsys_cli.events import Emit
 
-RawType = Literal["int32", "int64", "float32", "float64", "string"]
+RawType = Literal["int32", "int64", "float32", "float64", "string", "bool", "timestamp", "timestamp with zone"]
+"""Types of values in raw files; times are written as in ISO 8601, all with an offset (kept as UTC) or all without."""
 
 
 @dataclass(frozen=True)
@@ -17,14 +19,14 @@ class RawColumn:
 
     Attributes:
         name: Name used everywhere after reading, whatever the file's header says.
-        dtype: Type of the value, or of the list's elements.
+        dtype: Type of the value, or of the list's elements; None for what the first rows look like.
         separator: For a list column, what separates its elements inside the field ("|" in MovieLens genres).
         empty: For a list column, the text that means an empty list, such as "(no genres listed)".
         nullable: False where an empty field makes the row a bad row.
     """
 
     name: str
-    dtype: RawType
+    dtype: RawType | None
     separator: str | None = None
     empty: str | None = None
     nullable: bool = False
@@ -36,8 +38,9 @@ class RawTable:
 
     Attributes:
         name: "interactions" for the table of interactions; any other name for a table that can be joined.
-        files: Paths of its parts, in order; CSV-like text or parquet, by `format`.
-        columns: The columns in file order. Empty: take names and types from the files.
+        files: Its parts, in order; CSV-like text (packed where the suffix says so) or parquet, by `format`.
+        columns: The columns in file order, or, where a header or parquet names them, those that are described.
+            Of all others names and types are taken from the files.
         format: "csv" (any separator) or "parquet".
         separator: Field separator; may be longer than one character ("::" in older MovieLens sets).
         header: Whether the first line names the columns.
@@ -48,7 +51,7 @@ class RawTable:
     """
 
     name: str
-    files: tuple[Path, ...]
+    files: tuple[RawFile, ...]
     columns: tuple[RawColumn, ...] = ()
     format: Literal["csv", "parquet"] = "csv"
     separator: str = ","

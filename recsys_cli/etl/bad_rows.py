@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.errors import DataError
 from recsys_cli.etl.dialect import field_type, plain_separator
 
 
@@ -26,7 +28,7 @@ class BadRow:
         text: The row as it stands there.
     """
 
-    file: Path
+    file: RawFile
     line: int
     column: str | None
     reason: str
@@ -38,7 +40,7 @@ class BadRow:
         return f"{self.file}:{self.line}:{column} {self.reason}"
 
 
-def sift(text: bytes, table: RawTable, *, first_line: int, file: Path) -> tuple[pa.Table, list[BadRow]]:
+def sift(text: bytes | bytearray, table: RawTable, *, first_line: int, file: RawFile) -> tuple[pa.Table, list[BadRow]]:
     """Read text row by row and separate what can be read from what cannot.
 
     Args:
@@ -50,13 +52,13 @@ def sift(text: bytes, table: RawTable, *, first_line: int, file: Path) -> tuple[
     Returns:
         The good rows with all columns as they stand in the file (lists still as text), and the bad rows.
     """
-    lines = io.StringIO(text.decode(errors="replace"), newline="")
+    lines = io.StringIO(text.decode(errors="surrogateescape"), newline="")
     rows = csv.reader(lines, delimiter=plain_separator(table), **_quoting(table))
     names = [column.name for column in table.columns]
     good: list[list[object]] = []
     bad: list[BadRow] = []
     previous = 0
-    for fields in rows:
+    for fields in _limited(rows, file, first_line):
         line, previous = previous + first_line, rows.line_num
         if not fields:
             continue
@@ -64,7 +66,7 @@ def sift(text: bytes, table: RawTable, *, first_line: int, file: Path) -> tuple[
         if reason is None:
             good.append(values)
         else:
-            bad.append(BadRow(file, line, column, reason, table.separator.join(fields)))
+            bad.append(BadRow(file, line, column, reason, _shown(table.separator.join(fields))))
     columns = list(zip(*good, strict=True)) or [()] * len(names)
     types = [field_type(column) for column in table.columns]
     return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names), bad
@@ -85,19 +87,53 @@ def _convert(fields: list[str], columns: tuple[RawColumn, ...]) -> tuple[list[ob
         try:
             values.append(_value(field, kind))
         except (ValueError, OverflowError):
-            return [], column.name, f"{field!r} is not {_article(column.dtype)}"
+            return [], column.name, f"{_shown(field)!r} is not {_article(column)}"
     return values, None, None
 
 
 def _value(field: str, kind: pa.DataType) -> object:
+    """Return a field's value.
+
+    Raises:
+        ValueError: It has none of this type.
+    """
     if kind == pa.string():
+        field.encode()  # raises where bytes were no letters
         return field
     if field == "":
         return None
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return pa.array([field]).cast(kind)[0].as_py()
     number = float(field) if pa.types.is_floating(kind) else int(field)
     pa.scalar(number, kind)  # raises where the number does not fit the type
     return number
 
 
-def _article(dtype: str) -> str:
-    return "a number" if dtype.startswith("float") else "a whole number that fits " + dtype
+def _article(column: RawColumn) -> str:
+    kind = field_type(column)
+    if kind == pa.string():
+        return "UTF-8 text"
+    if pa.types.is_floating(kind):
+        return "a number"
+    if pa.types.is_boolean(kind):
+        return "true or false"
+    return (
+        f"a whole number that fits {kind}"
+        if pa.types.is_integer(kind)
+        else f"a {column.dtype}, such as 2026-01-31 12:00:00"
+    )
+
+
+def _limited(rows: Iterator[list[str]], file: RawFile, first_line: int) -> Iterator[list[str]]:
+    try:
+        yield from rows
+    except csv.Error as error:
+        line = first_line + getattr(rows, "line_num", 1) - 1
+        raise DataError(
+            f"{file}:{line}: {error}", hint="is a quote missing there? quote: null takes quotes as ordinary characters"
+        ) from error
+
+
+def _shown(text: str) -> str:
+    """Write bytes that are no letters as what they are in hexadecimal."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")

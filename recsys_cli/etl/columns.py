@@ -4,65 +4,131 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
+from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable, RawType
+from recsys_cli.data.streams import head
 from recsys_cli.errors import DataError
-from recsys_cli.etl.dialect import parse_options, plain_separator, to_plain
+from recsys_cli.etl.dialect import NULLS, end_of_rows, parse_options, plain_separator, to_plain
 
 _SAMPLE_BYTES = 4 << 20
+# Digits that are a name and no number: zeros before others, or more than a number keeps.
+_NAME = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
 
 
-def resolve(table: RawTable, path: Path) -> RawTable:
-    """Return the table with the columns that this file has, in the file's order.
+def resolve(table: RawTable) -> RawTable:
+    """Return the table with all columns that its first file with rows has, each with a type.
 
-    A header decides the order; columns that the dataset does not describe are kept as text, or, where it describes none
-    (a table of the user's own), typed by the first rows.
+    What the dataset does not describe is typed by the first 4 MiB of text, for all files alike.
 
     Raises:
-        DataError: The header lacks a column, names one twice, or the file is empty.
+        DataError: A file cannot be read or is empty, or a header lacks a described column or names one twice.
+    """
+    found = None
+    for file in table.files:
+        text = head(file, _SAMPLE_BYTES)
+        named, header = _named(table, text, file)
+        resolved = replace(table, columns=_typed(named, text[header:], whole=len(text) < _SAMPLE_BYTES))
+        found = found or resolved
+        if text[header:].strip():
+            return resolved
+    assert found is not None, "a table has files"
+    return found
+
+
+def in_file(table: RawTable, text: bytes | bytearray, file: RawFile) -> tuple[RawTable, int]:
+    """Return a table that is resolved with its columns in the order of this file, and the length of its header.
+
+    Args:
+        table: What `resolve` returned.
+        text: The file's beginning.
+        file: Named in the errors.
+
+    Raises:
+        DataError: The file has no header where it should, or the header names a column twice.
     """
     if not table.header:
-        return table
-    with path.open("rb") as file:
-        head = to_plain(file.read(_SAMPLE_BYTES), table)
-    names = _header(head, table, path)
-    if not table.columns:
-        return replace(table, columns=_infer(head, table, path))
+        return table, 0
+    names, length = _header(text, table, file)
+    known = {column.name: column for column in table.columns}
+    # A column that the first file has not: nobody can ask for it.
+    columns = tuple(known.get(name, RawColumn(name, "string", nullable=True)) for name in names)
+    return replace(table, columns=columns), length
+
+
+def _named(table: RawTable, text: bytes, file: RawFile) -> tuple[RawTable, int]:
+    if not table.header:
+        return table, 0
+    names, length = _header(text, table, file)
     missing = [column.name for column in table.columns if column.name not in names]
     if missing:
         raise DataError(
-            f"{path}:1: the header has no column {', '.join(missing)}; it has {', '.join(names)}",
-            hint="is this the file of that dataset? recsys download --force fetches it again",
+            f"{file}:1: the header has no column {', '.join(missing)}; it has {', '.join(names)}",
+            hint="for your own files: types and lists of the dataset name columns of the header; "
+            "else: recsys download --force fetches the dataset again",
         )
     known = {column.name: column for column in table.columns}
-    return replace(table, columns=tuple(known.get(n, RawColumn(n, "string", nullable=True)) for n in names))
+    return replace(table, columns=tuple(known.get(n, RawColumn(n, None, nullable=True)) for n in names)), length
 
 
-def _header(head: bytes, table: RawTable, path: Path) -> list[str]:
-    first = head.split(b"\n", 1)[0].decode(errors="replace").lstrip("\ufeff").rstrip("\r")
-    names = next(csv.reader([first], delimiter=plain_separator(table), quotechar=table.quote or '"'), [])
+def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[list[str], int]:
+    length = text.find(b"\n") + 1 or len(text)
+    line = to_plain(bytes(text[:length]), table).decode(errors="replace").lstrip("\ufeff").rstrip("\r\n")
+    names = next(csv.reader([line], delimiter=plain_separator(table), quotechar=table.quote or '"'), [])
     if not any(names):
-        raise DataError(f"{path} has no header and no rows")
+        raise DataError(f"{file} has no header and no rows")
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(f"{path}:1: the header names {', '.join(twice)} twice")
-    return names
+        raise DataError(f"{file}:1: the header names {', '.join(twice)} twice")
+    return names, length
 
 
-def _infer(head: bytes, table: RawTable, path: Path) -> tuple[RawColumn, ...]:
-    whole = head if len(head) < _SAMPLE_BYTES else head[: head.rfind(b"\n") + 1]
+def _typed(table: RawTable, text: bytes, *, whole: bool) -> tuple[RawColumn, ...]:
+    """Return the columns with a type for each: those without one, and times, are as the text looks."""
+    unsure = [column.name for column in table.columns if column.dtype in {None, "timestamp"}]
+    rows = to_plain(text if whole else text[: end_of_rows(text, table)], table)
+    seen, texts = (_sample(rows, table, unsure, kind) for kind in (None, pa.binary())) if unsure else ({}, {})
+    looks = {name: _dtype(seen[name].type, texts[name]) if name in seen else "string" for name in unsure}
+    return tuple(
+        replace(column, dtype=looks[column.name])
+        if column.dtype is None or looks.get(column.name) == "timestamp with zone"
+        else column
+        for column in table.columns
+    )
+
+
+def _sample(
+    rows: bytes | bytearray, table: RawTable, wanted: list[str], kind: pa.DataType | None
+) -> dict[str, pa.ChunkedArray]:
+    """Read some rows, those that are whole; without a type Arrow looks for one that all values have."""
+    types = dict.fromkeys(wanted, kind) if kind is not None else None
     try:
-        sample = arrow_csv.read_csv(pa.BufferReader(whole), parse_options=parse_options(table))
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{path}: {error}", hint="every line has to have the same fields as the header") from error
-    return tuple(RawColumn(field.name, _dtype(field.type), nullable=True) for field in sample.schema)
+        read = arrow_csv.read_csv(
+            pa.BufferReader(rows),
+            read_options=arrow_csv.ReadOptions(column_names=[column.name for column in table.columns]),
+            parse_options=parse_options(table, invalid_row_handler=lambda _: "skip"),
+            convert_options=arrow_csv.ConvertOptions(include_columns=wanted, column_types=types, null_values=NULLS),
+        )
+    except pa.ArrowInvalid:  # no row, or no field is as it should be: reading will say so, with the line
+        return {}
+    return dict(zip(read.column_names, read.columns, strict=True))
 
 
-def _dtype(kind: pa.DataType) -> RawType:
+def _dtype(kind: pa.DataType, texts: pa.ChunkedArray) -> RawType:
+    found: RawType = "string"
     if pa.types.is_integer(kind):
-        return "int64"
-    return "float64" if pa.types.is_floating(kind) else "string"
+        found = "int64"
+    elif pa.types.is_floating(kind):
+        found = "float64"
+    elif pa.types.is_boolean(kind):
+        found = "bool"
+    elif pa.types.is_timestamp(kind) and kind.tz is not None:
+        found = "timestamp with zone"
+    elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        found = "timestamp"
+    names = _NAME.get(found) and pc.any(pc.match_substring_regex(texts, _NAME[found])).as_py()
+    return "string" if names else found

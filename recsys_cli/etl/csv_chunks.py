@@ -1,54 +1,103 @@
-"""A large text file as chunks of whole lines, parsed by a few threads and handed out in order."""
+"""Text files as chunks of whole rows, parsed by a few threads and handed out in order."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
+from threading import Lock
+from typing import TypeVar
 
-import pyarrow as pa
-
+from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
-from recsys_cli.etl.dialect import to_plain
+from recsys_cli.data.streams import Stream, compression, fill, opened, size_of
+from recsys_cli.errors import DataError
+from recsys_cli.etl.columns import in_file
+from recsys_cli.etl.dialect import end_of_rows
 
-CHUNK_BYTES = 16 << 20
-"""Text parsed at a time by one thread. Smaller costs more per chunk, larger costs memory."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_LONGEST_ROW = 64 << 20
+_COUNTED = 1 << 20
+
+
+class Lines:
+    """Numbers of the lines of a file. They cost a look at every byte, so they are counted once somebody asks."""
+
+    def __init__(self, file: RawFile) -> None:
+        self._file = file
+        self._lock = Lock()
+        self._before = {0: 0}
+        self._asked = False
+
+    def at(self, offset: int) -> int:
+        """Return the number, from 1, of the line that begins at an offset of the file's text."""
+        with self._lock:
+            self._asked = True
+            if offset not in self._before:
+                known = max(mark for mark in self._before if mark <= offset)
+                self._before[offset] = self._before[known] + self._count(known, offset)
+            return self._before[offset] + 1
+
+    def passed(self, offset: int, text: bytearray) -> None:
+        """Take note of text that was read: from the first question on, nothing has to be read a second time."""
+        if self._asked:
+            before = self.at(offset) - 1
+            self._before[offset + len(text)] = before + text.count(b"\n")
+
+    def _count(self, start: int, end: int) -> int:
+        buffer = bytearray(_COUNTED)
+        done = lines = 0
+        with opened(self._file) as (stream, _):
+            while done < end and (count := fill(stream, memoryview(buffer)[: end - done])):
+                lines += buffer.count(b"\n", min(count, max(0, start - done)), count)
+                done += count
+        return lines
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some whole lines of a file, without its header.
+    """Some whole rows of a file, without its header.
 
     Attributes:
         file: Where they are from.
-        offset: Where they begin in the file, in bytes.
-        text: The lines, in UTF-8 and with a separator of one character.
+        table: The dialect, with the columns in the order of this file.
+        offset: Where they begin in the file's text, in bytes.
+        text: The rows, as they stand there.
+        lines: Tells the number of their first line.
     """
 
-    file: Path
+    file: RawFile
+    table: RawTable
     offset: int
-    text: bytes
-
-    @property
-    def first_line(self) -> int:
-        """Number of the first line in the file, from 1: counted only where somebody wants to know."""
-        with self.file.open("rb") as file:
-            blocks = iter(lambda: file.read(min(1 << 24, self.offset - file.tell())), b"")
-            return 1 + sum(block.count(b"\n") for block in blocks)
+    text: bytes | bytearray
+    lines: Lines
 
 
-def parse_in_order(
-    path: Path, table: RawTable, parse: Callable[[Chunk], pa.Table], *, threads: int
-) -> Iterator[pa.Table]:
-    """Parse a file's chunks in parallel; at most `threads` + 1 of them are in memory."""
-    with ThreadPoolExecutor(threads, thread_name_prefix="parse") as pool:
-        ahead: deque[Future[pa.Table]] = deque()
+def read_ahead(items: Iterable[Item]) -> Generator[Item]:
+    """Yield items of which the next one is fetched by a thread while the caller works on this one."""
+    source = iter(items)
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="read") as pool:
+        pending: Future[Item | object] = pool.submit(next, source, end)
         try:
-            for chunk in _chunks(path, table):
+            while (item := pending.result()) is not end:
+                pending = pool.submit(next, source, end)
+                yield item  # type: ignore[misc]
+        finally:
+            pending.cancel()
+
+
+def parse_in_order(chunks: Iterable[Chunk], parse: Callable[[Chunk], Result], *, threads: int) -> Generator[Result]:
+    """Parse chunks in parallel; at most `threads` + 1 of them, as text or parsed, are in memory, and one that is being read."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="parse") as pool, closing(read_ahead(chunks)) as coming:
+        ahead: deque[Future[Result]] = deque()
+        try:
+            for chunk in coming:
                 ahead.append(pool.submit(parse, chunk))
+                del chunk  # the future lets go of the text when it is parsed, and so must we
                 if len(ahead) > threads:
                     yield ahead.popleft().result()
             while ahead:
@@ -58,23 +107,61 @@ def parse_in_order(
                 future.cancel()
 
 
-def _chunks(path: Path, table: RawTable) -> Iterator[Chunk]:
-    quote = table.quote.encode() if table.quote else None
-    with path.open("rb") as file:
-        if table.header:
-            file.readline()
-        start = file.tell()
-        while text := _whole_lines(file, start):
-            while quote and text.count(quote) % 2 and (more := file.readline()):
-                text += more  # the chunk would have ended inside a quoted field
-            yield Chunk(path, start, to_plain(text, table))
-            start = file.tell()
+def nothing(table: RawTable) -> Chunk:
+    """Return a chunk without rows, of a table whose columns are known."""
+    return Chunk(table.files[0], table, 0, b"", Lines(table.files[0]))
 
 
-def _whole_lines(file: BinaryIO, start: int) -> bytes:
-    """Read about CHUNK_BYTES from `start`, up to the end of a line, in one piece: joining pieces would copy them."""
-    file.seek(start + CHUNK_BYTES)
-    file.readline()
-    end = file.tell()
-    file.seek(start)
-    return file.read(end - start)
+def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]) -> Iterator[Chunk]:
+    """Cut the files of a table, whose columns are known, into chunks of about so many bytes of text.
+
+    Args:
+        table: What `columns.resolve` returned.
+        chunk_bytes: Size of the text; a row is never cut, and may be longer.
+        check: Told each file and its columns, before any of its rows.
+
+    Raises:
+        DataError: A file cannot be read, is shorter than it should be, or has a row longer than 64 MiB.
+    """
+    for file in table.files:
+        with opened(file) as (stream, _):
+            lines = Lines(file)
+            offset, columns = 0, None
+            for text in _whole_rows(stream, file, table, chunk_bytes):
+                start = offset
+                lines.passed(start, text)
+                offset += len(text)
+                if columns is None:
+                    columns, header = in_file(table, text, file)
+                    check(file, [column.name for column in columns.columns] + list(columns.flags))
+                    del text[:header]
+                    start += header
+                if text:
+                    yield Chunk(file, columns, start, text, lines)
+        if compression(file.name) is None and (size := size_of(file)) is not None and offset < size:
+            raise DataError(f"{file} ended after {offset:,} of {size:,} bytes", hint="run again")
+        if columns is None:
+            in_file(table, b"", file)  # an empty file: wrong where there has to be a header
+
+
+def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int) -> Iterator[bytearray]:
+    """Yield the text in pieces that end where rows do. Bytes are not copied, but for those after the last whole row."""
+    rest, at_end = b"", False
+    limit = max(chunk_bytes, _LONGEST_ROW)
+    while not at_end:
+        text = bytearray(len(rest) + max(chunk_bytes, len(rest)))
+        text[: len(rest)] = rest
+        with memoryview(text) as view:
+            filled = len(rest) + fill(stream, view[len(rest) :])
+        at_end = filled < len(text)
+        del text[filled:]
+        end = len(text) if at_end else end_of_rows(text, table)
+        rest = bytes(text[end:])
+        if len(rest) > limit:
+            raise DataError(
+                f"{file}: a row is longer than {limit >> 20} MiB",
+                hint="is this text with line ends, and is every quote closed? quote: null takes quotes as ordinary characters",
+            )
+        del text[end:]
+        if text:
+            yield text

@@ -1,7 +1,8 @@
-"""How the dialect of a raw table is told to Arrow's CSV reader."""
+"""How the dialect of a raw table is told to Arrow's CSV reader, and where rows end in it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -15,7 +16,12 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "float32": pa.float32(),
     "float64": pa.float64(),
     "string": pa.string(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us"),
+    "timestamp with zone": pa.timestamp("us", "UTC"),
 }
+NULLS = [""]
+"""Fields that are null."""
 _UNIT_SEPARATOR = "\x1f"
 
 
@@ -24,7 +30,7 @@ def plain_separator(table: RawTable) -> str:
     return table.separator if len(table.separator) == 1 else _UNIT_SEPARATOR
 
 
-def to_plain(text: bytes, table: RawTable) -> bytes:
+def to_plain(text: bytes | bytearray, table: RawTable) -> bytes | bytearray:
     """Bring text to UTF-8 and a separator of one character, which is all that the parser knows."""
     if table.encoding != "utf-8":
         text = text.decode(table.encoding).encode()
@@ -35,7 +41,7 @@ def to_plain(text: bytes, table: RawTable) -> bytes:
 
 def field_type(column: RawColumn) -> pa.DataType:
     """Return the type of a field as it stands in the file: a list is a text there."""
-    return pa.string() if column.separator is not None else ARROW_TYPES[column.dtype]
+    return pa.string() if column.separator is not None or column.dtype is None else ARROW_TYPES[column.dtype]
 
 
 def parse_options(table: RawTable, **more: object) -> csv.ParseOptions:
@@ -52,7 +58,28 @@ def convert_options(table: RawTable, wanted: Sequence[str]) -> csv.ConvertOption
     return csv.ConvertOptions(
         include_columns=list(wanted),
         column_types=types,
-        null_values=[""],
+        null_values=NULLS,
         strings_can_be_null=any(column.nullable for column in table.columns),
         quoted_strings_can_be_null=False,
     )
+
+
+def end_of_rows(text: bytes | bytearray, table: RawTable) -> int:
+    """Return where the last whole row ends: at a line end that is not inside of quotes; 0 where there is none."""
+    end = text.rfind(b"\n") + 1
+    quote = table.quote.encode() if table.quote else None
+    if quote is None or text.count(quote, 0, end) % 2 == 0:
+        return end
+    # Either a field goes on after the last line end, or a quote stands in the middle of a field, where it means nothing.
+    opening = _open_field(text, end, quote, table.separator.encode(table.encoding))
+    return end if opening is None else text.rfind(b"\n", 0, opening) + 1
+
+
+def _open_field(text: bytes | bytearray, end: int, quote: bytes, separator: bytes) -> int | None:
+    """Return where a field begins whose quotes are not closed before `end`."""
+    q, between = re.escape(quote), re.escape(separator)
+    quoted = re.compile(rb"(?:\A|[\r\n]|%b)(%b)[^%b]*+(?:%b%b[^%b]*+)*+(%b|\Z)" % (between, q, q, q, q, q, q))
+    last = None
+    for last in quoted.finditer(text, 0, end):  # noqa: B007 - only the last one matters
+        pass
+    return last.start(1) if last is not None and not last[2] else None

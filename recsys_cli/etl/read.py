@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyarrow import csv
 
+from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.data.streams import compression, fill, opened, size_of
 from recsys_cli.errors import DataError
-from recsys_cli.etl.bad_rows import BadRow, sift
+from recsys_cli.etl.bad_rows import BadRow
 from recsys_cli.etl.columns import resolve
-from recsys_cli.etl.csv_chunks import Chunk, parse_in_order
-from recsys_cli.etl.dialect import ARROW_TYPES, convert_options, parse_options
+from recsys_cli.etl.csv_chunks import Chunk, chunks, nothing, parse_in_order, read_ahead
+from recsys_cli.etl.csv_parse import Parsed, parse, split
+from recsys_cli.etl.dialect import ARROW_TYPES
+from recsys_cli.etl.parquet import estimated_parquet_rows, parquet_batches, parquet_schema
+from recsys_cli.etl.plain_types import plain_type, refuse_nested, to_plain_type
+from recsys_cli.features.spec import is_list
 
-CHUNK_ROWS = 2_000_000
-"""Rows of a parquet file read at a time."""
-_SHOWN = 10
+_SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
+_MIN_CHUNK, _MAX_CHUNK = 1 << 20, 48 << 20
+_SHARE = 6
+
+
+def chunk_bytes(memory: int, threads: int) -> int:
+    """Return how much text each of some threads may parse at a time within a budget.
+
+    A sixth of the budget is for text: a chunk for each thread, one that waits and one that is being read. Parsed, text
+    takes as much again, and three times as much where it is many short numbers.
+
+    Args:
+        memory: The budget, `etl.memory`, in MiB.
+        threads: Parsers at work at the same time.
+    """
+    return min(_MAX_CHUNK, max(_MIN_CHUNK, (memory << 20) // _SHARE // (threads + 2)))
 
 
 @dataclass
 class Reader:
-    """Reads one raw table.
+    """Reads one raw table, holding at most about `threads` + 2 chunks of it as text or parsed, and one as a batch.
 
     Attributes:
         table: What to read.
         columns: Names to keep, in order; None for all.
         skip_bad: Leave bad rows out and collect them, instead of stopping at them.
         threads: Parsers at work at the same time.
+        chunk_bytes: Size of the text parsed at a time, and about that of the batches handed out.
         rejected: The bad rows that were left out so far.
     """
 
@@ -40,135 +57,139 @@ class Reader:
     columns: Sequence[str] | None = None
     skip_bad: bool = False
     threads: int = 2
+    chunk_bytes: int = _MAX_CHUNK
     rejected: list[BadRow] = field(default_factory=list)
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have.
+        """Return the names and types that batches have: those of the first file that has rows.
 
         Raises:
-            DataError: The first file is missing or has no columns.
+            DataError: The file is missing or has no columns, or not those that are asked for.
         """
-        path = _existing(self.table.files[0])
-        if self.table.format == "parquet":
-            empty = _parquet(path).schema_arrow.empty_table()
-            return empty.select(list(self.columns)).schema if self.columns is not None else empty.schema
-        table = resolve(self.table, path)
-        return self._parse(Chunk(path, 0, b""), table).schema
+        return self._whole if self.columns is None else self._selected(self._whole)
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield the table's rows in order.
+        """Yield the table's rows in order; small files and row groups together, so that there are few batches.
 
         Raises:
             DataError: A row is bad and bad rows are not skipped; or a file cannot be read.
         """
         self.rejected.clear()  # a second pass finds the same bad rows again
-        for path in self.table.files:
-            if self.table.format == "parquet":
-                file = _parquet(_existing(path))
-                self._require(path, file.schema_arrow.names)
-                columns = list(self.columns) if self.columns is not None else None
-                for batch in file.iter_batches(CHUNK_ROWS, columns=columns):
-                    yield pa.Table.from_batches([batch]).select(batch.schema.names if columns is None else columns)
-            else:
-                table = resolve(self.table, _existing(path))
-                self._require(path, [column.name for column in table.columns] + list(table.flags))
-                yield from parse_in_order(path, table, partial(self._parse, table=table), threads=self.threads)
+        schema = self.schema()
+        if self.table.format == "parquet":
+            refuse_nested(schema, where=f"table {self.table.name!r}")
+            tables = read_ahead(self._from_parquet(schema))
+        else:
+            cut = chunks(self._resolved, chunk_bytes=self.chunk_bytes, check=self._require)
+            tables = self._kept(parse_in_order(cut, self._parse, threads=self.threads))
+        with closing(tables):
+            yield from _together(tables, self.chunk_bytes // 2)
 
     def read(self) -> pa.Table:
         """Return the whole table: for tables that are joined, which are small."""
-        return pa.concat_tables(list(self.batches()) or [self.schema().empty_table()]).combine_chunks()
+        return pa.concat_tables([self.schema().empty_table(), *self.batches()]).combine_chunks()
 
     def estimated_rows(self) -> int:
-        """Estimate the number of rows from sizes alone: the same files always give the same number."""
-        if self.table.format == "parquet":
-            return sum(_parquet(_existing(path)).metadata.num_rows for path in self.table.files)
-        size = sum(_existing(path).stat().st_size for path in self.table.files)
-        with self.table.files[0].open("rb") as file:
-            sample = file.read(1 << 20)
-        return max(1, round(size * sample.count(b"\n") / max(1, len(sample))))
+        """Estimate the number of rows from sizes and the first file's beginning: the same files always give the same number.
 
-    def _require(self, path: Path, names: Sequence[str]) -> None:
-        missing = [column for column in self.columns or () if column not in names]
+        It depends on how they are stored: text that is packed, or parquet, may give another number than the same as text.
+        """
+        if self.table.format == "parquet":
+            return estimated_parquet_rows(self.table.files)
+        size = sum(size_of(file) or 0 for file in self.table.files)
+        lines, stored = _density(self.table.files[0])
+        return max(1, round(size * lines / max(1, stored)))
+
+    @cached_property
+    def _resolved(self) -> RawTable:
+        return resolve(self.table)
+
+    @cached_property
+    def _whole(self) -> pa.Schema:
+        if self.table.format == "parquet":
+            return self._parquet_schema()
+        return parse(nothing(self._resolved), None).rows.schema
+
+    def _selected(self, schema: pa.Schema) -> pa.Schema:
+        self._require(self.table.files[0], schema.names)
+        return pa.schema([schema.field(name) for name in self.columns or ()])
+
+    def _parquet_schema(self) -> pa.Schema:
+        stored = parquet_schema(self.table.files[0])
+        twice = sorted({name for name in stored.names if stored.names.count(name) > 1})
+        if twice:
+            raise DataError(f"{self.table.files[0]}: there is more than one column {', '.join(twice)}")
+        said = {column.name: column for column in self.table.columns}
+        if unknown := [name for name in said if name not in stored.names]:
+            raise DataError(
+                f"{self.table.files[0]}: no column {', '.join(unknown)}, of which the dataset's types or lists say something; "
+                f"it has {', '.join(stored.names)}"
+            )
+        kinds = {field.name: _said(said.get(field.name), plain_type(field.type)) for field in stored}
+        for file in self.table.files[1:]:  # a column of nulls has no type of its own: another file may know it
+            if not any(pa.types.is_null(kind) for kind in kinds.values()):
+                break
+            also = {field.name: plain_type(field.type) for field in parquet_schema(file)}
+            kinds |= {name: also.get(name, kind) for name, kind in kinds.items() if pa.types.is_null(kind)}
+        return pa.schema(list(kinds.items()))
+
+    def _from_parquet(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        lists = {column.name: column for column in self.table.columns if column.separator is not None}
+        for file in self.table.files:
+            self._require(file, parquet_schema(file).names)
+            for stored in parquet_batches(file, schema.names, chunk_bytes=self.chunk_bytes):
+                columns = {}
+                for target in schema:
+                    values = stored.column(target.name)
+                    if target.name in lists and pa.types.is_string(plain_type(values.type)):
+                        values = split(values, lists[target.name])
+                    columns[target.name] = to_plain_type(values, target.type, name=target.name, where=str(file))
+                yield pa.table(columns, schema=schema)
+
+    def _require(self, file: RawFile, names: Sequence[str]) -> None:
+        needed = self._whole.names if self.columns is None else self.columns
+        missing = [column for column in needed if column not in names]
         if missing:
             raise DataError(
-                f"{path}: no column {', '.join(missing)}; it has {', '.join(names)}",
-                hint="all files with interactions need the columns that the config reads",
+                f"{file}: no column {', '.join(missing)}; it has {', '.join(names)}",
+                hint="all files of a table need the columns that the config reads",
             )
 
-    def _parse(self, chunk: Chunk, table: RawTable) -> pa.Table:
-        names = [column.name for column in table.columns]
-        wanted = names if self.columns is None else self._needed(table)
-        options = convert_options(table, wanted)
-        if not chunk.text:
-            types = options.column_types
-            return self._finish(pa.table({name: pa.array([], types[name]) for name in wanted}), table)
-        try:
-            parsed = csv.read_csv(
-                pa.BufferReader(chunk.text),
-                read_options=csv.ReadOptions(column_names=names, use_threads=False),
-                parse_options=parse_options(table),
-                convert_options=options,
-            )
-        except pa.ArrowInvalid:
-            parsed = self._sift(chunk, table).select(wanted)
-        required = [c.name for c in table.columns if not c.nullable and c.name in wanted]
-        if any(parsed.column(name).null_count for name in required):
-            parsed = self._sift(chunk, table).select(wanted)
-        return self._finish(parsed, table)
+    def _parse(self, chunk: Chunk) -> Parsed:
+        return parse(chunk, self.columns, skip_bad=self.skip_bad)
 
-    def _needed(self, table: RawTable) -> list[str]:
-        """Return the fields to take from the file: the columns asked for, and the flags that lists are made from."""
-        names = {column.name for column in table.columns}
-        asked = list(self.columns or ())
-        flags = [flag for name in asked for flag in table.flags.get(name, ())]
-        return [name for name in asked if name in names] + flags
-
-    def _sift(self, chunk: Chunk, table: RawTable) -> pa.Table:
-        good, bad = sift(chunk.text, table, first_line=chunk.first_line, file=chunk.file)
-        if bad and not self.skip_bad:
-            shown = "\n".join(f"  {row}" for row in bad[:_SHOWN])
-            more = f"\n  and {len(bad) - _SHOWN} more near there" if len(bad) > _SHOWN else ""
-            raise DataError(
-                f"rows that cannot be read:\n{shown}{more}",
-                hint="mend the file, or leave such rows out with etl.on_bad_rows=skip",
-            )
-        self.rejected += bad
-        return good
-
-    def _finish(self, batch: pa.Table, table: RawTable) -> pa.Table:
-        """Split list columns, gather flags, and bring the columns into the order asked for."""
-        for column in table.columns:
-            if column.separator is not None and column.name in batch.column_names:
-                position = batch.column_names.index(column.name)
-                batch = batch.set_column(position, column.name, _split(batch.column(column.name), column))
-        for name, flags in table.flags.items():
-            if set(flags) <= set(batch.column_names):
-                lists = _from_flags(batch.select(list(flags)))
-                batch = batch.drop_columns(list(flags)).append_column(name, lists)
-        return batch.select(list(self.columns)) if self.columns is not None else batch
+    def _kept(self, parsed: Iterable[Parsed]) -> Generator[pa.Table]:
+        for part in parsed:
+            self.rejected += part.bad
+            yield part.rows
 
 
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise DataError(f"{path} is not there", hint="recsys download --force fetches a dataset again")
-    return path
+def _said(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
+    """Return the type of a parquet column of which the dataset may say another, or that its texts are lists."""
+    if column is None:
+        return kind
+    said = kind if column.dtype is None else plain_type(ARROW_TYPES[column.dtype])
+    return pa.list_(said) if column.separator is not None or (is_list(kind) and column.dtype is not None) else said
 
 
-def _parquet(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{path}: not a parquet file: {error}") from error
+def _together(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:
+    """Join small tables until they have so many bytes."""
+    held: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        if table.num_rows:
+            held.append(table)
+            size += table.nbytes
+        if size >= num_bytes:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
 
 
-def _split(texts: pa.ChunkedArray, column: RawColumn) -> pa.ChunkedArray:
-    lists = pc.split_pattern(texts.cast(pa.string()), str(column.separator))
-    nothing = pc.fill_null(pc.equal(texts, column.empty or ""), False)
-    lists = pc.if_else(nothing, pa.scalar([], type=lists.type), lists)
-    return lists.cast(pa.list_(ARROW_TYPES[column.dtype]))
-
-
-def _from_flags(flags: pa.Table) -> pa.Array:
-    rows = zip(*(flags.column(name).to_pylist() for name in flags.column_names), strict=True)
-    lists = [[name for name, flag in zip(flags.column_names, row, strict=True) if flag] for row in rows]
-    return pa.array(lists, pa.list_(pa.string()))
+def _density(file: RawFile) -> tuple[int, int]:
+    """Return the lines of a file's beginning, and how many bytes of the file as it is stored those are."""
+    buffer = bytearray(_SAMPLE_BYTES if compression(file.name) is None else _PACKED_SAMPLE_BYTES)
+    with opened(file) as (stream, stored):
+        count = fill(stream, memoryview(buffer))
+        return buffer.count(b"\n", 0, count), stored.tell()

@@ -63,10 +63,11 @@ def test_identity_sees_a_new_file_of_the_glob(here: Path) -> None:
     [
         ("plays/*.tsv", "no file matches plays"),
         ("gone.csv", "there is no file gone.csv"),
-        ("plays", "there is no file"),
+        ("empty", "there is no file in folder empty"),
     ],
 )
 def test_missing_files_are_named(here: Path, pattern: str, message: str) -> None:
+    (here / "empty").mkdir()
     with pytest.raises(DataError, match=f"table 'interactions': {message}"):
         opened(interactions=pattern).fetch(FetchRequest(here, here), ignore)
 

@@ -10,7 +10,6 @@ import pytest
 
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl import csv_chunks
 from recsys_cli.etl.read import Reader
 
 RATINGS = (RawColumn("userId", "int32"), RawColumn("movieId", "int32"), RawColumn("rating", "float32"))
@@ -127,21 +126,19 @@ def test_bad_rows_are_kept_apart_when_skipped(tmp_path: Path) -> None:
     assert reader.rejected[1].text == "3,4"
 
 
-def test_bad_rows_have_the_line_of_the_file_whatever_the_chunk(tmp_path: Path, monkeypatch) -> None:
+def test_bad_rows_have_the_line_of_the_file_whatever_the_chunk(tmp_path: Path) -> None:
     lines = ["userId,movieId,rating", *(f"{n},1,2.0" for n in range(1000))]
     lines[700] = "700,1"
-    monkeypatch.setattr(csv_chunks, "CHUNK_BYTES", 256)
 
     with pytest.raises(DataError, match=r"r.csv:701: 2 fields instead of 3"):
-        Reader(table(tmp_path / "r.csv", "\n".join(lines))).read()
+        Reader(table(tmp_path / "r.csv", "\n".join(lines)), chunk_bytes=256).read()
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 64, 1 << 20])
-def test_chunks_lose_no_row(tmp_path: Path, monkeypatch, chunk_bytes: int) -> None:
+def test_chunks_lose_no_row(tmp_path: Path, chunk_bytes: int) -> None:
     text = "movieId,title,genres\n" + "".join(f'{n},"t\n{n}",a|b\n' for n in range(100))
-    monkeypatch.setattr(csv_chunks, "CHUNK_BYTES", chunk_bytes)
 
-    read = Reader(table(tmp_path / "m.csv", text, MOVIES)).read()
+    read = Reader(table(tmp_path / "m.csv", text, MOVIES), chunk_bytes=chunk_bytes).read()
 
     assert read.column("movieId").to_pylist() == list(range(100))
     assert read.column("title").to_pylist() == [f"t\n{n}" for n in range(100)]

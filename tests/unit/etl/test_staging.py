@@ -9,7 +9,6 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.etl import csv_chunks
 from recsys_cli.etl.read import Reader
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.events import ignore
@@ -26,7 +25,9 @@ def raw(tmp_path: Path) -> RawTable:
     return RawTable("interactions", (tmp_path / "r.csv",), COLUMNS)
 
 
-def staged(raw: RawTable, folder: Path, *, timestamp: str | None = "time", **sections) -> Staged:
+def staged(
+    raw: RawTable, folder: Path, *, timestamp: str | None = "time", chunk_bytes: int = 1 << 20, **sections
+) -> Staged:
     folder.mkdir()
     config = RunConfig.model_validate({
         "dataset": {"name": "files", "interactions": "r.csv"},
@@ -34,7 +35,7 @@ def staged(raw: RawTable, folder: Path, *, timestamp: str | None = "time", **sec
         "etl": {"shard_rows": 700},
         **sections,
     })  # fmt: skip
-    reader = Reader(raw)
+    reader = Reader(raw, chunk_bytes=chunk_bytes)
     return stage({"all": reader}, {}, config, estimated_rows=reader.estimated_rows(), folder=folder, emit=ignore)
 
 
@@ -63,10 +64,9 @@ def test_staging_shuffles_train_and_keeps_the_others_in_order(raw: RawTable, tmp
     assert inversions == pytest.approx(len(train) / 2, rel=0.05)
 
 
-def test_staging_does_not_depend_on_chunks(raw: RawTable, tmp_path: Path, monkeypatch) -> None:
+def test_staging_does_not_depend_on_chunks(raw: RawTable, tmp_path: Path) -> None:
     whole = staged(raw, tmp_path / "a")
-    monkeypatch.setattr(csv_chunks, "CHUNK_BYTES", 500)
-    parts = staged(raw, tmp_path / "b")
+    parts = staged(raw, tmp_path / "b", chunk_bytes=500)
 
     assert items(whole, "train") == items(parts, "train")
     assert items(whole, "valid") == items(parts, "valid")

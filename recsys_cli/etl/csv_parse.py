@@ -1,0 +1,126 @@
+"""A chunk of text to a table: the fast way, and, where that stumbles, row by row, so that every bad row is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.errors import DataError
+from recsys_cli.etl.bad_rows import BadRow, sift
+from recsys_cli.etl.csv_chunks import Chunk
+from recsys_cli.etl.dialect import ARROW_TYPES, convert_options, parse_options, to_plain
+from recsys_cli.etl.plain_types import plain_type
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a chunk holds.
+
+    Attributes:
+        rows: The good rows.
+        bad: The others.
+    """
+
+    rows: pa.Table
+    bad: Sequence[BadRow] = ()
+
+
+def parse(chunk: Chunk, columns: Sequence[str] | None, *, skip_bad: bool = False) -> Parsed:
+    """Read a chunk.
+
+    Args:
+        chunk: The text.
+        columns: Names to keep, in order; None for all.
+        skip_bad: Return bad rows, instead of stopping at them.
+
+    Raises:
+        DataError: A row is bad and bad rows are not skipped.
+    """
+    table = chunk.table
+    names = [column.name for column in table.columns]
+    wanted = names if columns is None else _needed(columns, table)
+    options = convert_options(table, wanted)
+    if not chunk.text:
+        types = options.column_types
+        return Parsed(_finished(pa.table({name: pa.array([], types[name]) for name in wanted}), table, columns))
+    text = to_plain(chunk.text, table)
+    try:
+        rows = csv.read_csv(
+            pa.BufferReader(text),
+            read_options=csv.ReadOptions(column_names=names, use_threads=False),
+            parse_options=parse_options(table),
+            convert_options=options,
+        )
+    except pa.ArrowInvalid:
+        rows = None
+    required = [column.name for column in table.columns if not column.nullable and column.name in wanted]
+    bad: list[BadRow] = []
+    if rows is None or any(rows.column(name).null_count for name in required):
+        rows, bad = sift(text, table, first_line=chunk.lines.at(chunk.offset), file=chunk.file)
+        if bad and not skip_bad:
+            raise _error(bad, table)
+        rows = rows.select(wanted)
+    return Parsed(_finished(rows, table, columns), bad)
+
+
+def _needed(columns: Sequence[str], table: RawTable) -> list[str]:
+    """Return the fields to take from the file: the columns asked for, and the flags that lists are made from."""
+    names = {column.name for column in table.columns}
+    flags = [flag for name in columns for flag in table.flags.get(name, ())]
+    return [name for name in columns if name in names] + flags
+
+
+def _error(bad: Sequence[BadRow], table: RawTable) -> DataError:
+    shown = "\n".join(f"  {row}" for row in bad[:_SHOWN])
+    more = f"\n  and {len(bad) - _SHOWN} more near there" if len(bad) > _SHOWN else ""
+    hint = "mend the file, or leave such rows out with etl.on_bad_rows=skip"
+    types = {column.name: column.dtype for column in table.columns if column.nullable}
+    mistyped = {row.column: types[row.column] for row in bad if row.column in types}
+    if mistyped:
+        guessed = ", ".join(f"{name} {kind}" for name, kind in mistyped.items())
+        hint += (
+            f"; types come from the first rows ({guessed}), where the dataset does not say others "
+            f"(types: {{{next(iter(mistyped))}: string}} beside the table's files)"
+        )
+    return DataError(f"rows that cannot be read:\n{shown}{more}", hint=hint)
+
+
+def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) -> pa.Table:
+    """Split list columns, gather flags, and bring the columns into the order asked for."""
+    for position, name in enumerate(rows.column_names):
+        column = next(column for column in table.columns if column.name == name)
+        values = rows.column(name) if column.separator is None else split(rows.column(name), column)
+        rows = rows.set_column(position, name, values.cast(plain_type(values.type)))
+    for name, flags in table.flags.items():
+        if set(flags) <= set(rows.column_names):
+            lists = _from_flags(rows.select(list(flags)))
+            rows = rows.drop_columns(list(flags)).append_column(name, lists)
+    return rows.select(list(columns)) if columns is not None else rows
+
+
+def split(texts: pa.ChunkedArray, column: RawColumn) -> pa.ChunkedArray:
+    """Cut texts into the lists that they are.
+
+    Raises:
+        DataError: An element has not the type that was said of it.
+    """
+    lists = pc.split_pattern(texts.cast(pa.string()), str(column.separator))
+    empty = pc.fill_null(pc.equal(texts, column.empty or ""), False)
+    lists = pc.if_else(empty, pa.scalar([], type=lists.type), lists)
+    try:
+        return lists.cast(pa.list_(ARROW_TYPES[column.dtype or "string"]))
+    except pa.ArrowInvalid as error:
+        raise DataError(f"column {column.name}: an element of a list is not {column.dtype}: {error}") from error
+
+
+def _from_flags(flags: pa.Table) -> pa.Array:
+    rows = zip(*(flags.column(name).to_pylist() for name in flags.column_names), strict=True)
+    lists = [[name for name, flag in zip(flags.column_names, row, strict=True) if flag] for row in rows]
+    return pa.array(lists, pa.list_(pa.string()))

@@ -1,0 +1,97 @@
+"""Which types raw columns have after reading, whatever a file stored: few enough for every op and every engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from recsys_cli.errors import DataError
+from recsys_cli.features.spec import is_list
+
+_TIME = pa.timestamp("us")
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that a column of some type is read as.
+
+    Dictionaries are their values; lists of any kind are lists; texts and bytes have small offsets; decimals are whole
+    numbers (int64) without places behind the point and float64 with them; half floats are float32; days are times;
+    times with a zone are UTC without one. What has no such type (structs, maps, lists of lists) stays as it is.
+    """
+    for is_kind, plain in _PLAIN:
+        if is_kind(kind):
+            return plain
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_decimal(kind):
+        return pa.float64() if kind.scale > 0 else pa.int64()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
+    if is_list(kind) and not is_list(kind.value_type):
+        return pa.list_(plain_type(kind.value_type))
+    return kind
+
+
+_PLAIN = (
+    (pa.types.is_large_string, pa.string()),
+    (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+    (pa.types.is_float16, pa.float32()),
+    (pa.types.is_date, _TIME),
+)
+
+
+def refuse_nested(schema: pa.Schema, *, where: str) -> None:
+    """Stop at columns whose values no op can take.
+
+    Raises:
+        DataError: Names them, with their types.
+    """
+    nested = [field for field in schema if _is_nested(field.type)]
+    if nested:
+        named = ", ".join(f"{field.name} ({field.type})" for field in nested)
+        raise DataError(
+            f"{where}: cannot read {named}",
+            hint="a column holds values or lists of values: flatten it before, or leave it out of the config",
+        )
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    inner = kind.value_type if is_list(kind) else kind
+    return bool(pa.types.is_nested(inner))
+
+
+def to_plain_type(values: pa.ChunkedArray, kind: pa.DataType, *, name: str, where: str) -> pa.ChunkedArray:
+    """Bring a column to its type.
+
+    Args:
+        values: The column as it was stored.
+        kind: Its type: that of the first file, by `plain_type`.
+        name: The column's name, for the error.
+        where: The file.
+
+    Raises:
+        DataError: A value does not fit.
+    """
+    if values.type == kind:
+        return values
+    try:
+        return pa.chunked_array([_cast(_stored(chunk), kind) for chunk in values.chunks], kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"{where}: column {name} has type {values.type} and cannot be read as {kind}: {error}",
+            hint="all files of a table have the types of the first; for your own files, types of the dataset say others",
+        ) from error
+
+
+def _stored(values: pa.Array) -> pa.Array:
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_float16(values.type):  # Arrow cannot, before release 16
+        wide = values.to_numpy(zero_copy_only=False).astype(np.float32)
+        values = pa.array(wide, mask=values.is_null().to_numpy(zero_copy_only=False))
+    return values.cast(kind)
