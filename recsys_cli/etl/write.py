@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -19,9 +20,8 @@ _PARTIAL = ".partial"
 
 
 def count_missing(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
-    """Count for each categorical column of the interactions the values (elements, where ragged) that are null and unseen."""
-    columns = [column for column in schema.in_table(None) if column.kind is Kind.CATEGORICAL]
-    return {column.name: _count(table.column(column.name), column) for column in columns}
+    """Count for each column of the interactions the values (elements, where ragged) that are null, and those unseen."""
+    return {column.name: _count(table.column(column.name), column) for column in schema.in_table(None)}
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -51,12 +51,28 @@ def _typed(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
         values = values.cast(pa.timestamp("s"), safe=False)
     kind = pa.type_for_alias(column.dtype)
     values = values.cast(pa.list_(kind) if column.ragged else kind, safe=False)
-    return pc.fill_null(values, float("nan")) if column.dtype.startswith("float") and not column.ragged else values
+    missing = float("nan") if column.dtype.startswith("float") else 0
+    if column.ragged:
+        return pa.chunked_array([_whole_lists(chunk, missing) for chunk in values.chunks], values.type)
+    return pc.fill_null(values, missing) if column.dtype.startswith("float") else values
+
+
+def _whole_lists(lists: pa.ListArray, missing: float) -> pa.ListArray:
+    """Return lists without a null: a list that is null is empty, an element `missing`."""
+    elements = lists.flatten()
+    if lists.null_count == elements.null_count == 0:
+        return lists
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), elements.fill_null(pa.scalar(missing, elements.type)))
 
 
 def _count(values: pa.ChunkedArray, column: Column) -> Counter[str]:
     if column.ragged:
         values = pc.list_flatten(values)
+    if column.kind is Kind.NUMERIC:
+        nulls = pc.sum(pc.is_null(values, nan_is_null=True)).as_py() or 0
+        return Counter({"null": nulls, "values": len(values)})
     nulls, unseen = (pc.sum(pc.equal(values, code)).as_py() or 0 for code in (NULL, UNSEEN))
     if column.buckets and column.cardinality is not None:
         unseen += pc.sum(pc.greater_equal(values, column.cardinality - column.buckets)).as_py() or 0

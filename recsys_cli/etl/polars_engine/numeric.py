@@ -45,7 +45,7 @@ def change(
         function: Makes new values of the values of the column that is named; where they are floats, NaN may be among them.
         suffix: What the names of the results end with.
     """
-    kinds = frame.select(types).collect_schema()
+    kinds = frame.select(list(types)).collect_schema()
     changed = []
     for name, kind in types.items():
         values = pl.col(name)
