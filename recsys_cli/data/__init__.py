@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from recsys_cli import registry
 from recsys_cli.data.source import DatasetInfo, FetchRequest, RawColumn, RawTable, Source
 
-__all__ = ["DatasetInfo", "FetchRequest", "RawColumn", "RawTable", "Source", "catalog", "open_source"]
+__all__ = ["DatasetInfo", "FetchRequest", "RawColumn", "RawTable", "Source", "catalog", "open_given", "open_source"]
 
 
 def open_source(name: str, options: Mapping[str, object] | None = None) -> Source:
@@ -27,6 +27,25 @@ def open_source(name: str, options: Mapping[str, object] | None = None) -> Sourc
     factory = registry.load(registry.lookup(registry.DATASETS, name, what="dataset"))
     source: Source = factory(name, options or {})
     return source
+
+
+def open_given(name: str, options: Mapping[str, object], path: str) -> Source:
+    """Get a file with the interactions of one split, written as the dataset's own files are, if it is one of such.
+
+    Args:
+        name: The dataset's name.
+        options: Its options.
+        path: The file, glob, folder or URL.
+
+    Raises:
+        ConfigError: The name is not known, or an option is wrong.
+    """
+    from recsys_cli.data.files import Files
+
+    dataset = open_source(name, options)
+    return (
+        dataset.with_interactions(path) if isinstance(dataset, Files) else open_source("files", {"interactions": path})
+    )
 
 
 def catalog() -> list[DatasetInfo]:

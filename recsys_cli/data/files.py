@@ -23,6 +23,7 @@ SUFFIXES: dict[str, tuple[Literal["csv", "parquet"], str]] = {
     ".parquet": ("parquet", ","),
     ".pq": ("parquet", ","),
 }
+PARQUET = frozenset(suffix for suffix, (kind, _) in SUFFIXES.items() if kind == "parquet")
 
 
 class ListOptions(BaseModel):
@@ -168,8 +169,10 @@ class Files:
 
     def with_interactions(self, path: str) -> Files:
         """Return the same for another file with interactions, written as those of this one."""
-        interactions = self._options.interactions.model_copy(update={"files": (path,)})
-        return Files(FilesOptions(interactions=interactions))
+        mine = self._options.interactions
+        of_text = Path(path).suffix.lower() not in PARQUET
+        given = mine.model_copy(update={"files": (path,)}) if of_text else TableOptions(files=(path,), types=mine.types)
+        return Files(FilesOptions(interactions=given))
 
 
 def _table(name: str, options: TableOptions) -> RawTable:
@@ -190,7 +193,7 @@ def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Literal
     suffixes = sorted({Path(unpacked_name(file)).suffix.lower() for file in names})
     if options.format is not None:
         return options.format, ","
-    if options.separator is not None and not any(SUFFIXES.get(suffix, ("",))[0] == "parquet" for suffix in suffixes):
+    if options.separator is not None and PARQUET.isdisjoint(suffixes):
         return "csv", options.separator
     if len(suffixes) != 1 or suffixes[0] not in SUFFIXES:
         raise ConfigError(

@@ -16,14 +16,14 @@ from typing import Any
 import pyarrow as pa
 
 from recsys_cli.config import RunConfig, dump
-from recsys_cli.data import RawTable, open_source
+from recsys_cli.data import RawTable, open_given, open_source
 from recsys_cli.errors import DataError
 from recsys_cli.etl.bad_rows import BadRow
 from recsys_cli.etl.engine import Engine, choose
 from recsys_cli.etl.executor import Executor, open_executor
 from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.negatives import draw
-from recsys_cli.etl.read import Reader
+from recsys_cli.etl.read import Reader, chunk_bytes
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.etl.summary import cold_shares
 from recsys_cli.etl.transform import Transform, flattened, transform
@@ -93,6 +93,9 @@ class Preparation:
         for reader in interactions.values():
             reader.columns = program.reads
         joined = {op.table: self._reader(raw_tables[op.table]) for _, op in program.joins}
+        for name, reader in joined.items():
+            of_table = [op for _, op in program.joins if op.table == name]
+            reader.columns = tuple(dict.fromkeys(column for op in of_table for column in (op.on, *op.columns)))
         staged = stage(
             interactions,
             {name: reader.read() for name, reader in joined.items()},
@@ -109,16 +112,17 @@ class Preparation:
         return staged, [row for reader in (*interactions.values(), *joined.values()) for row in reader.rejected]
 
     def _reader(self, table: RawTable) -> Reader:
-        return Reader(table, skip_bad=self.config.etl.on_bad_rows == "skip", threads=os.cpu_count() or 1)
+        threads = os.cpu_count() or 1
+        size = chunk_bytes(self.config.etl.memory, threads)
+        return Reader(table, skip_bad=self.config.etl.on_bad_rows == "skip", threads=threads, chunk_bytes=size)
 
     def _interactions(self, table: RawTable) -> dict[str, Reader]:
         if not isinstance(self.config.split, FilesSplit):
             return {"all": self._reader(table)}
-        given = {}
-        for split, path in self.config.split.paths().items():
-            options = {"interactions": path}
-            given[split] = self._reader(open_source("files", options).tables(Path())[0])
-        return given
+        dataset = self.config.dataset
+        paths = self.config.split.paths()
+        given = {split: open_given(dataset.name, dataset.options, path) for split, path in paths.items()}
+        return {split: self._reader(source.tables(self.raw)[0]) for split, source in given.items()}
 
     def _write(self, engine: Engine, executor: Executor, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
         schema = fitted.schema(self.config.etl.layout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recsys_cli.config import HOW, RunConfig
-from recsys_cli.data import open_source
+from recsys_cli.data import open_given, open_source
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.etl.prepare import Preparation
 from recsys_cli.events import Emit, Message, ignore
@@ -82,6 +82,8 @@ def data_key(config: RunConfig, workspace: Workspace) -> str:
         "etl": config.etl.model_dump(mode="json", exclude=set(HOW)),
     }
     if isinstance(config.split, FilesSplit):
-        given = {split: open_source("files", {"interactions": path}) for split, path in config.split.paths().items()}
+        dataset = config.dataset
+        paths = config.split.paths()
+        given = {split: open_given(dataset.name, dataset.options, path) for split, path in paths.items()}
         sections["files"] = {split: source.identity() for split, source in given.items()}
     return key_of("data", sections, raw_identity(config, workspace))
