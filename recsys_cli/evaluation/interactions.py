@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.schema import Role
+from recsys_cli.features.schema import UNSEEN, Column, Role
 from recsys_cli.workspace import PreparedData
 
 
@@ -52,6 +52,8 @@ class Interactions:
 def read_interactions(data: PreparedData, split: str) -> Interactions:
     """Read a split's users, items and labels; no rows where the split is empty.
 
+    A bucket is no user and no item of its own: ids of buckets are read as UNSEEN.
+
     Raises:
         DataError: A label is neither 0 nor 1; the metrics here would mean nothing.
     """
@@ -70,5 +72,10 @@ def read_interactions(data: PreparedData, split: str) -> Interactions:
             f"{data.folder / split}: label {label!r} has the value {wrong[0]:g}; evaluation needs labels of 0 and 1",
             hint='derive one in the config, such as {op: LambdaOp, expression: "rating > 3", output: label}',
         )
-    users, items = (table[name].to_numpy().astype(np.int32, copy=False) for name in (user, item))
+    users, items = (_ids(table, schema[name]) for name in (user, item))
     return Interactions(users, items, labels, table[sampled[0]].to_numpy() != 0 if sampled else None)
+
+
+def _ids(table: pa.Table, column: Column) -> npt.NDArray[np.int32]:
+    ids = table[column.name].to_numpy().astype(np.int32, copy=False)
+    return np.where(ids < column.own_ids.stop, ids, np.int32(UNSEEN)) if column.buckets else ids

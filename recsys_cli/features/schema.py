@@ -68,6 +68,11 @@ class Column(BaseModel):
     table: str | None = None
     """The column whose ids number the rows of the table it lives in; None where it lives in the interactions."""
 
+    @property
+    def own_ids(self) -> range:
+        """The ids that stand for one value each: neither reserved nor shared by values that train did not have."""
+        return range(FIRST, (self.cardinality or FIRST) - self.buckets)
+
     @model_validator(mode="after")
     def _categories_are_counted(self) -> Column:
         if (self.kind is Kind.CATEGORICAL) != (self.cardinality is not None):

@@ -59,3 +59,10 @@ class Spec:
 def is_list(kind: pa.DataType) -> bool:
     """Whether a type holds a list in each row, of any kind that Arrow has."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type holds texts or bytes, however they are stored; a dictionary of them does not count."""
+    types = pa.types
+    plain = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+    return plain or str(kind) in {"string_view", "binary_view"}

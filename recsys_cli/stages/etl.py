@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 from recsys_cli.config import HOW, RunConfig
 from recsys_cli.data import open_given, open_source
-from recsys_cli.errors import MissingArtifactError
+from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.etl.prepare import Preparation
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.split import FilesSplit
@@ -75,6 +77,7 @@ def data_key(config: RunConfig, workspace: Workspace) -> str:
 
     Raises:
         MissingArtifactError: The dataset has not been downloaded.
+        DataError: A file that an op reads is not there.
     """
     sections: dict[str, Any] = {
         "split": config.split.model_dump(mode="json"),
@@ -86,4 +89,17 @@ def data_key(config: RunConfig, workspace: Workspace) -> str:
         paths = config.split.paths()
         given = {split: open_given(dataset.name, dataset.options, path) for split, path in paths.items()}
         sections["files"] = {split: source.identity() for split, source in given.items()}
+    if files := sorted({path for op in config.features.ops for path in op.files}):
+        sections["given"] = {path: _digest(Path(path)) for path in files}
     return key_of("data", sections, raw_identity(config, workspace))
+
+
+def _digest(path: Path) -> str:
+    """Return what tells the content of a file apart that an op reads; it is small beside the data."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot read it: {error.strerror}", hint=f"paths are relative to {Path.cwd()}"
+        ) from error

@@ -1,4 +1,4 @@
-"""Vocabularies: counts of parts added up, and put in order."""
+"""Vocabularies: counts of parts added up, what is kept of them, and in which order."""
 
 from __future__ import annotations
 
@@ -8,46 +8,82 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recsys_cli.etl.counts import add_up, in_order
+from recsys_cli.etl.given_vocabulary import read_vocabulary
+from recsys_cli.etl.join_keys import canonical
 from recsys_cli.features.ops import Categorify
-from recsys_cli.features.ops.categorify import REST
-
-COUNTS = ("value", "count")
+from recsys_cli.features.ops.categorify import COUNTS, REST
+from recsys_cli.features.schema import FIRST
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Add up counts of the same value, in order of first appearance; null is counted as well."""
-    if len(parts) == 1:
-        return parts[0]
-    together = pl.DataFrame(pl.concat([pl.DataFrame(pl.from_arrow(part)) for part in parts], how="vertical_relaxed"))
-    return together.group_by("value", maintain_order=True).agg(pl.col("count").sum()).to_arrow()
+    """Add up counts of the same value; null is counted as well. In no order, which is made in the end."""
+    return add_up(parts)
 
 
 def finish(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Order each column's values by (count descending, value ascending); null is no value, and neither is NaN."""
+    """Choose each vocabulary's values and their order; null is no value, and neither is NaN.
+
+    Raises:
+        DataError: A given vocabulary cannot be read, or is none.
+    """
     state: dict[str, pa.Table] = {}
-    for column in op.columns:
-        counts = pl.DataFrame(pl.from_arrow(merged[column]))
-        known = _known(counts)
-        nulls = int(counts.get_column("count").sum()) - int(known.get_column("count").sum())
-        ordered = known.sort("count", "value", descending=[True, False])
-        state[column] = _plain(ordered.to_arrow())
-        state[column + REST] = pa.table({"null": pa.array([nulls], pa.int64()), "unseen": pa.array([0], pa.int64())})
+    for vocabulary in op.vocabularies:
+        columns = [column for column in op.learns if op.vocabulary_of(column) == vocabulary]
+        known = {column: _known(merged[column]) for column in columns}
+        table = _vocabulary(op, vocabulary, add_up([*known.values()]))
+        state[vocabulary] = table
+        for column, counts in known.items():
+            own = _counts_in(table, counts) if op.joint else table.column("count")
+            if op.joint:
+                state[column + COUNTS] = pa.table({"count": own})
+            values, there = _total(counts.column("count")), _total(own)
+            state[column + REST] = pa.table({
+                "null": pa.array([_total(merged[column].column("count")) - values], pa.int64()),
+                "unseen": pa.array([values - there], pa.int64()),
+            })  # fmt: skip
     return state
 
 
-def _known(counts: pl.DataFrame) -> pl.DataFrame:
-    known = counts.filter(pl.col("value").is_not_null()).select("value", pl.col("count").cast(pl.Int64))
-    if known.schema["value"].is_float():
-        # 0.0 and -0.0 are one value, and which of them stands for it must not depend on the order of the rows.
-        one_zero = pl.when(pl.col("value") == 0).then(0.0).otherwise(pl.col("value")).cast(known.schema["value"])
-        known = known.filter(pl.col("value").is_not_nan()).with_columns(one_zero.alias("value"))
-    return known
+def _known(counts: pa.Table) -> pa.Table:
+    """Return the counts of values that are there, each of which stands for itself."""
+    values = _plain(canonical(counts.column("value").combine_chunks()))
+    known = pa.table({"value": values, "count": counts.column("count").cast(pa.int64()).combine_chunks()})
+    known = known.filter(known.column("value").is_valid())
+    if not pa.types.is_floating(values.type):
+        return known
+    # 0.0 and -0.0 have become one value, and parts may have counted both.
+    return pl.DataFrame(known).group_by("value").agg(pl.col("count").sum()).to_arrow()
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """Return the vocabulary with plain text, however the text is stored."""
-    kind = table.schema.field("value").type
+def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
+    """Return the values in the order of their ids, with their counts."""
+    if name in op.vocabs:
+        values = read_vocabulary(op.vocabs[name], name, counts.schema.field("value").type)
+        return pa.table({"value": values, "count": _counts_in(pa.table({"value": values}), counts)})
+    if op.freq_threshold > 1:
+        counts = counts.filter(pc.greater_equal(counts.column("count"), op.freq_threshold))
+    ordered = in_order(counts)
+    if op.max_size is not None:
+        ordered = ordered.slice(0, op.max_size - FIRST - op.num_buckets)
+    return pa.table({"value": _plain(ordered.column("value").combine_chunks()), "count": ordered.column("count")})
+
+
+def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:
+    """Return the counts of a vocabulary's values, 0 for values that were not counted."""
+    values = pl.DataFrame(vocabulary.select(["value"]))
+    counted = pl.DataFrame(counts).with_columns(pl.col("value").cast(values.schema["value"]))
+    found = values.join(counted, on="value", how="left", maintain_order="left")
+    return pa.chunked_array([found.get_column("count").fill_null(0).to_arrow()])
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Return values with plain text, however the text is stored."""
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_large_string(kind) or str(kind) == "string_view":
         kind = pa.string()
-    values = pc.cast(table.column("value"), kind).combine_chunks()
-    return pa.table({"value": values, "count": table.column("count").combine_chunks()})
+    return values if values.type == kind else values.cast(kind)
+
+
+def _total(counts: pa.ChunkedArray) -> int:
+    return int(pc.sum(counts).as_py() or 0)

@@ -1,4 +1,8 @@
-"""Categorify on NVTabular: it counts and looks up; nulls are settled around it, order and ties after it."""
+"""Categorify on NVTabular: it counts and looks up; nulls are settled around it, order, ties and what is kept after it.
+
+What it has not found is spread over buckets by the hash that all engines share: its own hashes by pandas on a CPU and by cuDF
+on a GPU, which give different ids, and puts the buckets before the vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
+from recsys_cli.etl.hashed import bucket_ids
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, schema, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
 from recsys_cli.features.ops import Categorify
-from recsys_cli.features.schema import NULL, UNSEEN
+from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 
 VALUE = "value"
 """Name of the column in every frame that is counted: NVTabular makes file names and scratch columns of column names."""
@@ -26,12 +31,13 @@ def learn(op: Categorify, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:
     Raises:
         DataError: Values were lost in counting.
     """
-    return {column: _counts(rows.column(column), column, folder / str(at)) for at, column in enumerate(op.columns)}
+    return {column: _counts(rows.column(column), column, folder / str(at)) for at, column in enumerate(op.learns)}
 
 
 def apply(op: Categorify, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:
     """Replace the columns by ids."""
-    return Encoder({column: state[op.vocabulary_of(column)] for column in op.columns}, folder).columns(rows)
+    vocabularies = {column: state[op.vocabulary_of(column)] for column in op.learns}
+    return Encoder(vocabularies, folder, num_buckets=op.num_buckets).columns(rows)
 
 
 def _counts(column: pa.ChunkedArray, name: str, folder: Path) -> pa.Table:
@@ -67,7 +73,9 @@ def _count(values: pa.Array, folder: Path) -> pa.Table:
 class Encoder:
     """Turns values into ids with ready vocabularies, through a workflow of one Categorify op."""
 
-    def __init__(self, vocabularies: Mapping[str, pa.Table], folder: Path) -> None:
+    def __init__(self, vocabularies: Mapping[str, pa.Table], folder: Path, *, num_buckets: int = 0) -> None:
+        self._num_buckets = num_buckets
+        self._ends = {name: FIRST + table.num_rows for name, table in vocabularies.items()}
         self._places = {name: f"c{place}" for place, name in enumerate(vocabularies)}
         known = {
             name: plain(table.column("value").combine_chunks(), name).values for name, table in vocabularies.items()
@@ -92,7 +100,7 @@ class Encoder:
         return pa.table({name: encoded.get(name, table.column(name)) for name in table.column_names})
 
     def __call__(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """Return int32 ids of scalar columns of N values each; nulls are NULL, values not in the vocabulary UNSEEN."""
+        """Return int32 ids of scalar columns of N values each; nulls are NULL, values not in it UNSEEN or in a bucket."""
         prepared = {name: plain(values, name) for name, values in columns.items()}
         inputs = {self._places[name]: column.values for name, column in prepared.items() if name in self._filled}
         found = run(list(inputs) >> self._op, inputs) if any(map(len, inputs.values())) else pa.table({})
@@ -103,6 +111,9 @@ class Encoder:
                 codes = found.column(place).to_numpy().astype(np.int32)
             else:
                 codes = np.full(len(column.values), UNSEEN, dtype=np.int32)
+            if self._num_buckets:
+                hashed = bucket_ids(columns[name], self._num_buckets, first=self._ends[name])
+                codes = np.where(codes == UNSEEN, hashed, codes)
             if column.nulls is not None:
                 codes = np.where(column.nulls, np.int32(NULL), codes)
             ids[name] = pa.array(codes)

@@ -1,0 +1,27 @@
+"""HashBucket beside NVTabular, with the hash that all engines share.
+
+NVTabular hashes by pandas on a CPU and by cuDF on a GPU, which give different ids, and both may change with a release. A
+hash is all that the op does; so nothing of it is left for a workflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from recsys_cli.etl.hashed import bucket_ids
+from recsys_cli.etl.nvtabular_engine.plain import elements
+from recsys_cli.features.ops import HashBucket
+
+
+def apply(op: HashBucket, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - nothing learnt or written
+    """Replace the columns by ids."""
+    for name in op.columns:
+        values, offsets = elements(rows.column(name))
+        ids = pa.array(bucket_ids(values, op.buckets_of(name)))
+        if offsets is not None:
+            ids = pa.ListArray.from_arrays(pa.array(offsets), ids)
+        rows = rows.set_column(rows.schema.get_field_index(name), name, ids)
+    return rows

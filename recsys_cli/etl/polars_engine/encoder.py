@@ -1,0 +1,148 @@
+"""Values to ids by a vocabulary that may have millions of them: prepared once in a process, and used for every shard."""
+
+from __future__ import annotations
+
+import weakref
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.errors import DataError
+from recsys_cli.etl.hashed import Ids, bucket_ids
+from recsys_cli.etl.join_keys import canonical
+from recsys_cli.features.hashing import bits, hash_counters, hash_values
+from recsys_cli.features.schema import FIRST, NULL, UNSEEN
+from recsys_cli.features.spec import is_text
+from recsys_cli.features.words import pack
+
+Hashes = npt.NDArray[np.uint64]
+_LOOKUP_ROWS = 1 << 24
+"""Widest range of whole numbers that is encoded by a lookup array (64 MB)."""
+
+_encoders: dict[int, Encoder] = {}
+_building = Lock()
+
+
+def encoder_of(vocabulary: pa.Table) -> Encoder:
+    """Return the encoder of a vocabulary, built when it is asked for first and kept as long as the table is there."""
+    with _building:
+        found = _encoders.get(id(vocabulary))
+        if found is None:
+            found = _encoders[id(vocabulary)] = Encoder(vocabulary)
+            weakref.finalize(vocabulary, _encoders.pop, id(vocabulary), None).atexit = False
+        return found
+
+
+class Encoder:
+    """Turns values into ids with one vocabulary.
+
+    Whole numbers in a narrow range are looked up in an array. All others are found by a hash: that of numbers, and of texts
+    of up to 8 bytes as numbers, is one to one; longer texts are compared with what was found.
+    """
+
+    def __init__(self, vocabulary: pa.Table) -> None:
+        self.values = _comparable(vocabulary.column("value").combine_chunks())
+        self._low = 0
+        self._lookup = self._lookup_array() if pa.types.is_integer(self.values.type) else None
+        self._are_short = False
+        if is_text(self.values.type):
+            self._are_short = not pack(self.values)[1].any()
+        self._index = Index(self._hashes(self.values)) if self._lookup is None else None
+
+    def __call__(self, values: pa.Array, *, num_buckets: int = 0) -> Ids:
+        """Return int32 ids; nulls are NULL, values that are not in the vocabulary UNSEEN or in a bucket behind it.
+
+        Raises:
+            DataError: The values are of another kind than those of the vocabulary.
+        """
+        if pa.types.is_null(values.type):
+            return np.full(len(values), NULL, dtype=np.int32)
+        if isinstance(values, pa.DictionaryArray):
+            of_values = np.append(self(values.dictionary, num_buckets=num_buckets), np.int32(NULL))
+            return of_values[values.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
+        values = _comparable(values)
+        self._check(values.type)
+        ids = self._narrow(values) if self._lookup is not None else self._found(values)
+        if num_buckets:
+            unseen = np.flatnonzero(ids == UNSEEN)
+            ids[unseen] = bucket_ids(values.take(pa.array(unseen)), num_buckets, first=FIRST + len(self.values))
+        if values.null_count:
+            ids[values.is_null().to_numpy(zero_copy_only=False)] = NULL
+        return ids
+
+    def _narrow(self, values: pa.Array) -> Ids:
+        # The lookup array has an UNSEEN entry at each end, where everything out of its range is clipped to.
+        assert self._lookup is not None
+        keys = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
+        if pa.types.is_uint64(values.type):
+            keys = np.minimum(keys, np.uint64(2**62))
+        return np.take(self._lookup, keys.astype(np.int64, copy=False) - (self._low - 1), mode="clip")
+
+    def _found(self, values: pa.Array) -> Ids:
+        assert self._index is not None
+        ids = self._index.find(self._hashes(values))
+        if not is_text(values.type):
+            return ids
+        if self._are_short:
+            ids[pack(values)[1]] = UNSEEN
+            return ids
+        rows = np.flatnonzero(ids != UNSEEN)
+        alike = self.values.take(pa.array(ids[rows] - FIRST))
+        same = pc.equal(values.take(pa.array(rows)).cast(alike.type), alike).fill_null(False)
+        ids[rows[~same.to_numpy(zero_copy_only=False)]] = UNSEEN
+        return ids
+
+    def _hashes(self, values: pa.Array) -> Hashes:
+        if self._are_short:
+            return hash_counters(pack(values)[0], 0)
+        return hash_values(values) if is_text(values.type) else hash_counters(bits(values), 0)
+
+    def _check(self, kind: pa.DataType) -> None:
+        known = self.values.type
+        same = is_text(kind) == is_text(known) and pa.types.is_floating(kind) == pa.types.is_floating(known)
+        if not same and len(self.values) and not pa.types.is_null(kind):
+            raise DataError(f"the vocabulary was learnt from {known}, and the column holds {kind}")
+
+    def _lookup_array(self) -> Ids | None:
+        if len(self.values) == 0:
+            return None
+        keys = self.values.to_numpy()
+        low, high = int(keys.min()), int(keys.max())
+        if high - low >= _LOOKUP_ROWS or not -(2**30) < low <= high < 2**30:
+            return None
+        self._low = low
+        lookup = np.full(high - low + 3, UNSEEN, dtype=np.int32)
+        lookup[keys.astype(np.int64) - low + 1] = np.arange(FIRST, FIRST + len(keys), dtype=np.int32)
+        return lookup
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Return values of which each stands for itself; decimals as texts, because they do not fit into 64 bits."""
+    return values.cast(pa.string()) if pa.types.is_decimal(values.type) else canonical(values)
+
+
+class Index:
+    """Finds hashes among V others: they are sorted, and their upper bits say where to look."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        order = np.argsort(hashes)
+        num_bits = max(1, (2 * len(hashes)).bit_length())
+        self._shift = np.uint64(64 - num_bits)
+        ordered = hashes[order]
+        tops = ordered >> self._shift
+        self._starts = np.searchsorted(tops, np.arange(1 << num_bits, dtype=np.uint64)).astype(np.int32)
+        most = int(np.diff(self._starts, append=len(hashes)).max())
+        self._steps = [1 << step for step in reversed(range(most.bit_length()))]
+        behind = 1 << most.bit_length()
+        self._hashes = np.concatenate([ordered, np.full(behind, 2**64 - 1, dtype=np.uint64)])
+        self._ids = np.concatenate([order + FIRST, np.full(behind, UNSEEN)]).astype(np.int32)
+
+    def find(self, hashes: Hashes) -> Ids:
+        """Return the id of each hash, UNSEEN where it is not among those."""
+        places = self._starts[hashes >> self._shift]
+        for step in self._steps:
+            places += np.int32(step) * (self._hashes[places + (step - 1)] < hashes)
+        return np.where(self._hashes[places] == hashes, self._ids[places], np.int32(UNSEEN))
