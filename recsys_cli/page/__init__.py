@@ -8,6 +8,6 @@ from __future__ import annotations
 from recsys_cli.page.bars import Group, bars
 from recsys_cli.page.chart import Line, Steps, chart
 from recsys_cli.page.document import render
-from recsys_cli.page.scale import Axis, is_date, moment
+from recsys_cli.page.scale import Axis, is_date, moment, share
 
-__all__ = ["Axis", "Group", "Line", "Steps", "bars", "chart", "is_date", "moment", "render"]
+__all__ = ["Axis", "Group", "Line", "Steps", "bars", "chart", "is_date", "moment", "render", "share"]

@@ -84,6 +84,16 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
+def share(part: float, whole: float) -> str:
+    """Write a share; what is there but tiny is not called nothing, and what is missing a little is not called all."""
+    found = part / whole if whole else 0.0
+    if 1e-9 < found < 0.0005:
+        return "<0.1 %"
+    if 0.9995 <= found < 1 - 1e-9:
+        return ">99.9 %"
+    return f"{100 * found:.1f} %" if found > 1e-9 else "0"
+
+
 def is_date(low: float, high: float) -> bool:
     """Whether times are seconds since 1970, as far as one can tell: years 1973 to 5138."""
     return _FIRST_DATE <= low <= high < _LAST_DATE
