@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from recsys_cli.etl.executor import Executor, open_executor
 from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.negatives import draw
 from recsys_cli.etl.read import Reader, chunk_bytes
+from recsys_cli.etl.report import Counted, write_report
+from recsys_cli.etl.rows import Chosen, Part, RowCount, choose_rows
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.etl.summary import cold_shares
 from recsys_cli.etl.transform import Transform, flattened, transform
@@ -61,26 +63,32 @@ class Preparation:
         name, engine = choose(config.engine, self.scratch, device=config.device)
         with open_executor(config, engine, self.scratch, self.emit) as executor:
             with _timed(seconds, "read and split"):
-                staged, rejected = self._stage()
+                staged, chosen, rejected = self._stage()
             with _timed(seconds, "fit"):
                 fitted = fit(self.config.features, staged, engine, executor, self.emit)
             with _timed(seconds, "transform and write"):
                 quality = self._write(engine, executor, fitted, staged)
+        with _timed(seconds, "report"):
+            cold = cold_shares(fitted, staged)
+            dataset, method = self.config.dataset.name, self.config.split.method
+            counted = Counted(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
+            write_report(self.folder, fitted, counted)
         if rejected:
             self._keep_rejected(rejected)
         return {
             "rows": dict(staged.rows),
             "vocabularies": {name: fitted.vocabulary_of(name).num_rows for name in fitted.plan.categorified},
             "quality": quality,
-            "cold": cold_shares(fitted, staged),
+            "cold": cold,
             "bad_rows": len(rejected),
+            "chosen": {name: [asdict(count) for count in counts] for name, counts in chosen.items()},
             "engine": name,
             **executor.facts,
             "seconds": seconds | {"total": round(time.perf_counter() - started, 3)},
             "peak_memory": peak_memory(),
         }
 
-    def _stage(self) -> tuple[Staged, list[BadRow]]:
+    def _stage(self) -> tuple[Staged, dict[str, tuple[RowCount, ...]], list[BadRow]]:
         raw_tables = {
             table.name: table
             for table in open_source(self.config.dataset.name, self.config.dataset.options).tables(self.raw)
@@ -96,20 +104,32 @@ class Preparation:
         for name, reader in joined.items():
             of_table = [op for _, op in program.joins if op.table == name]
             reader.columns = tuple(dict.fromkeys(column for op in of_table for column in (op.on, *op.columns)))
+        chosen = {name: self._chosen(program, name, reader) for name, reader in interactions.items()}
         staged = stage(
-            interactions,
+            chosen,
             {name: reader.read() for name, reader in joined.items()},
             self.config,
-            estimated_rows=sum(reader.estimated_rows() for reader in interactions.values()) * (1 + _drawn(program)),
+            estimated_rows=sum(chosen[name].estimated_rows(r.estimated_rows()) for name, r in interactions.items())
+            * (1 + _drawn(program)),
             folder=self.scratch,
             emit=self.emit,
         )
+        for rows in chosen.values():
+            rows.report(self.emit)
+            rows.discard()
         staged = replace(staged, raw=pa.schema([schemas[INTERACTIONS].field(name) for name in program.reads]))
         if program.draw is not None:
             staged = draw(program.draw, staged, self.scratch, self.emit)
         if not staged.rows[SPLITS[TRAIN]]:
+            for rows in chosen.values():
+                rows.check()
             raise DataError("no rows to train on: the split leaves none, or the interactions are empty")
-        return staged, [row for reader in (*interactions.values(), *joined.values()) for row in reader.rejected]
+        counts = {name: rows.counts for name, rows in chosen.items()}
+        return staged, counts, [row for reader in (*interactions.values(), *joined.values()) for row in reader.rejected]
+
+    def _chosen(self, program: Program, name: str, reader: Reader) -> Chosen:
+        part: Part = "held-out" if name in SPLITS and name != SPLITS[TRAIN] else "train"
+        return choose_rows(program, reader, self.scratch / "rows" / name, self.emit, part=part)
 
     def _reader(self, table: RawTable) -> Reader:
         threads = os.cpu_count() or 1

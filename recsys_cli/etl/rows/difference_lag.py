@@ -1,0 +1,114 @@
+"""DifferenceLag: groups are ordered bucket by bucket, and the differences are brought back to the rows' own order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.etl.rows.buckets import POSITION, Runs, partition, write_run
+from recsys_cli.etl.rows.flow import Desk, Flow
+from recsys_cli.events import Message
+from recsys_cli.features.ops import DifferenceLag
+
+_EXACT = 2.0**62
+_UNITS = {"ms": 1e3, "us": 1e6, "ns": 1e9}
+
+
+def choose(op: DifferenceLag, rows: Flow, desk: Desk) -> Flow:
+    """Add the differences."""
+    if min(op.shift) < 0:
+        desk.emit(
+            Message(f"{op.name} of {', '.join(op.columns)} by {min(op.shift)} looks at later rows: a leak", "warning")
+        )
+    rows = desk.settle(rows)
+    buckets = partition(rows, op.by, (*op.order_by, *op.columns), desk.folder)
+    runs = []
+    for number, bucket in enumerate(buckets):
+        differences = _differences(op, pl.DataFrame(bucket)).to_arrow()
+        runs.append(write_run(differences, desk.folder / f"lag-{number:06d}.arrow"))
+    buckets.delete()
+    made = [pa.field(op.output(name, shift), pa.float64()) for name in op.columns for shift in op.shift]
+    return Lagged(rows, Runs(tuple(runs), POSITION, pa.schema([pa.field(POSITION, pa.int64()), *made])))
+
+
+def _differences(op: DifferenceLag, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the differences of whole groups, in the order of their positions."""
+    order = [pl.col(n).fill_nan(None) if frame.schema[n].is_float() else pl.col(n) for n in op.order_by]
+    frame = frame.sort([*op.by, *order, POSITION], nulls_last=True)
+    found = [
+        pl.when(pl.all_horizontal(pl.col(key) == pl.col(key).shift(shift) for key in op.by))
+        .then(_less(name, frame.schema[name], shift))
+        .alias(op.output(name, shift))
+        for name in op.columns
+        for shift in op.shift
+    ]
+    return frame.select(POSITION, *found).sort(POSITION)
+
+
+def _less(name: str, kind: pl.DataType, shift: int) -> pl.Expr:
+    """Return a column less itself some rows before, in seconds where it holds times."""
+    values = pl.col(name)
+    if kind == pl.Date:
+        return _less_whole(values.cast(pl.Int64), shift) * 86400.0
+    if isinstance(kind, pl.Datetime):
+        return _less_whole(values.cast(pl.Int64), shift) / _UNITS[kind.time_unit]
+    if kind == pl.UInt64:
+        values = values.reinterpret(signed=True)  # subtraction goes around at 64 bits, whatever their sign
+        return _less_whole(values, shift, about=pl.col(name).cast(pl.Float64))
+    if kind.is_integer() or kind == pl.Boolean:
+        return _less_whole(values.cast(pl.Int64), shift)
+    values = values.cast(pl.Float64).fill_nan(None)
+    return values - values.shift(shift)
+
+
+def _less_whole(values: pl.Expr, shift: int, *, about: pl.Expr | None = None) -> pl.Expr:
+    """Subtract as int64 where the difference fits it, which float64 could not do exactly."""
+    near = values.cast(pl.Float64) if about is None else about
+    rough = near - near.shift(shift)
+    return pl.when(rough.abs() < _EXACT).then((values - values.shift(shift)).cast(pl.Float64)).otherwise(rough)
+
+
+@dataclass(frozen=True)
+class Lagged:
+    """Rows with the differences beside them."""
+
+    rows: Flow
+    runs: Runs
+    settled: bool = True
+
+    @property
+    def most(self) -> int | None:
+        """How many rows there are at most."""
+        return self.rows.most
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have."""
+        return self._with(self.rows.schema().empty_table(), self.runs.schema.empty_table()).schema
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows, or some of their columns."""
+        made = set(self.runs.schema.names)
+        before = None if columns is None else [name for name in columns if name not in made]
+        first = 0
+        # A batch has to have a column, so that its rows can be counted.
+        for batch in self.rows.batches(before or None):
+            found = self.runs.between(first, first + batch.num_rows)
+            first += batch.num_rows
+            rows = self._with(batch, found)
+            yield rows if columns is None else rows.select(list(columns))
+
+    def discard(self) -> None:
+        """Delete the scratch files that the rows come from."""
+        self.rows.discard()
+        self.runs.delete()
+
+    def _with(self, rows: pa.Table, found: pa.Table) -> pa.Table:
+        for name in found.column_names:
+            if name in rows.column_names:
+                rows = rows.drop_columns([name])
+            if name != POSITION:
+                rows = rows.append_column(name, found.column(name))
+        return rows

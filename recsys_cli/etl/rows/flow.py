@@ -1,0 +1,259 @@
+"""Rows on their way through ops: lazily where each row stands for itself, from a scratch file where all have to be known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recsys_cli.errors import DataError
+from recsys_cli.etl.spool import Rows, Spool
+from recsys_cli.etl.staging import NUMBER
+from recsys_cli.events import Emit
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Flow(Protocol):
+    """Rows in order, each with its NUMBER, any number of times."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether they come from scratch files, so that going over them again parses nothing."""
+
+    @property
+    def most(self) -> int | None:
+        """How many rows there are at most; None where nobody has counted."""
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have, NUMBER among them."""
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows, or some of their columns; each batch in one piece of memory, and none empty."""
+
+    def discard(self) -> None:
+        """Delete the scratch files that the rows come from: nobody will ask for them any more."""
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The raw rows, with their numbers, in the types of the first file; dictionaries as the values that they stand for."""
+
+    source: Rows
+    settled: bool = False
+    most: int | None = None
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have."""
+        fields = [pa.field(field.name, plain(field.type)) for field in self.source.schema()]
+        return pa.schema([*fields, pa.field(NUMBER, pa.int64())])
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows.
+
+        Raises:
+            DataError: A value does not fit the type that its column has in the first file.
+        """
+        schema = self.schema()
+        raw = schema.remove(schema.get_field_index(NUMBER))
+        first = 0
+        for batch in self.source.batches():
+            if not batch.num_rows:
+                continue
+            numbers = np.arange(first, first + batch.num_rows, dtype=np.int64)
+            first += batch.num_rows
+            rows = _typed(batch, raw).append_column(schema.field(NUMBER), pa.array(numbers))
+            yield rows if columns is None else rows.select(list(columns))
+
+    def discard(self) -> None:
+        """Do nothing: the raw files stay."""
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type without dictionaries, which a scratch file has no place for where they differ from batch to batch."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
+        return pa.list_(kind.value_type.value_type)
+    return kind
+
+
+def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    try:
+        return rows.cast(schema).combine_chunks()
+    except pa.ArrowInvalid as error:
+        types = ", ".join(f"{field.name} {field.type}" for field in schema)
+        raise DataError(
+            f"the files with interactions differ in their types: {error}", hint=f"the first of them has {types}"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Rows, batch by batch through a function that looks at each row on its own, and may leave some out."""
+
+    rows: Flow
+    function: Callable[[pa.Table], pa.Table]
+
+    @property
+    def settled(self) -> bool:
+        """Whether the rows come from scratch files."""
+        return self.rows.settled
+
+    @property
+    def most(self) -> int | None:
+        """How many rows there are at most."""
+        return self.rows.most
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have."""
+        return self.function(self.rows.schema().empty_table()).schema
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows."""
+        for batch in self.rows.batches():
+            rows = self.function(batch)
+            if rows.num_rows:
+                yield (rows if columns is None else rows.select(list(columns))).combine_chunks()
+
+    def discard(self) -> None:
+        """Delete the scratch files that the rows come from."""
+        self.rows.discard()
+
+
+def sifted(rows: Flow, keep: Callable[[pa.Table], Mask], wanted: Sequence[str]) -> Computed:
+    """Leave out rows by a look at each on its own, and columns that nobody will look at any more."""
+    return Computed(rows, partial(_sift, keep, list(wanted)))
+
+
+def _sift(keep: Callable[[pa.Table], Mask], wanted: list[str], batch: pa.Table) -> pa.Table:
+    mask = keep(batch)
+    rows = batch.select(wanted)
+    return rows if mask.all() else rows.filter(pa.array(mask))
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Rows in a scratch file."""
+
+    spool: Spool
+    most: int
+    settled: bool = True
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have."""
+        return self.spool.schema()
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows, or some of their columns."""
+        return self.spool.batches(columns)
+
+    def discard(self) -> None:
+        """Delete the file."""
+        self.spool.delete()
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Settled rows without some of them.
+
+    Attributes:
+        rows: The rows.
+        keep: Which of them, in order.
+    """
+
+    rows: Flow
+    keep: Mask
+    settled: bool = True
+
+    @property
+    def most(self) -> int:
+        """How many rows there are."""
+        return int(np.count_nonzero(self.keep))
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have."""
+        return self.rows.schema()
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows that are kept, or some of their columns."""
+        first = 0
+        for batch in self.rows.batches(columns):
+            keep = self.keep[first : first + batch.num_rows]
+            first += batch.num_rows
+            if keep.all():
+                yield batch
+            elif keep.any():
+                yield batch.filter(pa.array(keep)).combine_chunks()
+
+    def discard(self) -> None:
+        """Delete the scratch files that the rows come from."""
+        self.rows.discard()
+
+
+@dataclass
+class Counted:
+    """Rows that are counted when somebody goes over all of them."""
+
+    rows: Flow
+    count: int = field(default=0, init=False)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the rows come from scratch files."""
+        return self.rows.settled
+
+    @property
+    def most(self) -> int | None:
+        """How many rows there are at most."""
+        return self.rows.most
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have."""
+        return self.rows.schema()
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows."""
+        count = 0
+        for batch in self.rows.batches(columns):
+            count += batch.num_rows
+            yield batch
+        self.count = count
+
+    def discard(self) -> None:
+        """Delete the scratch files that the rows come from."""
+        self.rows.discard()
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What an op has at hand while it looks at all rows.
+
+    Attributes:
+        folder: An empty scratch folder of its own.
+        emit: Told what is worth knowing.
+        reads: Columns before it that it or somebody after it needs, NUMBER among them.
+        wanted: Columns before it that somebody after it needs, NUMBER among them.
+    """
+
+    folder: Path
+    emit: Emit
+    reads: tuple[str, ...]
+    wanted: tuple[str, ...]
+
+    def settle(self, rows: Flow) -> Flow:
+        """Return the rows from a scratch file: the same if they come from one, else they are written to one."""
+        if rows.settled:
+            return rows
+        schema = rows.schema()
+        counted = Counted(rows)
+        spool = Spool.write(
+            counted.batches(self.reads), pa.schema([schema.field(n) for n in self.reads]), self.folder / "rows.arrow"
+        )
+        return Settled(spool, counted.count)

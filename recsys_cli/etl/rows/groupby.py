@@ -1,0 +1,132 @@
+"""Groupby: groups are aggregated bucket by bucket, and come out in the order of their first rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.etl.rows.buckets import POSITION, Runs, partition, write_run
+from recsys_cli.etl.rows.flow import Desk, Flow
+from recsys_cli.etl.staging import NUMBER
+from recsys_cli.features.ops import Groupby
+from recsys_cli.features.ops.groupby import Aggregation
+from recsys_cli.features.spec import Spec
+
+OUT_ROWS = 500_000
+"""About how many rows of the input make a batch of groups."""
+_SIZE = "\x01size"
+_BINS = 1 << 16
+
+
+def choose(op: Groupby, rows: Flow, desk: Desk) -> Flow:
+    """Make one row of each group."""
+    rows = desk.settle(rows)
+    schema = _schema(op, rows.schema())
+    buckets = partition(rows, op.by, (*op.order_by, *op.aggs, NUMBER), desk.folder)
+    rows.discard()
+    cuts = _Cuts(rows.most or 0)
+    runs = []
+    groups = 0
+    for number, bucket in enumerate(buckets):
+        made = _grouped(op, pl.DataFrame(bucket))
+        cuts.add(made.get_column(POSITION).to_numpy(), made.get_column(_SIZE).to_numpy())
+        groups += len(made)
+        if len(made):
+            runs.append(write_run(made.drop(_SIZE).to_arrow().cast(schema), desk.folder / f"groups-{number:06d}.arrow"))
+    buckets.delete()
+    return Grouped(Runs(tuple(runs), POSITION, schema), cuts.bounds(), groups)
+
+
+def _schema(op: Groupby, raw: pa.Schema) -> pa.Schema:
+    specs = op.outputs({name: Spec(raw.field(name).type) for name in op.reads})
+    made = [pa.field(name, spec.type) for name, spec in specs.items() if spec is not None]
+    return pa.schema([*made, pa.field(NUMBER, pa.int64()), pa.field(POSITION, pa.int64())])
+
+
+def _grouped(op: Groupby, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return whole groups, in the order of their first rows."""
+    columns = [name for name in dict.fromkeys((*op.order_by, *op.aggs)) if name not in op.by]
+    frame = frame.drop_nulls(op.by)
+    frame = frame.with_columns(pl.col(name).fill_nan(None) for name in columns if frame.schema[name].is_float())
+    if op.order_by:
+        frame = frame.sort([*op.order_by, POSITION], nulls_last=True)
+    made = [_aggregated(column, how, turned=not op.ascending).alias(name) for name, column, how in op.made()]
+    groups = frame.group_by(op.by).agg(*made, pl.col(NUMBER, POSITION).min(), pl.len().alias(_SIZE))
+    return groups.sort(POSITION)
+
+
+def _aggregated(column: str, how: Aggregation, *, turned: bool) -> pl.Expr:
+    values = pl.col(column)
+    if how == "list":
+        return values.reverse() if turned else values
+    if how == "count":
+        return values.count().cast(pl.Int32)
+    if how == "nunique":
+        return values.drop_nulls().n_unique().cast(pl.Int32)
+    if how in {"first", "last", "min", "max"}:
+        same: pl.Expr = getattr(values, how)()
+        return same
+    calculated: pl.Expr = getattr(values.cast(pl.Float64), how)()
+    return calculated
+
+
+class _Cuts:
+    """Where to cut groups, ordered by their first rows, so that no batch is made of much more than OUT_ROWS rows."""
+
+    def __init__(self, rows: int) -> None:
+        self._width = rows // _BINS + 1
+        self._rows = np.zeros(rows // self._width + 1, dtype=np.int64)
+
+    def add(self, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.uint32]) -> None:
+        """Count the rows of groups by the position of the first."""
+        self._rows += np.bincount(positions // self._width, weights=sizes, minlength=len(self._rows)).astype(np.int64)
+
+    def bounds(self) -> tuple[int, ...]:
+        """Return positions: the batches are between each and the next."""
+        bounds = [0]
+        size = 0
+        for place, rows in enumerate(self._rows.tolist()):
+            if size and size + rows > OUT_ROWS:
+                bounds.append(place * self._width)
+                size = 0
+            size += rows
+        return (*bounds, len(self._rows) * self._width)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Groups, in the order of their first rows.
+
+    Attributes:
+        runs: The groups by bucket.
+        bounds: Positions of first rows at which batches are cut.
+        most: How many groups there are.
+    """
+
+    runs: Runs
+    bounds: tuple[int, ...]
+    most: int
+    settled: bool = True
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have."""
+        schema = self.runs.schema
+        return schema.remove(schema.get_field_index(POSITION))
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the groups, or some of their columns."""
+        names = self.schema().names if columns is None else list(columns)
+        for low, high in itertools.pairwise(self.bounds):
+            found = self.runs.between(low, high)
+            if found.num_rows:
+                yield found.select(names)
+
+    def discard(self) -> None:
+        """Delete the scratch files that the groups come from."""
+        self.runs.delete()

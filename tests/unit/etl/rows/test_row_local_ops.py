@@ -1,0 +1,211 @@
+"""Filter, Dropna and TimeWindow, and what holds of all ops that choose rows."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from pydantic import ValidationError
+from rows import NAN, send, tables
+
+from recsys_cli.errors import DataError
+from recsys_cli.events import Message
+from recsys_cli.features.ops import Deduplicate, Dropna, Filter, KCore, LambdaOp, TimeWindow
+
+TABLE = pa.table({
+    "user": ["a", "b", None, "a", "c"],
+    "rating": [4.0, 3.5, 5.0, None, NAN],
+    "tags": pa.array([["x"], [], None, [None], ["y"]]),
+    "time": [10, 20, 30, None, 50],
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("expression", "kept"),
+    [
+        ("rating >= 4", [0, 2]),
+        ("rating < 4", [1]),
+        ("rating - 4", [1, 2]),  # a number is true unless it is 0
+        ("not rating >= 4", [1]),
+        ("user == 'a'", [0, 3]),
+        ("user == 'a' or rating > 4", [0, 2, 3]),  # true decides alone
+        ("1", [0, 1, 2, 3, 4]),
+        ("0.5", [0, 1, 2, 3, 4]),
+        ("1 / 0 > 1", [0, 1, 2, 3, 4]),
+        ("0 / 0", []),
+        ("time > 10 and time < 50", [1, 2]),
+    ],
+)
+def test_filter_keeps_the_rows_for_which_the_expression_is_true(expression: str, kept: list[int]) -> None:
+    assert send(TABLE, Filter(expression=expression)).numbers == kept
+
+
+@pytest.mark.parametrize(
+    ("columns", "kept"),
+    [
+        ("user", [0, 1, 3, 4]),
+        ("rating", [0, 1, 2]),
+        ("tags", [0, 1, 3, 4]),
+        (("user", "time"), [0, 1, 4]),
+        ((), [0, 1]),
+    ],
+)
+def test_dropna_keeps_the_rows_that_have_a_value(columns: Any, kept: list[int]) -> None:
+    assert send(TABLE, Dropna(columns=columns)).numbers == kept
+
+
+def test_dropna_of_all_columns_looks_at_those_that_are_read_or_computed() -> None:
+    made = LambdaOp(expression="time / (time > 10)", output="late", dtype="float64")
+    assert send(TABLE, made, Filter(expression="1"), Dropna(), want=["time"]).numbers == [0, 1, 2, 4]
+    half = LambdaOp(expression="rating", output="half", dtype="float64")
+    assert send(TABLE, half, Dropna(), want=["time"]).numbers == [0, 1, 2]
+
+
+def test_dropna_of_a_column_without_values_keeps_nothing() -> None:
+    table = pa.table({"user": pa.nulls(3), "item": [1, 2, 3]})
+    assert send(table, Dropna(columns="user")).numbers == []
+
+
+@pytest.mark.parametrize(
+    ("window", "kept"),
+    [
+        ({"after": 20}, [1, 2, 4]),
+        ({"before": 30}, [0, 1]),
+        ({"after": 10, "before": 30}, [0, 1]),
+        ({"after": 10.5}, [1, 2, 4]),
+        ({"before": 20.5}, [0, 1]),
+        ({"last": "20s"}, [4]),  # 30 is older by exactly that much
+        ({"last": "21s"}, [2, 4]),
+        ({"before": 50, "last": "11s"}, [1, 2]),
+        ({"after": "1970-01-01T00:00:20", "before": "1970-01-01T01:00:30+01:00"}, [1]),
+        ({"after": datetime.date(1970, 1, 1)}, [0, 1, 2, 4]),
+        ({"after": 1e30}, []),
+        ({"before": 2**70}, [0, 1, 2, 4]),
+    ],
+)
+@pytest.mark.parametrize(
+    "kind", [pa.int64(), pa.int8(), pa.uint64(), pa.float32(), pa.timestamp("ms"), pa.timestamp("ns", "UTC")]
+)
+def test_time_window_keeps_the_rows_inside(window: dict[str, Any], kept: list[int], kind: pa.DataType) -> None:
+    times = pa.array(TABLE["time"].to_pylist(), pa.int64())
+    if pa.types.is_timestamp(kind):
+        times = pa.array(
+            [None if time is None else time * {"ms": 10**3, "ns": 10**9}[kind.unit] for time in times.to_pylist()]
+        )
+    table = TABLE.set_column(3, "time", times.cast(kind))
+    assert send(table, TimeWindow(column="time", **window)).numbers == kept
+
+
+def test_time_window_of_dates() -> None:
+    days = pa.table({"day": pa.array([datetime.date(2020, 1, day) for day in (1, 2, 3, 4)])})
+    for kind in (pa.date32(), pa.date64()):
+        table = days.cast(pa.schema([("day", kind)]))
+        assert send(table, TimeWindow(column="day", after="2020-01-02")).numbers == [1, 2, 3]
+        assert send(
+            table, TimeWindow(column="day", after="2020-01-01T12:00", before="2020-01-03T00:00:01")
+        ).numbers == [1, 2]
+        assert send(table, TimeWindow(column="day", last="2d")).numbers == [2, 3]
+
+
+def test_time_window_without_any_time_keeps_nothing() -> None:
+    table = pa.table({"time": pa.array([None, None], pa.int64())})
+    assert send(table, TimeWindow(column="time", last="1d")).numbers == []
+    assert send(table.slice(0, 0), TimeWindow(column="time", last="1d")).numbers == []
+    inf = pa.table({"time": [float("inf"), 100.0, NAN, 5.0]})
+    assert send(inf, TimeWindow(column="time", last="50s")).numbers == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "it needs after, before or last"),
+        ({"after": "yesterday"}, "'yesterday' is no time"),
+        ({"last": "3 months"}, "'3 months' is no length of time"),
+        ({"after": "2020-01-02", "before": "2020-01-02"}, "no time is after 2020-01-02 and before 2020-01-02"),
+    ],
+)
+def test_time_window_refuses_what_is_none(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TimeWindow(column="time", **options)
+
+
+def test_filter_refuses_an_expression_that_cannot_be_read() -> None:
+    with pytest.raises(ValidationError, match="cannot read the expression"):
+        Filter(expression="rating >")
+
+
+def test_without_such_ops_the_source_is_what_comes_out() -> None:
+    sent = send(TABLE)
+    assert sent.chosen.rows is sent.source
+    assert sent.table.column_names == TABLE.column_names
+    assert sent.counts == []
+
+
+def test_text_is_parsed_once_however_many_ops_look_at_all_rows() -> None:
+    ops = (
+        Filter(expression="time > 0"),
+        Deduplicate(columns="user"),
+        KCore(columns={"user": 1}),
+        TimeWindow(column="time", last="1w"),
+    )
+    sent = send(TABLE, *ops)
+    assert sent.source.passes == 1
+    assert sent.numbers == [0, 1, 4]
+    assert sent.counts == [("Filter", 5, 4), ("Deduplicate", 4, 4), ("KCore", 4, 3), ("TimeWindow", 3, 3)]
+    assert sent.chosen.estimated_rows(99) == 3
+
+
+def test_columns_that_nobody_needs_are_left_behind() -> None:
+    sent = send(TABLE, Filter(expression="rating >= 4"), Deduplicate(columns="user"), want=["time"])
+    assert sent.table.column_names == ["time", "\x01number"]
+
+
+def test_counts_are_reported() -> None:
+    sent = send(TABLE, Filter(expression="rating >= 4"), Dropna(columns="user"))
+    told: list[Any] = []
+    sent.chosen.report(told.append)
+    assert told == [
+        Message("Filter 'rating >= 4': 5 rows, of which 2 are left"), Message("Dropna: 2 rows, of which 1 are left"),
+    ]  # fmt: skip
+
+
+def test_an_op_that_leaves_nothing_is_named() -> None:
+    sent = send(TABLE, Filter(expression="time > 0"), Filter(expression="rating > 5"), Dropna())
+    with pytest.raises(DataError, match=r"Filter 'rating > 5' leaves none of 4 rows"):
+        sent.chosen.check()
+
+
+def test_new_rows_are_all_kept_and_their_columns_are_computed() -> None:
+    late = LambdaOp(expression="time > 10", output="late", dtype="int8")
+    sent = send(TABLE, late, Filter(expression="late"), KCore(columns={"user": 9}), want=["late"], part="new")
+    assert sent.column("late") == [0, 1, 1, 0, 1]
+
+
+def test_given_held_out_rows_are_no_matter_of_k_core() -> None:
+    ops = (Filter(expression="rating >= 4"), KCore(columns={"user": 2}))
+    assert send(TABLE, *ops, part="held-out").numbers == [0, 2]
+    assert send(TABLE, *ops).numbers == []
+
+
+def test_types_of_the_first_file_hold_and_dictionaries_are_told() -> None:
+    table = pa.table({"user": pa.array(["a", "b", "a"]).dictionary_encode(), "item": pa.array([1, 2, 3], pa.int8())})
+    sent = send(table, Deduplicate(columns="user", keep="last"), size=1)
+    assert sent.column("user") == ["b", "a"]
+    assert sent.table.schema.field("user").type == pa.string()
+
+
+@settings(max_examples=20, derandomize=True, deadline=None)
+@given(tables())
+def test_rows_out_are_rows_in(table: pa.Table) -> None:
+    for op in (
+        Filter(expression="0 < 1"),
+        Dropna(columns="user"),
+        Deduplicate(columns="user"),
+        KCore(columns={"user": 2}),
+    ):
+        sent = send(table, op)
+        kept = table.take(pa.array(sent.numbers, pa.int64()))
+        assert repr(sent.table.drop_columns(["\x01number"]).to_pydict()) == repr(kept.to_pydict())
