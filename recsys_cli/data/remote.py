@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*(::|://)")
+_NOT_FOUND, _LONGEST = 404, 300
 _LOCAL = ("file://", "local://")
 # What file systems call the signs by which an edited file is told from the one before; the size is always one.
 _MARKS = frozenset({
@@ -43,10 +44,12 @@ class RemoteFile:
     Attributes:
         url: Where it is; may be chained ("zip://ratings.csv::https://…").
         known: What a listing said of it already; may be empty.
+        place: The file system that found it and the path in it: an archive closes when nobody holds its system any more.
     """
 
     url: str
     known: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    place: tuple[AbstractFileSystem, str] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         """The URL."""
@@ -69,14 +72,14 @@ class RemoteFile:
         if self.known.get("size") is not None:
             return self.known
         with saying(self.url):
-            system, path = _system(self.url)
+            system, path = self._place
             info: Mapping[str, Any] = system.info(path)
             return info
 
     def is_file(self) -> bool:
         """Whether it is there."""
         with saying(self.url):
-            system, path = _system(self.url)
+            system, path = self._place
             return bool(system.isfile(path))
 
     def open(self, mode: str = "rb", *, in_order: bool = True) -> BinaryIO:
@@ -92,8 +95,11 @@ class RemoteFile:
             MissingExtraError: The protocol needs a package that is not installed.
         """
         with saying(self.url):
-            system, path = _system(self.url)
+            system, path = self._place
             opened: BinaryIO = system.open(path, mode, **({} if in_order else {"cache_type": "none"}))
+            if in_order and not _sends_parts(opened):
+                opened.close()
+                opened = system.open(path, mode, block_size=0)  # as one long answer, which cannot be rewound
             return opened
 
     def stamp(self) -> dict[str, object]:
@@ -101,9 +107,13 @@ class RemoteFile:
         marks = {key.lower(): str(value) for key, value in self.info.items() if key.lower() in _MARKS}
         if not marks:
             with saying(self.url):
-                system, path = _system(self.url)
+                system, path = self._place
                 marks = {"ukey": str(system.ukey(path))}
         return {"path": self.url, "size": self.info.get("size"), **marks}
+
+    @cached_property
+    def _place(self) -> tuple[AbstractFileSystem, str]:
+        return self.place or _system(self.url)
 
 
 RawFile = Path | RemoteFile
@@ -122,13 +132,29 @@ def find(pattern: str) -> list[RemoteFile]:
         system.invalidate_cache()  # a listing of some time ago may be another one now
         if _has_magic(path, pattern):
             found = system.glob(path, detail=True)
-        elif system.isdir(path) and not system.isfile(path):
+        else:
+            info = _info(system, path)
+            if info is None or info.get("type") != "directory":
+                return [] if info is None else [RemoteFile(pattern, info, (system, path))]
             found = system.find(path, detail=True)
             found = {name: info for name, info in found.items() if not _is_hidden(name.removeprefix(path))}
-        else:
-            return [RemoteFile(pattern)] if system.exists(path) else []
         files = {name: info for name, info in found.items() if info.get("type") != "directory"}
-        return [RemoteFile(_address(system, name, pattern), files[name]) for name in sorted(files)]
+        return [RemoteFile(_address(system, name, pattern), files[name], (system, name)) for name in sorted(files)]
+
+
+def _info(system: AbstractFileSystem, path: str) -> Mapping[str, Any] | None:
+    """Return what a file system says of a path, None where there is nothing.
+
+    `isdir` would be shorter, and has a web server send the whole file.
+    """
+    try:
+        info: Mapping[str, Any] = system.info(path)
+    except FileNotFoundError as error:
+        cause = error.__cause__
+        if cause is None or isinstance(cause, FileNotFoundError) or getattr(cause, "status", None) == _NOT_FOUND:
+            return None
+        raise cause from error  # fsspec says the same of a server that cannot be reached
+    return info
 
 
 def _has_magic(path: str, pattern: str) -> bool:
@@ -138,6 +164,20 @@ def _has_magic(path: str, pattern: str) -> bool:
 
 def _is_hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) for part in path.split("/"))
+
+
+def _sends_parts(opened: BinaryIO) -> bool:
+    """Whether a server sends the end of a file without its beginning, where one answer does not hold all of it."""
+    size, block = (getattr(opened, name, None) for name in ("size", "blocksize"))
+    if not size or not block or size <= block:
+        return True
+    try:
+        opened.seek(size - 1)
+        opened.read(1)
+        opened.seek(0)
+    except ValueError:
+        return False
+    return True
 
 
 def _address(system: AbstractFileSystem, path: str, pattern: str) -> str:
@@ -180,9 +220,16 @@ def saying(url: str) -> Iterator[None]:
                 f"{url}: no protocol {protocol!r} is known{suggest(protocol, known)}", hint=f"known: {', '.join(known)}"
             ) from error
         raise DataError(
-            f"{url}: {str(error) or type(error).__name__}",
-            hint=f"access is set up as for fsspec: the usual credentials of {protocol}, or variables FSSPEC_{protocol.upper()}_…",
+            f"{url}: {_brief(error)}",
+            hint="can it be reached from here? access is set up as for fsspec: "
+            f"the usual credentials of {protocol}, or variables FSSPEC_{protocol.upper()}_…",
         ) from error
+
+
+def _brief(error: Exception) -> str:
+    """Return the first line of what a package says, some of which quote all that they got."""
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}…"
 
 
 def _package(error: ImportError, url: str) -> str:

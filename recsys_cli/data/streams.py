@@ -78,9 +78,9 @@ def opened(file: RawFile) -> Iterator[tuple[Stream, BinaryIO]]:
         raw = stack.enter_context(_raw(file))
         start = raw.read(_MAGIC_BYTES)
         _check(file, start)
-        if raw.seekable():
+        try:
             raw.seek(0)
-        else:  # a server that sends a file in one piece only
+        except (OSError, ValueError, NotImplementedError):  # a server that sends a file in one piece only
             raw = stack.enter_context(_raw(file))
         codec = compression(file.name)
         if codec is None or not start:

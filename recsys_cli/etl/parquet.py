@@ -28,17 +28,13 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
         buffer_bytes: How much of a column is fetched at a time; without it Arrow takes a row group's whole column.
 
     Raises:
-        DataError: It is not there, is no parquet file, or cannot be read in parts.
+        DataError: It is not there, is no parquet file, or is on a server that sends no parts of files.
     """
     size_of(file)
     with ExitStack() as stack, naming(file):
         source: str | BinaryIO = str(file)
         if isinstance(file, RemoteFile):
-            remote = source = stack.enter_context(file.open(in_order=False))
-            if not remote.seekable():
-                raise DataError(
-                    f"{file}: the server sends it in one piece only, and parquet is read in parts", hint="download it"
-                )
+            source = stack.enter_context(file.open(in_order=False))
         try:
             opened = stack.enter_context(pq.ParquetFile(source, buffer_size=buffer_bytes))
         except pa.ArrowInvalid as error:

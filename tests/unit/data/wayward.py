@@ -18,11 +18,13 @@ Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
 
 
 def plain(handler: BaseHTTPRequestHandler, body: bytes) -> None:
-    """Answer as a good server does: Range, If-Range, ETag, 416."""
+    """Answer as a good server does: HEAD, Range, If-Range, ETag, 416."""
     etag = f'"{hashlib.md5(body).hexdigest()}"'
-    wanted = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+    wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
+    end = len(body)
     if wanted and handler.headers.get("If-Range", etag) == etag:
         start = int(wanted.group(1))
+        end = min(end, int(wanted.group(2) or end) + 1)
         if start >= len(body):
             handler.send_response(416)
             handler.send_header("Content-Range", f"bytes */{len(body)}")
@@ -30,14 +32,16 @@ def plain(handler: BaseHTTPRequestHandler, body: bytes) -> None:
             handler.end_headers()
             return
         handler.send_response(206)
-        handler.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+        handler.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(body)}")
     else:
         start = 0
         handler.send_response(200)
     handler.send_header("ETag", etag)
-    handler.send_header("Content-Length", str(len(body) - start))
+    handler.send_header("Accept-Ranges", "bytes")
+    handler.send_header("Content-Length", str(end - start))
     handler.end_headers()
-    handler.wfile.write(body[start:])
+    if handler.command != "HEAD":
+        handler.wfile.write(body[start:end])
 
 
 def drops_after(count: int, *, etag: str = "", start: int = 0) -> Answer:
@@ -61,7 +65,8 @@ def ignores_range(handler: BaseHTTPRequestHandler, body: bytes) -> None:
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()
-    handler.wfile.write(body)
+    if handler.command != "HEAD":
+        handler.wfile.write(body)
 
 
 def status(code: int, *, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:

@@ -1,0 +1,111 @@
+"""The bytes of raw text files: packed in every way, and what is said of those that are not what their name says."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from recsys_cli.data.streams import COMPRESSIONS, compression, head, unpacked_name
+from recsys_cli.errors import DataError
+
+TEXT = b"user,item\n" + b"".join(b"%d,%d\n" % (row, row % 7) for row in range(50_000))
+
+
+def packed(codec: str, text: bytes = TEXT) -> bytes:
+    """Pack with another implementation than the one that reads, where there is one."""
+    if codec == "gzip":
+        return gzip.compress(text)
+    if codec == "bz2":
+        return bz2.compress(text)
+    if codec == "xz":
+        return lzma.compress(text)
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(text)
+    return sink.getvalue().to_pybytes()
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+every_suffix = pytest.mark.parametrize("suffix", COMPRESSIONS)
+
+
+@every_suffix
+def test_packed_text_is_read_whole(tmp_path: Path, suffix: str) -> None:
+    file = written(tmp_path / f"r.csv{suffix}", packed(COMPRESSIONS[suffix]))
+
+    assert head(file, 10 * len(TEXT)) == TEXT
+    assert head(file, 1234) == TEXT[:1234]
+
+
+@every_suffix
+def test_archives_put_together_are_one_text(tmp_path: Path, suffix: str) -> None:
+    codec = COMPRESSIONS[suffix]
+    file = written(tmp_path / f"r.CSV{suffix.upper()}", packed(codec, TEXT[:1000]) + packed(codec, TEXT[1000:]))
+
+    assert head(file, 10 * len(TEXT)) == TEXT
+
+
+@every_suffix
+def test_truncated_archive_is_named(tmp_path: Path, suffix: str) -> None:
+    whole = packed(COMPRESSIONS[suffix])
+    file = written(tmp_path / f"r.csv{suffix}", whole[: len(whole) * 2 // 3])
+
+    with pytest.raises(DataError, match=rf"r\.csv{suffix}: cannot be read to its end"):
+        head(file, 10 * len(TEXT))
+
+
+@every_suffix
+def test_name_that_does_not_say_how_it_is_packed_is_refused(tmp_path: Path, suffix: str) -> None:
+    file = written(tmp_path / "r.csv", packed(COMPRESSIONS[suffix]))
+
+    with pytest.raises(DataError, match=r"r\.csv is packed with .* and its name does not say so") as found:
+        head(file, 100)
+    assert found.value.hint == f"name it r.csv{suffix}"
+
+
+@every_suffix
+def test_name_that_says_a_packing_that_is_not_there_is_refused(tmp_path: Path, suffix: str) -> None:
+    file = written(tmp_path / f"r.csv{suffix}", TEXT)
+    with pytest.raises(DataError, match=rf"is not packed with {COMPRESSIONS[suffix]}, and {suffix} says otherwise"):
+        head(file, 100)
+
+    other = ".gz" if suffix != ".gz" else ".zst"
+    file = written(tmp_path / f"r.csv{other}", packed(COMPRESSIONS[suffix]))
+    with pytest.raises(DataError, match=f"is packed with {COMPRESSIONS[suffix]}, and {other} says otherwise"):
+        head(file, 100)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PK\x03\x04...", "a zip archive"),
+        (b"PAR1....", "a parquet file"),
+        ("a,b\n".encode("utf-16"), "text in UTF-16"),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes, what: str) -> None:
+    with pytest.raises(DataError, match=f"r.csv is {what}"):
+        head(written(tmp_path / "r.csv", content), 100)
+
+
+def test_text_may_begin_like_a_packed_one(tmp_path: Path) -> None:
+    assert head(written(tmp_path / "r.csv", b"BZh,a\n1,2\n"), 100) == b"BZh,a\n1,2\n"
+
+
+def test_names_tell_how_files_are_packed() -> None:
+    assert [compression(name) for name in ("a.csv", "a.CSV.GZ", "a.gz.csv", "a.tsv.zst")] == [
+        None,
+        "gzip",
+        None,
+        "zstd",
+    ]
+    assert [unpacked_name(name) for name in ("a.csv", "a.csv.gz", "a.b.tsv.XZ")] == ["a.csv", "a.csv", "a.b.tsv"]
