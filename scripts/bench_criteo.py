@@ -2,8 +2,8 @@
 
 usage: bench_criteo.py FOLDER [--rows 10e6] [--rounds 3] [--peer-rounds 1]
 
-Makes the rows where FOLDER has none. 13 counts are filled, clipped, logged and normalised; 26 categories keep what comes 15 times in train
-and hash the rest to 1000 buckets. Both hold out a random fifth and shuffle.
+Makes the rows where FOLDER has none. 13 counts are filled, clipped, logged and normalised; 26 categories keep what comes
+15 times in train and hash the rest to 1000 buckets. Both hold out a random fifth and shuffle.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 usage: bench_etl.py FOLDER [--peer ../shared/baselines/nvtabular_etl.py] [--rounds 3] [--set etl.layout=flat …]
 
 FOLDER holds ratings.csv and movies.csv in MovieLens's layout (`recsys download synthetic-25m` makes such files). Ours is
-`recsys etl configs/ml25m.yaml`, config and start-up included; the dataset is zipped in first, which is not timed. polars_etl.py
-makes the same rows in the same order, which is checked. The floor is reading the bytes of the CSV once and writing the prepared bytes once, at the speeds measured here.
+`recsys etl configs/ml25m.yaml`, config and start-up included; the dataset is zipped in first, which is not timed.
+polars_etl.py makes the same rows in the same order, which is checked. The floor is reading the bytes of the CSV once and
+writing the prepared bytes once, at the speeds measured here.
 """
 
 from __future__ import annotations
