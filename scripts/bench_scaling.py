@@ -1,9 +1,9 @@
-"""What preparing data costs from 1 M to 100 M interactions, from CSV and from parquet: seconds and peak memory, as a table and a plot.
+"""What preparing data costs from 1 M to 100 M interactions, from CSV and from parquet: seconds and memory, and a plot of them.
 
 usage: bench_scaling.py FOLDER [--rows 1 3 10 25 50 100]
 
-FOLDER gets 100 M planted interactions (`synthetic`, four times MovieLens-25M), their first so many millions as files of their own, and
-the same as parquet. Each run is a whole process of the recipe of configs/ml25m.yaml.
+FOLDER gets 100 M planted interactions (`synthetic`, four times MovieLens-25M), their first so many millions as files of
+their own, and the same as parquet. Each run is a whole process of the recipe of configs/ml25m.yaml.
 """
 
 from __future__ import annotations

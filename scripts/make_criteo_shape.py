@@ -2,8 +2,8 @@
 
 usage: make_criteo_shape.py ROWS FOLDER
 
-A million rows a file. The number of different values of each column is that of Criteo's Kaggle set; a few come often and most rarely.
-Labels carry no signal: this is for speed and memory, not for quality.
+A million rows a file. The number of different values of each column is that of Criteo's Kaggle set; a few come often and
+most rarely. Labels carry no signal: this is for speed and memory, not for quality.
 """
 
 from __future__ import annotations

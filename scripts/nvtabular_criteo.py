@@ -1,9 +1,9 @@
-"""The Criteo recipe on real NVTabular, on a CPU: counts filled, clipped, logged and normalised; categories with a threshold and buckets.
+"""The Criteo recipe on real NVTabular, on a CPU: counts filled, clipped, logged, normalised; categories with threshold and buckets.
 
 usage: nvtabular_criteo.py FOLDER OUT
 
-FOLDER holds the parquet files of make_criteo_shape.py. A fifth is held out by the same kind of random split as in the MovieLens notebooks,
-which is written first, because NVTabular splits nothing. Prints the seconds of each step.
+FOLDER holds the parquet files of make_criteo_shape.py. A fifth is held out by the same kind of random split as in the MovieLens
+notebooks, which is written first, because NVTabular splits nothing. Prints the seconds of each step.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 usage: polars_etl.py FOLDER OUT NUM_SHARDS
 
-FOLDER holds ratings.csv and movies.csv. OUT gets the same prepared rows as `recsys etl configs/ml25m.yaml`: the same split, ids, files,
-and order of rows, which is why the hash is taken from there. Everything is in memory at once.
+FOLDER holds ratings.csv and movies.csv. OUT gets the same prepared rows as `recsys etl configs/ml25m.yaml`: the same split,
+ids, files, and order of rows, which is why the hash is taken from there. Everything is in memory at once.
 """
 
 from __future__ import annotations
