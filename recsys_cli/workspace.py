@@ -98,6 +98,16 @@ class PreparedData(Artifact):
         """Return the file with a vocabulary's `value` and `count`: row i belongs to id i + 3."""
         return self.folder / "vocab" / file_of(name)
 
+    @property
+    def facts(self) -> Path:
+        """What there is to know of the data: the facts of its report."""
+        return self.folder / "report.json"
+
+    @property
+    def report(self) -> Path:
+        """The page that shows them."""
+        return self.folder / "report.html"
+
 
 @dataclass(frozen=True)
 class TrainedRun(Artifact):
@@ -159,13 +169,21 @@ class Workspace:
         Raises:
             MissingArtifactError: There is none such, or more than one.
         """
-        found = [run for run in self.runs() if run.folder.name == name]
-        found = found or [r for r in self.runs() if r.folder.name.startswith(name) or r.folder.name.endswith(name)]
+        found = self.runs_like(name)
         if len(found) == 1:
             return found[0]
         names = ", ".join(run.folder.name for run in (found or self.runs())) or "none yet"
         what = f"{len(found)} runs match {name!r}" if found else f"no run {name!r} in {self.root}"
         raise MissingArtifactError(f"{what}; there are: {names}", hint="recsys status")
+
+    def runs_like(self, name: str) -> list[TrainedRun]:
+        """Return the run of a name, or those that begin or end with it."""
+        exact = [run for run in self.runs() if run.folder.name == name]
+        return exact or [r for r in self.runs() if r.folder.name.startswith(name) or r.folder.name.endswith(name)]
+
+    def data_like(self, key: str) -> list[PreparedData]:
+        """Return the prepared data whose keys begin as given."""
+        return [data for data in self.all_data() if data.key.startswith(key)]
 
     def runs(self) -> list[TrainedRun]:
         """Return all runs, finished or not, oldest first."""

@@ -9,7 +9,6 @@ import typer
 
 from recsys_cli.cli.params import Config, Overrides, config_path, joined, read_config, split_arguments
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import MissingArtifactError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,22 +51,24 @@ def doctor(ctx: typer.Context) -> None:
 
 def report(
     ctx: typer.Context,
-    run: Annotated[
+    what: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", help="Its name, or the beginning or end of it.", show_default="current"),
+        typer.Argument(
+            metavar="RUN|DATA|CONFIG",
+            help="Run or prepared data, by name or the beginning of it, or a config, whose data is meant; "
+            "left out: of the config of the last stage, its run if it is evaluated, else its data.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
-    """Print where the report of a run is."""
+    """Open the report of a run or of prepared data, and print where it is."""
     session: Session = ctx.obj
-    from recsys_cli.cli.runs import named_or_current
+    from recsys_cli.cli.reports import find_report, open_page
 
-    found = named_or_current(session, run)
-    if not found.report.is_file():
-        raise MissingArtifactError(
-            f"run {found.folder.name} has no report yet", hint=f"recsys evaluate {found.folder.name}"
-        )
-    result = {"run": found.folder.name, "report": str(found.report.resolve())}
-    session.answer(result, lambda *_: typer.echo(result["report"]))
+    found = find_report(session, what)
+    session.answer(found, lambda *_: typer.echo(found["report"]))
+    if not session.as_json:
+        open_page(found["report"])
 
 
 def _line(to: Console, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recsys_cli.cli.params import config_path, is_config, read_config, split_arguments
+from recsys_cli.cli.params import is_config, read_config, split_arguments
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError, MissingArtifactError
 
@@ -51,19 +51,6 @@ def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
             hint="recsys train; recsys status shows all runs",
         )
     return found[-1]
-
-
-def named_or_current(session: Session, name: str | None) -> TrainedRun:
-    """Return the run of a name, or without one the run of the current config.
-
-    Raises:
-        MissingArtifactError: There is none, or it is not finished.
-    """
-    from recsys_cli.config import load
-
-    if name is not None:
-        return finished(session.workspace.run(name))
-    return find_run(load(config_path(session, None)), session.workspace)
 
 
 def finished(run: TrainedRun) -> TrainedRun:

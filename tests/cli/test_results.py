@@ -37,6 +37,8 @@ ETL: dict[str, Any] = {
     "engine": "polars",
     "seconds": {"total": 11.2},
     "peak_memory": 900_000_000,
+    "findings": [{"level": "warning", "text": "70 rows leak"}, {"level": "note", "text": "9 rows come twice"}],
+    "report": "workspace/data/0123456789abcdef/report.html",
     "next": "recsys train",
 }
 EPOCH = {
@@ -85,6 +87,8 @@ def test_etl_answers_what_one_asks_of_prepared_data(width: int) -> None:
         assert figure in text
     assert "3 bad rows left out" in text
     assert "test" not in text  # a split without rows
+    assert "warning: 70 rows leak\nnote: 9 rows come twice\n" in text
+    assert "report: workspace/data/0123456789abcdef/report.html" in text
     assert "next: recsys train" in text
 
 

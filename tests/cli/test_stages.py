@@ -107,10 +107,10 @@ def test_etl_of_a_dataset_that_is_not_there_says_what_to_run(recsys: Recsys, rat
 
 
 def test_evaluate_and_report_of_a_run_that_is_not_there(recsys: Recsys) -> None:
-    for command in ("evaluate", "report"):
+    for command, what in (("evaluate", "run"), ("report", "run or prepared data")):
         answer = recsys(command, "2026-mlp")
         assert answer.code == 3
-        assert "no run '2026-mlp' in workspace; there are: none yet" in answer.err
+        assert f"no {what} '2026-mlp' in workspace; there are: none yet" in answer.err
 
 
 def test_quiet_prints_errors_only(recsys: Recsys, ratings: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,16 @@ def result(made: Made[PreparedData]) -> dict[str, Any]:
         "up_to_date": made.up_to_date,
         "path": str(made.artifact.folder),
         **{fact: manifest.get(fact) for fact in _FACTS},
+        **_reported(made.artifact),
         "next": "recsys train",
     }
+
+
+def _reported(data: PreparedData) -> dict[str, Any]:
+    """Gather what the data report says that nobody may miss; prepared data of an earlier version has none."""
+    if not data.report.is_file():
+        return {"findings": [], "report": None}
+    return {"findings": json.loads(data.facts.read_text(encoding="utf-8"))["findings"], "report": str(data.report)}
 
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
@@ -37,8 +46,13 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
         _draw_columns(to, found)
         if found["bad_rows"]:
             line(to, f"{found['bad_rows']:,} bad rows left out, see {found['path']}/rejected.jsonl", style="yellow")
+        for finding in found["findings"]:
+            warning = finding["level"] == "warning"
+            line(to, f"{finding['level']}: {finding['text']}", style="yellow" if warning else "dim")
         took = f"{duration(found['seconds']['total'])}, {size(found['peak_memory'])} at most"
         line(to, f"prepared with {found['engine']} in {took}: {found['path']}")
+        if found["report"]:
+            line(to, f"report: {found['report']}")
     if found["next"]:
         line(to, f"next: {found['next']}", style="dim")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from browser import see
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, Protocol
@@ -138,51 +137,9 @@ def test_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path) ->
     assert json.loads(path.read_text())["pointwise"]["item mean"]["auc"] == {"value": None, "low": None, "high": None}
 
 
-# ---- in a browser ----
-
-_LOOK = """<script>
-addEventListener("load", () => {
-  const loaded = performance.getEntriesByType("resource").map(entry => entry.name);
-  const root = document.documentElement;
-  const ink = getComputedStyle(document.querySelector("svg text") || document.body).fill;
-  const found = {loaded, overflow: root.scrollWidth - root.clientWidth, ink,
-    headings: [...document.querySelectorAll("h2")].filter(h => h.offsetHeight > 0).map(h => h.textContent),
-    charts: [...document.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().height > 50).length};
-  document.body.dataset.found = JSON.stringify(found);
-});
-</script>"""
-
-
-def _open(page: str, tmp_path: Path, *, width: int, dark: bool = False) -> dict:
-    """Open a page in a real browser and return what can be seen there."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no chromium on this machine (apt-get install chromium)")
-    path = tmp_path / "page.html"
-    path.write_text(page + _LOOK)
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--dump-dom",
-        "--virtual-time-budget=2000",
-    ]
-    options += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},1000"]
-    options += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
-    done = subprocess.run([chromium, *options, path.as_uri()], capture_output=True, text=True, timeout=120, check=True)
-    found = re.search(r'data-found="([^"]*)"', done.stdout)
-    assert found is not None, done.stderr[-2000:]
-    return json.loads(html.unescape(found[1]))
-
-
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (500, True)])
 def test_page_in_a_browser_is_whole(evaluation: Evaluation, tmp_path: Path, width: int, dark: bool) -> None:
-    seen = _open(_page(evaluation, tmp_path, LINES), tmp_path, width=width, dark=dark)
+    seen = see(_page(evaluation, tmp_path, LINES), tmp_path, width=width, dark=dark)
 
     assert seen["headings"] == HEADINGS
     assert seen["charts"] == 5
@@ -192,6 +149,6 @@ def test_page_in_a_browser_is_whole(evaluation: Evaluation, tmp_path: Path, widt
 
 
 def test_browser_check_would_see_a_request(tmp_path: Path) -> None:
-    seen = _open('<body><img src="http://127.0.0.1:9/a.png"></body>', tmp_path, width=600)
+    seen = see('<body><img src="http://127.0.0.1:9/a.png"></body>', tmp_path, width=600)
 
     assert seen["loaded"] == ["http://127.0.0.1:9/a.png"]

@@ -1,0 +1,91 @@
+"""Which report a command line means: that of a run or of prepared data, by name, by config, or the newest of the current one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recsys_cli.cli.params import config_path, is_config
+from recsys_cli.cli.runs import find_run, finished
+from recsys_cli.cli.session import Session
+from recsys_cli.errors import MissingArtifactError
+
+if TYPE_CHECKING:
+    from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+
+def find_report(session: Session, given: str | None) -> dict[str, Any]:
+    """Return where a report is and the facts that it shows.
+
+    Args:
+        session: Where to look.
+        given: A run (its name, or the beginning or end of it), prepared data (its key, or the beginning of it; its folder), or
+            a config, whose data is meant; None for the current config: its run if that is evaluated, else its data.
+
+    Raises:
+        MissingArtifactError: There is none; the hint says which command makes it.
+    """
+    if given is None:
+        return _current(session)
+    if is_config(given):
+        return _of_data(_data_of(session, given))
+    if (Path(given) / "manifest.json").is_file():
+        given = Path(given).resolve().name
+    return _named(session.workspace, given)
+
+
+def open_page(page: str) -> None:
+    """Open a page where somebody sits before a screen with a browser; elsewhere its path has to do."""
+    graphical = sys.platform in {"darwin", "win32"} or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+    if graphical and sys.stdout.isatty():
+        webbrowser.open(Path(page).as_uri())
+
+
+def _current(session: Session) -> dict[str, Any]:
+    from recsys_cli.config import load
+
+    try:
+        run = find_run(load(config_path(session, None)), session.workspace)
+    except MissingArtifactError:
+        return _of_data(_data_of(session, None))
+    return _of_run(run) if run.report.is_file() else _of_data(_data_of(session, None))
+
+
+def _data_of(session: Session, config: str | None) -> PreparedData:
+    from recsys_cli.config import load
+    from recsys_cli.stages.etl import prepared_data
+
+    return prepared_data(load(config_path(session, config)), session.workspace)
+
+
+def _named(workspace: Workspace, name: str) -> dict[str, Any]:
+    runs, data = workspace.runs_like(name), workspace.data_like(name)
+    if len(runs) + len(data) == 1:
+        return _of_run(runs[0]) if runs else _of_data(data[0])
+    there = [artifact.folder.name for artifact in ([*runs, *data] or [*workspace.runs(), *workspace.all_data()])]
+    what = f"{len(there)} runs or prepared data match {name!r}" if runs or data else f"no run or prepared data {name!r}"
+    raise MissingArtifactError(
+        f"{what} in {workspace.root}; there are: {', '.join(there) or 'none yet'}", hint="recsys status"
+    )
+
+
+def _of_run(run: TrainedRun) -> dict[str, Any]:
+    name = finished(run).folder.name
+    if not run.report.is_file():
+        raise MissingArtifactError(f"run {name} has no report yet", hint=f"recsys evaluate {name}")
+    return {"run": name, "report": str(run.report.resolve()), "facts": _read(run.evaluation)}
+
+
+def _of_data(data: PreparedData) -> dict[str, Any]:
+    if not data.report.is_file():
+        hint = f"recsys etl {data.folder / 'config.yaml'} --force"
+        raise MissingArtifactError(f"the prepared data {data.folder} has no report yet", hint=hint)
+    return {"data": data.folder.name, "report": str(data.report.resolve()), "facts": _read(data.facts)}
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,98 @@
+"""What follows from the facts: what makes figures wrong or too good, and what explains them, each as one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recsys_cli.etl.report.facts import Border, Facts, Finding, Pairs
+from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.page import moment, share
+
+_TRAIN = SPLITS[TRAIN]
+_MANY_COLD = 0.5
+
+
+def conclude(facts: Facts) -> tuple[Finding, ...]:
+    """Return what a reader must not miss, warnings first."""
+    found = [*_fitted(facts), *_repeated(facts), *_times(facts), *_labels(facts), *_cold(facts)]
+    return tuple(sorted(found, key=lambda finding: finding.level == "note"))
+
+
+def _fitted(facts: Facts) -> Iterator[Finding]:
+    for column, is_of_train in facts.train_only.items():
+        if not is_of_train:
+            text = f"the counts of {column} are not those of train: something else was looked at while learning"
+            yield Finding(level="warning", text=text)
+
+
+def _repeated(facts: Facts) -> Iterator[Finding]:
+    pairs = facts.pairs
+    if pairs is None:
+        return
+    for split, earlier in pairs.seen.items():
+        for before, rows in earlier.items():
+            if rows:
+                told = f"{_of(rows, pairs.rows[split])} rows of {split} have a user and an item that {before} has together, too"
+                yield Finding(level="warning", text=told + _sampled(pairs))
+    repeated = pairs.repeated[_TRAIN]
+    if repeated:
+        told = f"{_of(repeated, pairs.rows[_TRAIN])} rows of train repeat the user and the item of another row of train"
+        yield Finding(level="note", text=told + _sampled(pairs))
+
+
+def _sampled(pairs: Pairs) -> str:
+    return "" if pairs.share == 1 else f" (in a sample: {100 * pairs.share:.2g} % of the values of {pairs.by})"
+
+
+def _times(facts: Facts) -> Iterator[Finding]:
+    by_time = facts.method == "temporal"
+    if not by_time and facts.method != "files":
+        yield from _known_to_overlap(facts)
+        return
+    for border in facts.borders:
+        if border.after:
+            yield Finding(level="warning", text=_after(facts, border))
+        if by_time and border.tied:
+            yield Finding(level="note", text=_tied(border))
+
+
+def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
+    """Say how much a split that is not by time overlaps; that it does is said where it is chosen."""
+    borders = [border for border in facts.borders if border.earlier == _TRAIN and border.after]
+    if borders:
+        yield Finding(level="note", text=_after(facts, max(borders, key=lambda border: border.after)))
+
+
+def _after(facts: Facts, border: Border) -> str:
+    rows = facts.splits[border.earlier].rows - facts.splits[border.earlier].drawn
+    told = f"{_of(border.after, rows)} rows of {border.earlier} are later than the first row of {border.later}"
+    return f"{told} ({moment(border.first)})"
+
+
+def _tied(border: Border) -> str:
+    rows = f"1 row of {border.earlier} has" if border.tied == 1 else f"{border.tied:,} rows of {border.earlier} have"
+    what = f"the very time of the first row of {border.later} ({moment(border.first)})"
+    return f"{rows} {what}: ties were cut by the order of the input"
+
+
+def _labels(facts: Facts) -> Iterator[Finding]:
+    for name, split in facts.splits.items():
+        label = split.label
+        if label.null:
+            yield Finding(level="warning", text=f"{_of(label.null, split.rows)} rows of {name} have no label")
+        if label.mean is not None and label.low == label.high:
+            text = f"every label of {name} is {label.low:g}: nothing can be told apart there"
+            yield Finding(level="warning", text=text)
+
+
+def _cold(facts: Facts) -> Iterator[Finding]:
+    for name, split in facts.splits.items():
+        for role, found in (("users", split.users), ("items", split.items)):
+            if found is not None and found.cold > _MANY_COLD * found.distinct:
+                yield Finding(
+                    level="note", text=f"{_of(found.cold, found.distinct)} {role} of {name} are unknown to train"
+                )
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,} ({share(part, whole)})"

@@ -1,0 +1,163 @@
+"""Puts the data page together: which facts stand in which table, and how a number is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from recsys_cli.etl.report import plots
+from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, Label, Split
+from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.page import moment, render, share
+
+_TRAIN = SPLITS[TRAIN]
+_LINES = 4
+Row = list[str]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A figure on top of the page."""
+
+    title: str
+    value: str
+    remark: str
+
+
+def show(facts: Facts) -> str:
+    """Write the data report as one HTML document that loads nothing."""
+    there = {name: split for name, split in facts.splits.items() if split.rows}
+    grown = sorted(facts.growth, key=lambda name: -facts.growth[name].values[-1])[:_LINES]
+    return render(
+        "data.html.j2",
+        package=__package__,
+        facts=facts,
+        splits=there,
+        headlines=_headlines(facts),
+        split_rows=[_split(name, split, sum(s.rows for s in there.values())) for name, split in there.items()],
+        time_rows=[_time(name, split) for name, split in there.items()],
+        border_rows=list(_borders(facts)),
+        pair_rows=list(_pairs(facts)),
+        op_rows=list(_ops(facts)),
+        missing_head=["", *(f"{what} in {split}" for split in there for what in ("null", "unseen"))],
+        missing_rows=list(_missing(facts, list(there))),
+        growth_rows=list(_growth(facts)),
+        frequency_rows=list(_frequency(facts)),
+        figures={
+            "timeline": plots.timeline(facts),
+            "rows": plots.rows(facts),
+            "cold": plots.cold(facts),
+            "missing": plots.missing(facts),
+            "growth": plots.growth(facts, grown),
+            "popularity": plots.popularity(facts.items) if facts.items else "",
+            "activity": plots.activity(facts.users) if facts.users else "",
+        },
+    )
+
+
+def _headlines(facts: Facts) -> list[Headline]:
+    rows = sum(split.rows for split in facts.splits.values())
+    found = [Headline("rows", _count(rows), f"{share(facts.splits[_TRAIN].rows, rows)} of them train")]
+    for title, frequency in (("users", facts.users), ("items", facts.items)):
+        if frequency is not None:
+            found.append(Headline(title, _count(frequency.distinct), f"{frequency.median:g} rows each at the median"))
+    if facts.items is not None:
+        found.append(
+            Headline("head", f"{100 * facts.items.head['0.1']:.3g} %", "of the rows have the top 10 % of items")
+        )
+    return found
+
+
+def _split(name: str, split: Split, total: int) -> Row:
+    cells = [name, _count(split.rows), share(split.rows, total)]
+    for distinct in (split.users, split.items):
+        cells += [_count(distinct.distinct) if distinct else "–", "" if name == _TRAIN else _cold(distinct)]
+    return [*cells, _label(split.label)]
+
+
+def _cold(distinct: Distinct | None) -> str:
+    if distinct is None or not distinct.distinct:
+        return "–"
+    return f"{_count(distinct.cold)} ({share(distinct.cold, distinct.distinct)})" if distinct.cold else "0"
+
+
+def _label(label: Label) -> str:
+    if label.mean is None:
+        return "none"
+    return (
+        f"{100 * label.mean:.2f} % ones" if label.binary else f"mean {label.mean:.4g} ({label.low:g} – {label.high:g})"
+    )
+
+
+def _time(name: str, split: Split) -> Row:
+    ends = [moment(end) if end is not None else "–" for end in (split.first, split.last)]
+    return [name, *ends]
+
+
+def _borders(facts: Facts) -> Iterator[Row]:
+    for border in facts.borders:
+        rows = facts.splits[border.earlier].rows - facts.splits[border.earlier].drawn
+        yield [
+            f"{border.earlier} → {border.later}",
+            f"{_count(border.after)} ({share(border.after, rows)})",
+            _count(border.tied),
+        ]
+
+
+def _pairs(facts: Facts) -> Iterator[Row]:
+    pairs = facts.pairs
+    if pairs is None:
+        return
+    for split, rows in pairs.rows.items():
+        if rows:
+            yield [f"{split}, again in {split}", *_part(pairs.repeated[split], rows)]
+            for earlier, seen in pairs.seen.get(split, {}).items():
+                if pairs.rows[earlier]:
+                    yield [f"{split}, already in {earlier}", *_part(seen, rows)]
+
+
+def _part(part: int, whole: int) -> Row:
+    return [_count(part), _count(whole), share(part, whole)]
+
+
+def _ops(facts: Facts) -> Iterator[Row]:
+    for op in facts.ops:
+        change = op.rows_out - op.rows_in
+        told = f"{100 * change / max(op.rows_in, 1):+.3g} %" if change else ""
+        yield [op.op, ", ".join(op.columns), _count(op.rows_in), _count(op.rows_out), told]
+
+
+def _missing(facts: Facts, splits: list[str]) -> Iterator[Row]:
+    for column, by_split in facts.missing.items():
+        cells = [column]
+        for split in splits:
+            found = by_split.get(split)
+            none = found is None or not found.values
+            cells += (
+                ["–", "–"] if none or found is None else [share(n, found.values) for n in (found.null, found.unseen)]
+            )
+        yield cells
+
+
+def _growth(facts: Facts) -> Iterator[Row]:
+    for column, found in facts.growth.items():
+        half = min(range(len(found.rows)), key=lambda place: abs(found.rows[place] - found.rows[-1] / 2))
+        yield [
+            column,
+            _count(round(found.values[-1])),
+            share(found.values[half], found.values[-1]),
+            share(found.last_tenth, 1),
+        ]
+
+
+def _frequency(facts: Facts) -> Iterator[Row]:
+    found: Mapping[str, Frequency | None] = {"items": facts.items, "users": facts.users}
+    for role, one in found.items():
+        if one is not None:
+            heads = [f"{100 * part:.3g} %" for part in one.head.values()]
+            counts = [_count(one.least), f"{one.median:,g}", _count(one.most), _count(one.once)]
+            yield [role, _count(one.distinct), *heads, *counts]
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"

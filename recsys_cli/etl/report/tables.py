@@ -1,0 +1,46 @@
+"""What is missing in the columns of tables by id: each row counts as often as interactions point at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from recsys_cli.etl.report.facts import Missing
+from recsys_cli.features.schema import NULL, UNSEEN, Column, Kind, Schema, file_of
+
+Counts = npt.NDArray[np.int64]
+
+
+def in_tables(folder: Path, schema: Schema, ids: Mapping[str, Counts]) -> Iterator[tuple[str, Missing]]:
+    """Yield the columns of all tables and what is missing in them, as if they were joined to the interactions.
+
+    Args:
+        folder: The prepared data.
+        schema: Its columns, in the star layout.
+        ids: How often the interactions have each id of a key.
+    """
+    for key in schema.tables:
+        table = pq.read_table(folder / "tables" / file_of(key))
+        for column in schema.in_table(key):
+            if key in ids:
+                yield column.name, _missing(table.column(column.name), column, ids[key][: table.num_rows])
+
+
+def _missing(values: pa.ChunkedArray, column: Column, weights: Counts) -> Missing:
+    if column.ragged:
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+        weights, values = np.repeat(weights, lengths), pc.list_flatten(values)
+    if column.kind is Kind.NUMERIC:
+        null = pc.is_null(values, nan_is_null=True).to_numpy()
+        return Missing(null=int(weights[null].sum()), unseen=0, values=int(weights.sum()))
+    found = values.to_numpy()
+    unseen = found == UNSEEN
+    if column.buckets and column.cardinality is not None:
+        unseen |= found >= column.cardinality - column.buckets
+    return Missing(null=int(weights[found == NULL].sum()), unseen=int(weights[unseen].sum()), values=int(weights.sum()))

@@ -1,0 +1,82 @@
+"""`recsys report` finds the report that is meant, prints where it is, and says what to run where there is none."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+
+import pytest
+from conftest import Recsys
+
+from recsys_cli.cli import reports
+
+
+@pytest.fixture
+def prepared(recsys: Recsys, ratings: Path) -> Path:
+    """The prepared data of ratings.yaml, which is the current config."""
+    recsys("-q", "init", ratings)
+    return Path(recsys("etl", "ratings.yaml", "--json").json["path"])
+
+
+def test_etl_says_what_nobody_may_miss_and_where_the_report_is(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    answer = recsys("etl", "ratings.yaml")
+    found = recsys("etl", "ratings.yaml", "--json").json
+    assert Path(found["report"]).is_file()
+    assert f"report: {found['report']}" in answer.out
+    warnings = [finding["text"] for finding in found["findings"] if finding["level"] == "warning"]
+    assert warnings
+    assert all(f"warning: {text}" in answer.out for text in warnings)
+
+
+def test_report_of_data_by_config_key_folder_and_as_the_current_one(recsys: Recsys, prepared: Path) -> None:
+    page = prepared / "report.html"
+    for given in ((), ("ratings.yaml",), (prepared.name,), (prepared.name[:6],), (str(prepared),)):
+        answer = recsys("report", *given)
+        assert (answer.code, answer.out) == (0, f"{page.resolve()}\n")
+
+
+def test_report_as_json_has_the_facts(recsys: Recsys, prepared: Path) -> None:
+    found = recsys("report", "--json").json
+    assert found["data"] == prepared.name
+    assert sum(split["rows"] for split in found["facts"]["splits"].values()) == 600
+
+
+def test_report_of_a_config_that_is_not_prepared_says_what_to_run(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    answer = recsys("report", "ratings.yaml")
+    assert answer.code == 3
+    assert "is not prepared" in answer.err
+    assert "hint: recsys etl" in answer.err
+
+
+def test_report_of_prepared_data_without_one_says_what_to_run(recsys: Recsys, prepared: Path) -> None:
+    (prepared / "report.html").unlink()
+    answer = recsys("report", "ratings.yaml")
+    assert answer.code == 3
+    assert "has no report yet" in answer.err
+    hint = answer.err.partition("hint: recsys ")[2].split()
+    assert recsys("-q", *hint).code == 0
+    assert recsys("report", "ratings.yaml").code == 0
+
+
+def test_report_names_all_that_could_be_meant(recsys: Recsys, prepared: Path) -> None:
+    recsys("-q", "etl", "ratings.yaml", "split.valid=0.3")
+    names = sorted(path.name for path in prepared.parent.iterdir())
+    assert len(names) == 2
+    answer = recsys("report", "")
+    assert answer.code == 3
+    assert f"2 runs or prepared data match '' in workspace; there are: {', '.join(names)}" in answer.err
+
+
+def test_report_opens_a_browser_only_before_a_screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(sys, "platform", "linux")
+    for terminal, display in ((True, False), (False, True), (True, True)):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda terminal=terminal: terminal, raising=False)
+        monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+        monkeypatch.setenv("DISPLAY", ":0") if display else monkeypatch.delenv("DISPLAY", raising=False)
+        reports.open_page(str(tmp_path / "report.html"))
+    assert opened == [(tmp_path / "report.html").as_uri()]
