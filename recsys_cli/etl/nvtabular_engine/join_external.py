@@ -55,8 +55,8 @@ def _join(brought: Mapping[str, pa.Array]) -> Any:
 
 
 def _without_nulls(column: pa.ChunkedArray) -> pa.Array:
-    """Return a joined column for a frame: ids and lists of ids as they are, numbers as float32, a null among them as NaN."""
+    """Return a joined column for a frame: lists and whole numbers as they are, others, or with a null, as float64 with NaN."""
     values = pa.concat_arrays(column.chunks)
-    if is_list(values.type) or (values.type == pa.int32() and values.null_count == 0):
+    if is_list(values.type) or (pa.types.is_integer(values.type) and values.null_count == 0):
         return values
-    return values.cast(pa.float32(), safe=False).fill_null(float("nan"))
+    return values.cast(pa.float64(), safe=False).fill_null(float("nan"))

@@ -9,11 +9,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from recsys_cli.features.ops.add_tags import AddTags
 from recsys_cli.features.ops.bucketize import Bucketize
 from recsys_cli.features.ops.categorify import Categorify
 from recsys_cli.features.ops.clip import Clip
 from recsys_cli.features.ops.deduplicate import Deduplicate
 from recsys_cli.features.ops.difference_lag import DifferenceLag
+from recsys_cli.features.ops.drop_low_cardinality import DropLowCardinality
 from recsys_cli.features.ops.dropna import Dropna
 from recsys_cli.features.ops.fill_median import FillMedian
 from recsys_cli.features.ops.fill_missing import FillMissing
@@ -25,20 +27,25 @@ from recsys_cli.features.ops.join_external import JoinExternal
 from recsys_cli.features.ops.join_groupby import JoinGroupby
 from recsys_cli.features.ops.k_core import KCore
 from recsys_cli.features.ops.lambda_op import LambdaOp
+from recsys_cli.features.ops.list_slice import ListSlice
 from recsys_cli.features.ops.log_op import LogOp
 from recsys_cli.features.ops.negative_sampling import NegativeSampling
 from recsys_cli.features.ops.normalize import Normalize
 from recsys_cli.features.ops.normalize_min_max import NormalizeMinMax
 from recsys_cli.features.ops.reduce_dtype_size import ReduceDtypeSize
+from recsys_cli.features.ops.rename import Rename
 from recsys_cli.features.ops.target_encoding import TargetEncoding
 from recsys_cli.features.ops.time_window import TimeWindow
+from recsys_cli.features.ops.value_count import ValueCount
 
 AnyOp = Annotated[
-    Bucketize
+    AddTags
+    | Bucketize
     | Categorify
     | Clip
     | Deduplicate
     | DifferenceLag
+    | DropLowCardinality
     | Dropna
     | FillMedian
     | FillMissing
@@ -50,23 +57,28 @@ AnyOp = Annotated[
     | JoinGroupby
     | KCore
     | LambdaOp
+    | ListSlice
     | LogOp
     | NegativeSampling
     | Normalize
     | NormalizeMinMax
     | ReduceDtypeSize
+    | Rename
     | TargetEncoding
-    | TimeWindow,
+    | TimeWindow
+    | ValueCount,
     Field(discriminator="op"),
 ]
 
 __all__ = [
     "AnyOp",
+    "AddTags",
     "Bucketize",
     "Categorify",
     "Clip",
     "Deduplicate",
     "DifferenceLag",
+    "DropLowCardinality",
     "Dropna",
     "FillMedian",
     "FillMissing",
@@ -78,11 +90,14 @@ __all__ = [
     "JoinGroupby",
     "KCore",
     "LambdaOp",
+    "ListSlice",
     "LogOp",
     "NegativeSampling",
     "Normalize",
     "NormalizeMinMax",
     "ReduceDtypeSize",
+    "Rename",
     "TargetEncoding",
     "TimeWindow",
+    "ValueCount",
 ]

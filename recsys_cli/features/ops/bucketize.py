@@ -7,15 +7,15 @@ from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
-from pydantic import field_validator, model_validator
+from pydantic import FiniteFloat, field_validator, model_validator
 
 from recsys_cli.features.ops.fields import FrozenDict
-from recsys_cli.features.ops.numeric import Columns, Number
+from recsys_cli.features.ops.numeric import Columns
 from recsys_cli.features.ops.op import Op, numbers
 from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
 
-Boundaries = tuple[Number, ...]
+Boundaries = tuple[FiniteFloat, ...]
 
 
 class Bucketize(Op):
@@ -51,14 +51,13 @@ class Bucketize(Op):
             given = self.of(name)
             if not given:
                 raise ValueError(f"{name} has no boundary; at least one is needed")
-            if any(float(low) >= float(high) for low, high in pairwise(given)):
+            if any(low >= high for low, high in pairwise(given)):
                 raise ValueError(f"the boundaries of {name} have to ascend: {', '.join(map(str, given))}")
         return self
 
-    def of(self, column: str) -> tuple[float, ...]:
+    def of(self, column: str) -> Boundaries:
         """Return the boundaries of a column."""
-        given = self.boundaries[column] if isinstance(self.boundaries, dict) else self.boundaries
-        return tuple(map(float, given))
+        return self.boundaries[column] if isinstance(self.boundaries, dict) else self.boundaries
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Describe the ids, with the rows of their embedding tables."""
