@@ -77,6 +77,22 @@ class Answer:
         return {name: (repr(table.schema), repr(table.to_pydict())) for name, table in found.items()}
 
 
+def assert_close(one: Answer, other: Answer) -> None:
+    """Check that two engines made the same: to the bit, but for floats, which may differ by 1e-6 of their size."""
+    assert list(one.shards) == list(other.shards)
+    for name, vocabulary in one.fitted.vocabularies.items():
+        assert vocabulary.equals(other.fitted.vocabularies[name]), name
+    pairs = [(one.shards[key], other.shards[key]) for key in one.shards]
+    pairs += [(one.tables[key], other.tables[key]) for key in one.tables]
+    for here, there in pairs:
+        assert here.schema == there.schema
+        for column in here.schema:
+            values, others = here.column(column.name).to_pylist(), there.column(column.name).to_pylist()
+            exact = not pa.types.is_floating(column.type)
+            expected: Any = others if exact else pytest.approx(others, rel=1e-6, abs=1e-6, nan_ok=True)
+            assert values == expected, column.name
+
+
 def stage_by_hand(case: Case, folder: Path, *, shards: int = 2) -> Staged:
     """Write what staging would, with the rows of train in the order given, cut into about so many shards."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -154,7 +154,9 @@ class Tables:
             walk = self.program.walk(self.number, key)
             if walk:
                 raw = self.raw(key)
-                raw = raw.append_column(WEIGHT, pa.array(self._weights(key, raw.num_rows)))
+                weights = self._weights(key, raw.num_rows)
+                stands = np.flatnonzero(weights)  # values of the others do not occur in train
+                raw = raw.take(pa.array(stands)).append_column(WEIGHT, pa.array(weights[stands]))
                 found = self.engine.learn(walk, self.fitted, raw)
                 ops = self.fitted.plan.ops
                 learnt |= {at: fitting.of(ops[at[0]]).merge([table]) for at, table in found.items()}
@@ -171,11 +173,16 @@ class Tables:
         return state
 
     def _at(self, gather: Step) -> pa.Table:
-        """Return a table as it is at one point of the plan: before the steps that come later."""
+        """Return some columns of a table as they are at one point of the plan: before the steps that come later."""
         assert isinstance(gather.op, Gather)
-        before = self.program.steps[: self.program.steps.index(gather)]
-        steps = [step for step in before if step.home == gather.op.table]
-        return self.engine.apply(steps, self.fitted, self.raw(gather.op.table))
+        steps: list[Step] = []
+        needed = set(gather.op.columns)
+        for step in reversed(self.program.steps[: self.program.steps.index(gather)]):
+            # Others may wait for a pass that is not done.
+            if step.home == gather.op.table and step.acts and needed & set(step.writes):
+                steps.append(step)
+                needed |= set(step.op.reads_to_apply)
+        return self.engine.apply(steps[::-1], self.fitted, self.raw(gather.op.table))
 
     def final(self) -> Iterator[tuple[str, pa.Table]]:
         """Yield each key and its table as it is in the end."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_frame
+from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, schema, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
 from recsys_cli.features.ops.grouping import Group, members
 
@@ -67,7 +67,8 @@ def bring(keys: Keys, known: pa.Table, columns: Sequence[str]) -> dict[str, pa.A
     on = list(keys.columns)
     library = nvtabular()
     with quiet():
-        external = library.Dataset(to_frame({**Keys.made(parts).columns, **brought}))
+        frame = to_frame({**Keys.made(parts).columns, **brought})
+        external = library.Dataset(frame, schema=schema(frame))
         graph = on >> library.ops.JoinExternal(external, on=on, columns_ext=[*on, *names.values()])
     joined = run(graph, keys.columns)
     return {name: _known(joined.column(place)) for name, place in names.items()}

@@ -41,7 +41,7 @@ def apply(op: TargetEncoding, state: Mapping[str, pa.Table], frame: pl.LazyFrame
         keys = [*keys_of(group, frame), *([_fold(op)] if folded else [])]
         names = dict(zip(means, op.written(group), strict=True))
         frame = bring(frame, keys, state[name_of(group) + (FOLDS if folded else "")], names)
-        encoded += [pl.col(name).fill_null(means[column]) for column, name in names.items()]
+        encoded += [pl.col(name).fill_null(pl.lit(means[column], pl.Float64)) for column, name in names.items()]
     return frame.with_columns(encoded)
 
 
