@@ -14,7 +14,15 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal, LambdaOp, NegativeSampling
+from recsys_cli.features.ops import (
+    AnyOp,
+    Categorify,
+    DropLowCardinality,
+    JoinExternal,
+    LambdaOp,
+    NegativeSampling,
+    Rename,
+)
 from recsys_cli.features.program import GATHERED, INTERACTIONS, Program, State, compile_plan
 from recsys_cli.features.schema import Column, Kind, Role, Schema, file_of
 from recsys_cli.features.spec import Spec
@@ -60,6 +68,14 @@ class FeaturePlan(BaseModel):
         """The computed columns, in order."""
         return tuple(op for op in self.ops if isinstance(op, LambdaOp))
 
+    def raw_name(self, column: str) -> str:
+        """Return what a column is called before the Renames that come after the rows are chosen: as it is staged."""
+        last = max((place for place, op in enumerate(self.ops) if op.phase != "columns"), default=-1)
+        for op in reversed(self.ops[last + 1 :]):
+            if isinstance(op, Rename):
+                column = next((old for old, new in op.columns.items() if new == column), column)
+        return column
+
     def compile(self, tables: Mapping[str, pa.Schema], state: State | None = None) -> Program:
         """Work out the plan for given tables, before any row is read.
 
@@ -92,13 +108,32 @@ class FeaturePlan(BaseModel):
             problems.append(f"the label {self.label!r} is categorified; a label has to be a number")
         if sum(isinstance(op, NegativeSampling) for op in self.ops) > 1:
             problems.append("NegativeSampling is there twice; one of them can draw all rows")
+        problems += self._wrong_drops()
         problems += [
             f"{name!r} is dropped, and it is named as {role}" for name, role in self.roles.items() if name in self.drop
         ]
         return problems
 
+    def _wrong_drops(self) -> list[str]:
+        problems = []
+        for place, op in enumerate(self.ops):
+            if isinstance(op, DropLowCardinality):
+                problems += [
+                    f"{op.title}: {name!r} is named as {role} and cannot be dropped"
+                    for name, role in self.roles.items()
+                    if name in op.columns
+                ]
+                problems += [
+                    f"{later.title} reads {name!r}, which {op.title} may drop; let it come before that"
+                    for later in self.ops[place + 1 :]
+                    for name in later.reads
+                    if name in op.columns
+                ]
+        return problems
+
     def _wrong_columns(self, program: Program) -> list[str]:
         names = [name for name, _, _ in program.columns]
+        names += [name for op in self.ops if isinstance(op, DropLowCardinality) for name in op.columns]
         problems = [f"drop: no op computes {name!r}" for name in self.drop if name not in names]
         for name, spec, home in program.columns:
             if name in self.drop or spec.categorical or self.roles.get(name) is Role.TIMESTAMP:

@@ -9,7 +9,7 @@ from typing import Literal, cast
 import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal, NegativeSampling
+from recsys_cli.features.ops import AnyOp, Categorify, DropLowCardinality, JoinExternal, NegativeSampling, Rename
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.spec import Spec
 from recsys_cli.registry import suggest
@@ -80,6 +80,11 @@ class Step:
         return isinstance(self.op, Op) and self.op.fitted
 
     @property
+    def acts(self) -> bool:
+        """Whether rows change by it; else it only describes columns, or learns what describes them."""
+        return isinstance(self.op, Gather) or self.op.acts
+
+    @property
     def known(self) -> int:
         """How many passes have to be done before what it writes is known."""
         return self.after + self.fitted
@@ -148,7 +153,7 @@ class Program:
             if step.fitted and step.after == number and drawn in {None, step.op.learns_from_drawn}:
                 chosen.append((step, "fit"))
                 needed |= set(step.op.reads)
-            elif step.known <= number and needed & set(step.writes):
+            elif step.acts and step.known <= number and needed & set(step.writes):
                 chosen.append((step, "apply"))
                 needed |= set(step.op.reads_to_apply)
         return chosen[::-1]
@@ -165,7 +170,7 @@ class Program:
 
     def transforms(self, home: str | None) -> list[Step]:
         """Return what rows of one place go through in the end."""
-        return [step for step in self.steps if step.home == home]
+        return [step for step in self.steps if step.home == home and step.acts]
 
 
 @dataclass
@@ -228,7 +233,8 @@ class _Compiler:
     def _write(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
         assert isinstance(step.op, Op)
         self._check_keys(step, outputs)
-        if step.op.acts and step.op.phase == "columns":
+        self._check_names(step, outputs)
+        if (step.op.acts or step.op.fitted) and step.op.phase == "columns":
             self.steps.append(step)
         if step.op.replaces:
             self.columns = {name: column for name, column in self.columns.items() if name in outputs}
@@ -243,8 +249,17 @@ class _Compiler:
                     del self.columns[name]  # so that columns stand in the order in which ops made them
                 self.columns[name] = _Column(spec, step.home, step.known, written=True)
 
+    def _check_names(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
+        """Check that a new name is not that of another column, which would be lost."""
+        taken = [name for name, spec in outputs.items() if spec is not None and name in self.columns]
+        if taken and isinstance(step.op, Rename):
+            raise ConfigError(f"there is a column {taken[0]!r} already")
+
     def _check_keys(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
-        """Check that the keys of joins are raw until they become ids, and that this needs only one pass."""
+        """Check that the keys of joins stay, are raw until they become ids, and that this needs only one pass."""
+        taken = {op.on for _, op in self.joins} & set(outputs)
+        if taken and isinstance(step.op, Rename | DropLowCardinality):
+            raise ConfigError(f"it would take away {sorted(taken)[0]!r}, by which a table is joined")
         keys = {op.on for _, op in self.joins if op.on in self.columns and not self.columns[op.on].spec.categorical}
         for name in keys & set(outputs):
             if not isinstance(step.op, Categorify):
@@ -261,7 +276,9 @@ class _Compiler:
         if len(places) <= 1:
             yield from self._by_pass(op, next(iter(places), None))
         elif op.columnwise and not op.separable:
-            lives = ", ".join(f"{n} in {f'the table by {home}' if home else 'the interactions'}" for n, home in homes.items())
+            lives = ", ".join(
+                f"{n} in {f'the table by {home}' if home else 'the interactions'}" for n, home in homes.items()
+            )
             raise ConfigError(f"its columns have to live in one place, because they share a vocabulary; here {lives}")
         elif op.columnwise:
             for home in places:

@@ -8,28 +8,35 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from recsys_cli.features.ops import (
+    AddTags,
     AnyOp,
     Bucketize,
     Categorify,
     Clip,
     Deduplicate,
     DifferenceLag,
+    DropLowCardinality,
     Dropna,
     FillMedian,
     FillMissing,
     Filter,
     Groupby,
+    HashBucket,
+    HashedCross,
     JoinExternal,
     JoinGroupby,
     KCore,
     LambdaOp,
+    ListSlice,
     LogOp,
     NegativeSampling,
     Normalize,
     NormalizeMinMax,
     ReduceDtypeSize,
+    Rename,
     TargetEncoding,
     TimeWindow,
+    ValueCount,
 )
 from recsys_cli.features.ops.op import Op
 
@@ -41,6 +48,8 @@ EXAMPLES: dict[type[Op], Op] = {
     Dropna: Dropna(columns="rating"),
     Filter: Filter(expression="rating >= 4"),
     Groupby: Groupby(by="user", order_by="time", aggs={"item": ("list", "last"), "rating": "mean"}),
+    HashBucket: HashBucket(columns=("city", "device"), num_buckets={"city": 100, "device": 10}),
+    HashedCross: HashedCross(columns=("city", "device"), num_buckets=100),
     JoinExternal: JoinExternal(table="items", on="item", columns=("genres",)),
     JoinGroupby: JoinGroupby(columns=("item", ("user", "day")), cont_cols=("rating",), stats=("count", "mean")),
     KCore: KCore(columns={"user": 5, "item": 5}),
@@ -56,6 +65,11 @@ EXAMPLES: dict[type[Op], Op] = {
     Normalize: Normalize(columns=("price", "clicks")),
     NormalizeMinMax: NormalizeMinMax(columns=("price",)),
     ReduceDtypeSize: ReduceDtypeSize(columns=("hour",)),
+    AddTags: AddTags(columns="genres", tags=("content", "list")),
+    DropLowCardinality: DropLowCardinality(columns="genres", min_cardinality=3),
+    ListSlice: ListSlice(columns="genres", start=-3, pad=True),
+    Rename: Rename(columns={"userId": "user", "movieId": "item"}),
+    ValueCount: ValueCount(columns="genres"),
 }
 
 every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)

@@ -33,14 +33,14 @@ def kind(expression: Expression, kinds: Mapping[str, Kind]) -> Kind:
         case Unary(symbol, operand):
             if kind(operand, kinds) == "text":
                 raise ConfigError(
-                    f"{shown(expression)!r}: {symbol!r} before a text; a text can only be compared with a text"
+                    f"{symbol!r} before a text in {shown(expression)!r}; a text can only be compared with a text"
                 )
             return "number" if symbol == "-" else "truth"
         case Binary(symbol, left, right):
             texts = [kind(left, kinds), kind(right, kinds)].count("text")
             if texts and (texts == 1 or symbol in _CALCULATING):
                 raise ConfigError(
-                    f"{shown(expression)!r}: {symbol!r} beside a text; a text can only be compared with a text"
+                    f"{symbol!r} beside a text in {shown(expression)!r}; a text can only be compared with a text"
                 )
             return "number" if symbol in _ARITHMETIC else "truth"
         case Call():
@@ -53,14 +53,13 @@ def _kind_of_call(call: Call, kinds: Mapping[str, Kind]) -> Kind:
     for argument, wanted, found in zip(call.arguments, function.takes, given, strict=True):
         if wanted != "any" and (wanted == "text") != (found == "text"):
             raise ConfigError(
-                f"{shown(call)!r}: {call.function} takes {_IN_WORDS[wanted]}, "
-                f"and {shown(argument)!r} is {_IN_WORDS[found]}"
+                f"{call.function} takes {_IN_WORDS[wanted]}, and {shown(argument)!r} in {shown(call)!r} is {_IN_WORDS[found]}"
             )
     if function.gives is not None:
         return function.gives
     one, other = given[-2:]
     if one != other and "text" in {one, other}:
-        raise ConfigError(f"{shown(call)!r}: gives a text or a number; both have to be of one kind")
+        raise ConfigError(f"{shown(call)!r} gives a text or a number; both have to be of one kind")
     return one if one == other else "number"
 
 

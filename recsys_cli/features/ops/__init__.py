@@ -71,8 +71,8 @@ AnyOp = Annotated[
 ]
 
 __all__ = [
-    "AnyOp",
     "AddTags",
+    "AnyOp",
     "Bucketize",
     "Categorify",
     "Clip",

@@ -65,6 +65,7 @@ class Bucketize(Op):
             name: Spec(
                 spec.holding(pa.int32()), categorical=True, cardinality=FIRST + len(self.of(name)) + 1, dtype="int32",
                 tags=spec.tags,
+                lengths=spec.lengths,
             )
             for name, spec in numbers(inputs).items()
         }  # fmt: skip

@@ -42,6 +42,10 @@ class Clip(Op):
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Describe the clipped columns."""
         return {
-            name: Spec(spec.holding(calculated_type(spec.element, self.min_value, self.max_value)), tags=spec.tags)
+            name: Spec(
+                spec.holding(calculated_type(spec.element, self.min_value, self.max_value)),
+                tags=spec.tags,
+                lengths=spec.lengths,
+            )
             for name, spec in numbers(inputs).items()
         }

@@ -135,6 +135,21 @@ def scalars(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
     return inputs
 
 
+def lists(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
+    """Return the columns if all of them hold lists.
+
+    Raises:
+        ConfigError: One does not.
+    """
+    for name, spec in inputs.items():
+        if not spec.ragged:
+            raise ConfigError(f"{name!r} holds a single value in each row; lists are needed")
+    return inputs
+
+
 def calculated(inputs: Mapping[str, Spec], **changes: Any) -> dict[str, Spec | None]:
     """Describe columns of numbers that an op overwrites: float64 between ops, float32 when written."""
-    return {name: Spec(spec.holding(pa.float64()), tags=spec.tags, **changes) for name, spec in inputs.items()}
+    return {
+        name: Spec(spec.holding(pa.float64()), tags=spec.tags, lengths=spec.lengths, **changes)
+        for name, spec in inputs.items()
+    }

@@ -40,7 +40,9 @@ class ReduceDtypeSize(Op):
         found: dict[str, Spec | None] = {}
         for name, spec in numbers(inputs).items():
             dtype = "int64" if is_whole(spec.element) else "float32"
-            found[name] = Spec(spec.holding(pa.type_for_alias(dtype)), dtype=dtype, tags=spec.tags)
+            found[name] = Spec(
+                spec.holding(pa.type_for_alias(dtype)), dtype=dtype, tags=spec.tags, lengths=spec.lengths
+            )
         return found
 
     def learnt(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:

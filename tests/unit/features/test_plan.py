@@ -67,7 +67,7 @@ def test_plan_names_all_problems_at_once() -> None:
         "'title' is not a number, so it has to be categorified",
         "the user column 'userid' has to be in a Categorify op",
         "'movieId' is categorified twice",
-        "LambdaOp \"rating > 'three'\": an expression has '>' beside a text",
+        "LambdaOp \"rating > 'three'\": '>' beside a text in",
     ):
         assert problem in found.value.message
 

@@ -1,0 +1,40 @@
+"""ValueCount on NVTabular."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_frame
+from recsys_cli.etl.nvtabular_engine.plain import elements
+from recsys_cli.features.ops import ValueCount
+from recsys_cli.features.ops.value_count import LONGEST, SHORTEST
+
+LISTS = "lists"
+
+
+def learn(op: ValueCount, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - it writes nothing
+    """Find each column's shortest and longest list; null where there is no row."""
+    return {column: _lengths(rows.column(column)) for column in op.columns}
+
+
+def _lengths(lists: pa.ChunkedArray) -> pa.Table:
+    """Fit a ValueCount op on lists of zeros: what the elements are does not matter to it.
+
+    Each has one more, because the release stops where all lists are empty.
+    """
+    found: dict[str, int | None] = {"min": None, "max": None}
+    if len(lists):
+        _, offsets = elements(lists)
+        assert offsets is not None
+        longer = offsets + np.arange(len(offsets), dtype=np.int32)
+        zeros = pa.ListArray.from_arrays(pa.array(longer), pa.array(np.zeros(longer[-1], dtype=np.int64)))
+        library = nvtabular()
+        with quiet():
+            op = library.ops.ValueCount()
+            frame = to_frame({LISTS: zeros})
+            library.Workflow([LISTS] >> op).fit(library.Dataset(frame, schema=schema(frame)))
+        found = {name: length - 1 for name, length in op.stats[LISTS]["value_count"].items()}
+    return pa.table({SHORTEST: pa.array([found["min"]], pa.int64()), LONGEST: pa.array([found["max"]], pa.int64())})

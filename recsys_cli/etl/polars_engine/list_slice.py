@@ -1,0 +1,37 @@
+"""ListSlice on Polars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.features.ops import ListSlice
+
+
+def apply(op: ListSlice, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
+    """Cut the lists."""
+    types = frame.select(op.columns).collect_schema()
+    return frame.with_columns(_sliced(op, column, kind.inner) for column, kind in types.items())  # type: ignore[attr-defined]
+
+
+def _sliced(op: ListSlice, column: str, element: pl.DataType) -> pl.Expr:
+    kind = pl.List(element)
+    lists = pl.col(column).cast(kind).fill_null(pl.lit([], dtype=kind))
+    first, last = op.bounds
+    length = lists.list.len().cast(pl.Int64)
+    start = _clamped(first, length)
+    end = length if last is None else _clamped(last, length)
+    cut = lists.list.slice(start, (end - start).clip(0))
+    if not op.pad or op.size is None:
+        return cut.alias(column)
+    padding = pl.lit([op.pad_value] * op.size, dtype=kind)
+    return pl.concat_list(cut, padding).list.head(op.size).alias(column)
+
+
+def _clamped(place: int, length: pl.Expr) -> pl.Expr:
+    """Return a place in a list, counted from its beginning and not outside it."""
+    if place < 0:
+        return (length + place).clip(0)
+    return pl.min_horizontal(length, pl.lit(place, pl.Int64))

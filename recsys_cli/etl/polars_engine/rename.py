@@ -1,0 +1,15 @@
+"""Rename on Polars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.features.ops import Rename
+
+
+def apply(op: Rename, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
+    """Give the columns their new names."""
+    return frame.rename(op.columns)
