@@ -70,13 +70,14 @@ def parquet_batches(file: RawFile, columns: Sequence[str], *, chunk_bytes: int) 
 
 
 def _rows_at_a_time(file: pq.ParquetFile, columns: Sequence[str], num_bytes: int) -> int:
-    """Return how many rows fill so many bytes, by the first rows: what columns take in the file says little (dictionaries)."""
+    """Return how many rows fill so many bytes in memory, by the first ones: in the file, dictionaries make them small."""
+    rows = file.metadata.num_rows
     stored = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
-    if 4 * stored < num_bytes:
-        return max(1, min(_MAX_ROWS, file.metadata.num_rows))
-    probe = next(file.iter_batches(_PROBED, columns=list(columns)), None)
-    width = probe.nbytes / max(1, probe.num_rows) if probe is not None else 1
-    return int(min(_MAX_ROWS, max(1, num_bytes // max(1, width))))
+    few = max(1, min(_PROBED, num_bytes * rows // max(1, stored)))
+    if rows <= few:
+        return few
+    probe = next(file.iter_batches(few, columns=list(columns)))
+    return max(1, min(_MAX_ROWS, num_bytes * probe.num_rows // max(1, probe.nbytes)))
 
 
 def estimated_parquet_rows(files: Sequence[RawFile]) -> int:

@@ -90,15 +90,23 @@ class Reader:
         return pa.concat_tables([self.schema().empty_table(), *self.batches()]).combine_chunks()
 
     def estimated_rows(self) -> int:
-        """Estimate the number of rows from sizes and the first file's beginning: the same files always give the same number.
+        """Estimate the number of rows from sizes and a first file's beginning: the same files always give the same number.
 
         It depends on how they are stored: text that is packed, or parquet, may give another number than the same as text.
         """
         if self.table.format == "parquet":
             return estimated_parquet_rows(self.table.files)
-        size = sum(size_of(file) or 0 for file in self.table.files)
-        lines, stored = _density(self.table.files[0])
-        return max(1, round(size * lines / max(1, stored)))
+        rows = 0.0
+        for packed in dict.fromkeys(compression(file.name) for file in self.table.files):
+            files = [file for file in self.table.files if compression(file.name) == packed]
+            lines, stored = _density(files[0])
+            rows += sum(size_of(file) or 0 for file in files) * lines / max(1, stored)
+        return max(1, round(rows))
+
+    @property
+    def _wanted(self) -> Sequence[str]:
+        names: Sequence[str] = self._whole.names if self.columns is None else self.columns
+        return names
 
     @cached_property
     def _resolved(self) -> RawTable:
@@ -147,8 +155,7 @@ class Reader:
                 yield pa.table(columns, schema=schema)
 
     def _require(self, file: RawFile, names: Sequence[str]) -> None:
-        needed = self._whole.names if self.columns is None else self.columns
-        missing = [column for column in needed if column not in names]
+        missing = [column for column in self._wanted if column not in names]
         if missing:
             raise DataError(
                 f"{file}: no column {', '.join(missing)}; it has {', '.join(names)}",
@@ -156,7 +163,7 @@ class Reader:
             )
 
     def _parse(self, chunk: Chunk) -> Parsed:
-        return parse(chunk, self.columns, skip_bad=self.skip_bad)
+        return parse(chunk, self._wanted, skip_bad=self.skip_bad)
 
     def _kept(self, parsed: Iterable[Parsed]) -> Generator[pa.Table]:
         for part in parsed:

@@ -1,0 +1,195 @@
+"""However the same interactions are stored, the same data is prepared."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+
+from recsys_cli.config import RunConfig
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.stages.etl import data_key, etl
+from recsys_cli.workspace import PreparedData, Workspace
+
+RNG = np.random.default_rng(7)
+NUM_ROWS = 2_000
+INTERACTIONS = pa.table({
+    "user": RNG.integers(0, 60, NUM_ROWS),
+    "item": [f"i{item}" for item in RNG.integers(0, 40, NUM_ROWS)],
+    "rating": RNG.integers(1, 11, NUM_ROWS) / 2,
+    "time": RNG.permutation(NUM_ROWS),
+})  # fmt: skip
+ITEMS = pa.table(
+    {"item": [f"i{item}" for item in range(40)], "tags": [[f"t{item % 3}"] * (item % 4) for item in range(40)]}
+)
+FEATURES = {
+    "user": "user", "item": "item", "label": "label", "timestamp": "time",
+    "ops": [
+        {"op": "JoinExternal", "table": "items", "on": "item", "columns": ["tags"]},
+        {"op": "Categorify", "columns": ["user", "item", "tags"]},
+        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+    ],
+}  # fmt: skip
+
+
+def as_csv(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    csv.write_csv(rows, sink)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture(autouse=True)
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The interactions in the working directory, in every way; `items.parquet` beside them."""
+    monkeypatch.chdir(tmp_path)
+    text = as_csv(INTERACTIONS)
+    Path("one.csv").write_bytes(text)
+    Path("one.csv.gz").write_bytes(gzip.compress(text))
+    with pa.CompressedOutputStream("one.csv.zst", "zstd") as packed:
+        packed.write(text)
+    Path("one.tsv").write_bytes(text.replace(b",", b"\t"))
+    Path("odd.txt").write_bytes(text.partition(b"\n")[2].replace(b",", b"::").replace(b'"', b""))
+    for folder in ("many", "mixed"):
+        Path(folder).mkdir()
+    for number in range(5):
+        part = as_csv(INTERACTIONS.slice(400 * number, 400))
+        Path(f"many/{number}.csv").write_bytes(part)
+        Path(f"mixed/{number}.csv.gz" if number % 2 else f"mixed/{number}.csv").write_bytes(
+            gzip.compress(part) if number % 2 else part
+        )
+    pq.write_table(INTERACTIONS, "one.parquet")
+    pq.write_table(INTERACTIONS, "tiny.parquet", row_group_size=3)
+    odd = INTERACTIONS.set_column(1, "item", INTERACTIONS["item"].dictionary_encode()).select(
+        ["time", "item", "rating", "user"]
+    )
+    pq.write_table(odd.append_column("more", pa.array([{"a": 1}] * NUM_ROWS)), "odd.parquet", row_group_size=700)
+    pq.write_table(ITEMS, "items.parquet")
+    with zipfile.ZipFile("one.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("one.csv", text)
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/inputs/one.csv", text)
+    memory.pipe("/inputs/one.parquet", Path("tiny.parquet").read_bytes())
+    yield
+    memory.rm("/inputs", recursive=True)
+
+
+def config(interactions: object, *, tables: object = "items.parquet", **sections: object) -> RunConfig:
+    return RunConfig.model_validate({
+        "dataset": {"name": "files", "interactions": interactions, "tables": {"items": tables}},
+        "split": {"method": "temporal", "valid": 0.1, "test": 0.1},
+        "features": FEATURES,
+        # Rows are estimated, to the line of a header, so the number of shards is the same for all of these.
+        "etl": {"shard_rows": 600},
+        **sections,
+    })  # fmt: skip
+
+
+def prepared(data: PreparedData) -> dict[str, bytes]:
+    """What training reads, by name; the config and the manifest name the files."""
+    files = [path for path in sorted(data.folder.rglob("*")) if path.suffix == ".parquet" or path.name == "schema.json"]
+    return {str(path.relative_to(data.folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def expected(workspace: Workspace) -> dict[str, bytes]:
+    found = prepared(etl(config("one.csv"), workspace).artifact)
+    assert len([name for name in found if name.startswith("train/")]) == 4
+    return found
+
+
+@pytest.mark.parametrize(
+    "interactions",
+    [
+        "one.csv.gz", "one.csv.zst", "one.tsv", "many/*.csv", "many", ["many/0.csv", "many/[1-4].csv"], "mixed",
+        "one.parquet", "tiny.parquet", "odd.parquet", "memory://inputs/one.csv", "memory://inputs/*.parquet",
+        "zip://one.csv::one.zip", {"files": "odd.txt", "separator": "::", "names": ["user", "item", "rating", "time"]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_same_rows_are_prepared_the_same(
+    interactions: object, workspace: Workspace, expected: dict[str, bytes]
+) -> None:
+    made = etl(config(interactions), workspace)
+
+    assert not made.up_to_date
+    assert prepared(made.artifact) == expected
+
+
+def test_joined_tables_come_in_every_way_too(workspace: Workspace, expected: dict[str, bytes]) -> None:
+    text = b"item,tags,more\n" + b"".join(
+        f"{item},{'|'.join(tags) or '-'},x\n".encode() for item, tags in zip(*ITEMS.to_pydict().values(), strict=True)
+    )
+    Path("items.csv.gz").write_bytes(gzip.compress(text))
+    options = {"files": "items.csv.gz", "lists": {"tags": {"separator": "|", "empty": "-"}}}
+    assert prepared(etl(config("one.csv", tables=options), workspace).artifact) == expected
+
+    fixed = ITEMS.append_column("vector", pa.array([[[1.0]]] * 40)).set_column(
+        1, "tags", ITEMS["tags"].cast(pa.large_list(pa.large_string()))
+    )
+    pq.write_table(fixed, "nested.parquet", row_group_size=2)
+    assert prepared(etl(config("one.csv", tables="nested.parquet"), workspace).artifact) == expected
+
+
+def test_memory_and_chunks_change_nothing(workspace: Workspace, expected: dict[str, bytes], monkeypatch) -> None:
+    monkeypatch.setattr("recsys_cli.etl.prepare.chunk_bytes", lambda *_: 1_000)
+
+    for interactions in ("one.csv", "mixed", "tiny.parquet"):
+        small = etl(config(interactions, etl={"shard_rows": 600, "memory": 256}), workspace, force=True)
+        assert prepared(small.artifact) == expected
+
+
+def test_given_splits_are_written_as_the_dataset_is(workspace: Workspace) -> None:
+    for name, rows in (("train", INTERACTIONS[:1500]), ("valid", INTERACTIONS[1500:])):
+        Path(f"{name}.csv.gz").write_bytes(gzip.compress(as_csv(rows).replace(b",", b";")))
+        pq.write_table(rows, f"{name}.parquet")
+    semicolons = {"files": "train.csv.gz", "separator": ";", "types": {"rating": "float64"}}
+
+    def split(suffix: str) -> dict[str, str]:
+        return {"method": "files", "train": f"train{suffix}", "valid": f"valid{suffix}"}
+
+    of_text = etl(config(semicolons, split=split(".csv.gz")), workspace).artifact
+    assert of_text.rows("valid") == 500
+    assert prepared(of_text) == prepared(etl(config(semicolons, split=split(".parquet")), workspace).artifact)
+    assert prepared(of_text) == prepared(etl(config("train.parquet", split=split(".parquet")), workspace).artifact)
+
+
+def test_key_depends_on_how_files_are_read(workspace: Workspace) -> None:
+    def key(**options: object) -> str:
+        return data_key(config({"files": "one.csv", **options}), workspace)
+
+    assert key() == data_key(config("one.csv"), workspace) == data_key(config(["one.csv"]), workspace)
+    others = [key(types={"user": "string"}), key(lists={"item": "i"}), key(quote=None), key(encoding="latin-1")]
+    assert len({key(), *others}) == 5
+
+
+def test_ids_with_leading_zeros_are_kept(workspace: Workspace) -> None:
+    Path("zeros.csv").write_text(re.sub(r'"i(\d+)"', r"00\1", as_csv(INTERACTIONS).decode()))
+    items = {"files": "zero_items.csv", "lists": {"tags": "|"}}
+    Path("zero_items.csv").write_text("item,tags\n" + "".join(f"00{item},t\n" for item in range(40)))
+
+    data = etl(config("zeros.csv", tables=items), workspace).artifact
+    assert "0017" in pq.read_table(data.vocabulary("item"))["value"].to_pylist()
+
+
+def test_truncated_archive_prepares_nothing(workspace: Workspace) -> None:
+    Path("half.csv.gz").write_bytes(Path("one.csv.gz").read_bytes()[:-500])
+
+    with pytest.raises(DataError, match=r"half\.csv\.gz: cannot be read to its end"):
+        etl(config("half.csv.gz"), workspace)
+    assert workspace.all_data() == []
+
+
+def test_column_that_no_op_can_take_is_named(workspace: Workspace) -> None:
+    pq.write_table(ITEMS.set_column(1, "tags", pa.array([[["t"]]] * 40)), "nested.parquet")
+
+    with pytest.raises((ConfigError, DataError), match="tags"):
+        etl(config("one.csv", tables="nested.parquet"), workspace)
