@@ -16,18 +16,22 @@ from recsys_cli.features.split import SPLITS
 def cold_shares(fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
     """Return for each held-out split how many distinct users and items it has, and how many of them train has not."""
     roles = {"users": fitted.plan.user, "items": fitted.plan.item}
-    raw = {role: column for role, column in roles.items() if column in staged.schema.names}
+    here = {role: column for role, column in roles.items() if fitted.plan.raw_name(column) in staged.schema.names}
     return {
-        split: {role: _cold(split, column, fitted, staged) for role, column in raw.items()}
+        split: {role: _cold(split, column, fitted, staged) for role, column in here.items()}
         for split in SPLITS[1:]
         if staged.rows[split]
     }
 
 
-def _cold(split: str, column: str, fitted: FittedPlan, staged: Staged) -> dict[str, int]:
+def _cold(split: str, name: str, fitted: FittedPlan, staged: Staged) -> dict[str, int]:
+    column = fitted.plan.raw_name(name)
     parts = [pl.DataFrame(_met(split, shard, column, fitted, staged)).unique() for shard in staged.shards[split]]
-    distinct = pl.concat(parts).unique().drop_nulls()
-    vocabulary = fitted.vocabulary_of(column)
+    distinct = pl.concat(parts)
+    if isinstance(distinct.schema[column], pl.List):
+        distinct = distinct.explode(column)
+    distinct = distinct.unique().drop_nulls()
+    vocabulary = fitted.vocabulary_of(name)
     met = vocabulary.filter(pc.greater(vocabulary.column("count"), 0))  # a given vocabulary has others, too
     known = pl.DataFrame({column: pl.from_arrow(met.column("value"))})
     cold = distinct.join(known, on=column, how="anti")

@@ -1,0 +1,322 @@
+"""The facts of prepared data whose rows are written by hand, and of any rows against a plain count."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from recsys_cli.errors import DataError
+from recsys_cli.etl.report import Facts, sample
+from recsys_cli.features.schema import FIRST
+from recsys_cli.workspace import PreparedData
+
+Report = Callable[..., Facts]
+CATEGORIFY = {"op": "Categorify", "columns": ["user", "item"]}
+STAR = ({"op": "JoinExternal", "table": "tags", "on": "item", "columns": ["tags", "price"]},
+        {"op": "Categorify", "columns": ["user", "item", "tags"]})  # fmt: skip
+METHODS: dict[str, dict[str, Any]] = {
+    "random": {"method": "random", "valid": 0.3, "test": 0.2},
+    "temporal": {"method": "temporal", "valid": 0.3, "test": 0.2},
+    "leave-last-out": {"method": "leave-last-out"},
+    "user": {"method": "user", "valid": 0.3, "test": 0.2},
+}
+
+
+def texts(facts: Facts, level: str) -> str:
+    return "\n".join(finding.text for finding in facts.findings if finding.level == level)
+
+
+def test_pairs_that_repeat_within_and_across_splits_are_counted(report: Report) -> None:
+    train = [(1, 1, 1.0, 1), (1, 1, 0.0, 2), (1, 1, 1.0, 3), (1, 2, 0.0, 4), (2, 2, 1.0, 5), (None, 1, 1.0, 6)]
+    valid = [(1, 1, 1.0, 7), (1, 1, 1.0, 8), (2, 1, 0.0, 9), (1, 9, 1.0, 10), (9, 1, 0.0, 11), (None, 1, 1.0, 12)]
+    test = [(2, 1, 1.0, 13), (2, 2, 0.0, 14), (1, 2, 1.0, 15)]
+
+    facts = report({"train": train, "valid": valid, "test": test})
+
+    assert facts.pairs is not None
+    assert facts.pairs.share == 1
+    assert facts.pairs.rows == {
+        "train": 5,
+        "valid": 3,
+        "test": 3,
+    }  # without nulls, and without what train does not know
+    assert facts.pairs.repeated == {"train": 2, "valid": 1, "test": 0}
+    assert facts.pairs.seen == {"valid": {"train": 2}, "test": {"train": 2, "valid": 1}}
+    warnings = texts(facts, "warning")
+    assert "2 of 3 (66.7 %) rows of valid have a user and an item that train has together, too" in warnings
+    assert "1 of 3 (33.3 %) rows of test have a user and an item that valid has together, too" in warnings
+    assert "2 of 5 (40.0 %) rows of train repeat the user and the item of another row" in texts(facts, "note")
+
+
+def test_times_that_overlap_between_given_files_are_a_leak(report: Report) -> None:
+    train = [(1, 1, 1.0, 10), (1, 2, 0.0, 20), (2, 1, 1.0, 30), (2, 2, 0.0, 40)]
+    facts = report({"train": train, "valid": [(1, 3, 1.0, 20), (2, 3, 0.0, 50)]})
+
+    [border] = facts.borders
+    assert (border.earlier, border.later, border.first, border.after, border.tied) == ("train", "valid", 20, 2, 1)
+    assert [(facts.splits[s].first, facts.splits[s].last) for s in ("train", "valid", "test")] == [
+        (10, 40),
+        (20, 50),
+        (None, None),
+    ]
+    assert "2 of 4 (50.0 %) rows of train are later than the first row of valid (20)" in texts(facts, "warning")
+
+
+def test_ties_on_the_border_of_a_temporal_split_are_counted(report: Report) -> None:
+    rows = [(n % 3, n % 4, float(n % 2), time) for n, time in enumerate([1, 2, 3, 5, 5, 5, 5, 8, 9, 10])]
+    facts = report(rows, split={"method": "temporal", "valid": 0.5})
+
+    [border] = facts.borders
+    assert (border.first, border.after, border.tied) == (5, 0, 2)
+    assert "2 rows of train have the very time of the first row of valid (5): ties were cut by the order" in texts(
+        facts, "note"
+    )
+    assert "later than" not in texts(facts, "warning")
+
+
+def test_cold_users_and_items_are_counted(report: Report) -> None:
+    train = [(1, 1, 1.0, 1), (2, 2, 0.0, 2), (None, None, 1.0, 3)]
+    facts = report({"train": train, "valid": [(1, 1, 1.0, 5), (7, 2, 0.0, 6), (8, 1, 0.0, 7), (None, 3, 1.0, 8)]})
+
+    train_split, valid = facts.splits["train"], facts.splits["valid"]
+    assert train_split.users is not None
+    assert (train_split.users.distinct, train_split.users.cold) == (2, 0)
+    assert valid.users is not None
+    assert valid.items is not None
+    assert (valid.users.distinct, valid.users.cold) == (3, 2)
+    assert (valid.items.distinct, valid.items.cold) == (3, 1)
+    assert facts.missing["user"]["train"].model_dump() == {"null": 1, "unseen": 0, "values": 3}
+    assert facts.missing["user"]["valid"].model_dump() == {"null": 1, "unseen": 2, "values": 4}
+    assert "2 of 3 (66.7 %) users of valid are unknown to train" in texts(facts, "note")
+
+
+def test_labels_are_described_and_what_cannot_be_learnt_is_said(report: Report) -> None:
+    train = [(1, 1, 1.0, 1), (2, 2, 0.0, 2), (1, 2, None, 3), (2, 1, 1.0, 4)]
+    facts = report({"train": train, "valid": [(1, 1, 1.0, 5)], "test": [(1, 1, 4.5, 6), (2, 2, 2.5, 7)]})
+
+    labels = {name: split.label.model_dump() for name, split in facts.splits.items()}
+    assert labels["train"] == {"mean": pytest.approx(2 / 3), "low": 0, "high": 1, "null": 1, "binary": True}
+    assert labels["test"] == {"mean": 3.5, "low": 2.5, "high": 4.5, "null": 0, "binary": False}
+    assert facts.missing["label"]["train"].model_dump() == {"null": 1, "unseen": 0, "values": 4}
+    assert "1 of 4 (25.0 %) rows of train have no label" in texts(facts, "warning")
+    assert "every label of valid is 1" in texts(facts, "warning")
+
+
+@pytest.mark.parametrize("layout", ["star", "flat"])
+def test_columns_of_tables_count_once_for_each_row(report: Report, layout: str) -> None:
+    train = [(1, 1, 1.0, 1), (1, 1, 0.0, 2), (2, 2, 1.0, 3), (2, 3, 0.0, 4)]
+    facts = report({"train": train, "valid": [(1, 2, 1.0, 5), (1, 9, 0.0, 6)]}, *STAR, layout=layout)
+
+    assert facts.missing["tags"]["train"].model_dump() == {"null": 2, "unseen": 0, "values": 5}
+    assert facts.missing["tags"]["valid"].model_dump() == {"null": 0, "unseen": 0, "values": 1}
+    assert facts.missing["price"]["train"].model_dump() == {"null": 1, "unseen": 0, "values": 4}
+    assert facts.missing["price"]["valid"].model_dump() == {"null": 2, "unseen": 0, "values": 2}
+    assert set(facts.missing) == {"user", "item", "tags", "price", "label", "time"}
+
+
+def test_popularity_and_activity_are_those_of_train(report: Report) -> None:
+    train = [(user, item, 1.0, 0) for item, count in ((1, 6), (2, 3), (3, 1)) for user in range(count)]
+    facts = report({"train": train, "valid": [(0, 3, 0.0, 9)] * 5})
+
+    assert facts.items is not None
+    assert facts.users is not None
+    assert (facts.items.ranks, facts.items.counts) == ((1, 2, 3), (6, 3, 1))
+    assert (facts.items.least, facts.items.median, facts.items.most, facts.items.once) == (1, 3, 6, 1)
+    assert facts.items.head == {"0.01": 0.6, "0.1": 0.6}  # the first of three is as few as one can take
+    assert dict(zip(facts.users.edges, facts.users.heights, strict=False)) == {1: 3, 2: 2, 3: 1}
+    assert facts.train_only == {"user": True, "item": True}
+
+
+def test_growth_is_what_one_expects_in_any_order(report: Report) -> None:
+    train = [(user, 1, 1.0, 0) for user in (1, 1, 2)]
+    grown = report({"train": train}).growth
+
+    assert [(grown["user"].rows[at], grown["user"].values[at]) for at in (0, -1)] == [(0, 0), (3, 2)]
+    parts = (np.linspace(0, 1, 31) ** 2).tolist()
+    expected = [1 - (1 - p) ** 2 + p for p in parts]
+    assert grown["user"].values == pytest.approx(expected)
+    assert grown["user"].last_tenth == pytest.approx(1 - (1 - 0.1**2 + 0.9) / 2)
+    assert grown["item"].last_tenth == pytest.approx(0.1**3)
+
+
+def test_rows_of_each_op_are_told(report: Report) -> None:
+    rows = [(n % 3, n % 2, float(n % 5), n) for n in range(20)]
+    facts = report(
+        rows,
+        {"op": "Filter", "expression": "label > 0"},
+        {"op": "KCore", "columns": {"user": 2}},
+        CATEGORIFY,
+        split={"method": "temporal", "valid": 0.25},
+    )
+
+    assert [(op.rows_in, op.rows_out) for op in facts.ops] == [(20, 16), (16, 16), (16, 16)]
+    assert facts.ops[2].columns == ("user", "item")
+    assert len(facts.rows_first) == 2
+
+
+def test_rows_that_only_train_loses_are_told_for_given_files(report: Report) -> None:
+    train = [(1, 1, 1.0, 1), (1, 2, 0.0, 2), (2, 1, 1.0, 3)]
+    facts = report({"train": train, "valid": [(2, 1, 1.0, 4)] * 2}, {"op": "KCore", "columns": {"user": 2}}, CATEGORIFY)
+    assert [(op.rows_in, op.rows_out) for op in facts.ops] == [(5, 4), (4, 4)]
+
+
+def test_drawn_rows_are_no_interactions(report: Report) -> None:
+    rows = [(user, item, 1.0, 10 * user + item) for user in range(4) for item in range(user + 1)]
+    facts = report(
+        rows,
+        {"op": "NegativeSampling", "user": "user", "item": "item", "num_negatives": 1},
+        CATEGORIFY,
+        {"op": "LambdaOp", "expression": "sampled == 0", "output": "liked", "dtype": "int8"},
+        split={"method": "temporal", "valid": 0.2},
+        timestamp="time",
+        label="liked",
+    )
+
+    splits = facts.splits
+    assert splits["train"].rows + splits["valid"].rows == 10 + splits["train"].drawn + splits["valid"].drawn
+    assert splits["train"].drawn > 0
+    assert facts.ops[0].rows_out - facts.ops[0].rows_in == splits["train"].drawn + splits["valid"].drawn
+    for split in (splits["train"], splits["valid"]):
+        assert split.label.mean == pytest.approx((split.rows - split.drawn) / split.rows)
+    assert facts.pairs is not None
+    assert facts.pairs.repeated["train"] == 0
+    assert facts.pairs.rows["train"] == splits["train"].rows - splits["train"].drawn
+    assert all(facts.train_only.values())
+
+
+def test_rows_of_lists_have_no_pairs_and_are_counted_by_element(report: Report) -> None:
+    rows = [(user, item, 1.0, item) for user in range(6) for item in range(user, user + 3)]
+    facts = report(
+        rows,
+        {"op": "Groupby", "by": "user", "aggs": {"item": "list", "label": "mean", "time": "max"}, "order_by": "time"},
+        {"op": "Categorify", "columns": ["user", "item_list"]},
+        item="item_list",
+        label="label_mean",
+        timestamp="time_max",
+        split={"method": "temporal", "valid": 0.5},
+    )
+
+    assert facts.pairs is None
+    assert facts.items is not None
+    assert facts.items.rows == 3 * facts.splits["train"].rows == 9
+    valid = facts.splits["valid"]
+    assert valid.items is not None
+    assert (valid.items.distinct, valid.items.cold) == (5, 3)
+    assert (facts.ops[0].rows_in, facts.ops[0].rows_out) == (18, 6)
+    assert facts.train_only == {"user": True, "item_list": True}
+
+
+@pytest.mark.parametrize(
+    "rows", [[(1, 1, 1.0, 5)], [(1, n, 1.0, 5) for n in range(9)], [(n, 1, 0.0, n) for n in range(9)]]
+)
+def test_one_row_one_user_or_one_item_has_a_report(report: Report, rows: list[tuple[Any, ...]]) -> None:
+    facts = report(rows, split={"method": "temporal", "valid": 0, "test": 0})
+    assert facts.splits["valid"].rows == 0
+    assert facts.borders == ()
+    assert facts.users is not None
+    assert facts.users.distinct == len({row[0] for row in rows})
+    assert "every label of train" in texts(facts, "warning")
+
+
+def test_all_null_and_no_times_leave_gaps(report: Report) -> None:
+    rows = [(None, None, None, None)] * 4
+    facts = report(rows, split={"method": "random", "valid": 0.5, "seed": 1})
+    assert (facts.users, facts.items, facts.timeline, facts.growth) == (None, None, None, {})
+    assert facts.splits["train"].label.mean is None
+    assert report([*rows[:2], (1, 1, 1.0, 3)], split={"method": "random", "valid": 0}, timestamp=None).timeline is None
+
+
+def test_what_is_no_report_is_said(tmp_path: Any) -> None:
+    (tmp_path / "report.json").write_text("{}")
+    with pytest.raises(DataError, match=r"report\.json: not a report that this version reads") as found:
+        Facts.read(tmp_path / "report.json")
+    assert found.value.hint == "recsys etl --force"
+
+
+# ---- against a plain count ----
+
+
+def some_rows(seed: int) -> list[tuple[Any, ...]]:
+    rng = np.random.default_rng(seed)
+    users, items = rng.zipf(1.4, 120) % 30, rng.zipf(1.4, 120) % 12
+    nulls = rng.random(120) < 0.1
+    times = 1_500_000_000 + rng.integers(0, 40, 120) * 86_400
+    return [
+        (int(user), None if null else int(item), float(item % 2), int(time))
+        for user, item, null, time in zip(users, items, nulls, times, strict=True)
+    ]
+
+
+def prepared_rows(data: PreparedData, split: str) -> list[dict[str, Any]]:
+    return [row for path in data.shards(split) for row in pq.read_table(path).to_pylist()]
+
+
+def own(rows: Iterable[dict[str, Any]]) -> list[tuple[int, int]]:
+    return [(row["user"], row["item"]) for row in rows if row["user"] >= FIRST and row["item"] >= FIRST]
+
+
+@pytest.mark.parametrize("layout", ["star", "flat"])
+@pytest.mark.parametrize("method", METHODS)
+def test_facts_equal_a_plain_count(prepare: Callable[..., PreparedData], method: str, layout: str) -> None:
+    data = prepare(some_rows(3), *STAR, split=METHODS[method], layout=layout)
+    facts = Facts.read(data.facts)
+    rows = {split: prepared_rows(data, split) for split in ("train", "valid", "test")}
+
+    assert facts.method == method
+    assert {name: split.rows for name, split in facts.splits.items()} == {name: len(r) for name, r in rows.items()}
+    assert facts.pairs is not None
+    assert facts.timeline is not None
+    seen: set[tuple[int, int]] = set()
+    for split, there in rows.items():
+        pairs = own(there)
+        assert facts.pairs.repeated[split] == len(pairs) - len(set(pairs))
+        if split == "valid":
+            assert facts.pairs.seen["valid"]["train"] == sum(pair in seen for pair in pairs)
+        seen |= set(pairs)
+        assert facts.splits[split].label.mean == pytest.approx(np.mean([row["label"] for row in there]))
+        times = [row["time"] for row in there]
+        assert (facts.splits[split].first, facts.splits[split].last) == (min(times), max(times))
+        assert facts.timeline.rows[split] == tuple(np.histogram(times, facts.timeline.edges)[0].tolist())
+    for border in facts.borders:
+        times = [row["time"] for row in rows[border.earlier]]
+        assert border.first == min(row["time"] for row in rows[border.later])
+        assert border.after == sum(time > border.first for time in times)
+        assert border.tied == sum(time == border.first for time in times)
+    assert len(facts.borders) == 3
+    items = Counter(row["item"] for row in rows["train"] if row["item"] >= FIRST)
+    assert facts.items is not None
+    assert facts.items.counts == tuple(sorted(items.values(), reverse=True))
+    assert all(facts.train_only.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_facts_do_not_depend_on_the_layout(report: Report, method: str) -> None:
+    star, flat = (report(some_rows(4), *STAR, split=METHODS[method], layout=layout) for layout in ("star", "flat"))
+    assert star == flat
+
+
+def test_sample_looks_at_all_rows_of_those_whom_it_chooses(
+    prepare: Callable[..., PreparedData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = [(int(u), int(i), 1.0, n) for n, (u, i) in enumerate(rng.integers(0, [400, 9], (4_000, 2)))]
+    monkeypatch.setattr(sample, "ROWS", 1_000)
+    data = prepare(rows, split=METHODS["temporal"])
+    pairs = Facts.read(data.facts).pairs
+
+    assert pairs is not None
+    assert (pairs.share, pairs.by) == (0.25, "user")
+    looked_at = sum(pairs.rows.values())
+    assert 700 < looked_at < 1_300
+    train = own(prepared_rows(data, "train"))
+    share = (len(train) - len(set(train))) / len(train)
+    assert pairs.repeated["train"] / pairs.rows["train"] == pytest.approx(share, rel=0.2)
+    findings = "\n".join(finding.text for finding in Facts.read(data.facts).findings)
+    assert "(in a sample: 25 % of the values of user)" in findings
+    assert not math.isclose(looked_at, 4_000)

@@ -1,0 +1,54 @@
+"""Heads, ranks and growth of counts that are small enough to count by hand, and of any against trying it out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recsys_cli.etl.report.frequency import frequency, growth
+
+COUNTS = st.lists(st.integers(0, 50), max_size=60).map(lambda counts: np.array(counts, dtype=np.int64))
+
+
+def test_head_is_the_share_of_the_most_frequent() -> None:
+    counts = np.ones(1_000, dtype=np.int64)
+    counts[500:510] = 100
+    found = frequency(counts)
+    assert found is not None
+    assert found.head == {"0.01": pytest.approx(1000 / 1990), "0.1": pytest.approx(1090 / 1990)}
+    assert (found.distinct, found.rows, found.once, found.median, found.most) == (1_000, 1_990, 990, 1, 100)
+
+
+def test_values_that_do_not_occur_are_none() -> None:
+    assert frequency(np.zeros(5, dtype=np.int64)) is None
+    assert growth(np.zeros(0, dtype=np.int64), 7) is None
+
+
+@given(COUNTS)
+@settings(derandomize=True, deadline=None, max_examples=100)
+def test_curves_are_those_of_the_counts(counts: np.ndarray) -> None:
+    found = frequency(counts)
+    there = sorted((int(count) for count in counts if count), reverse=True)
+    if found is None:
+        assert not there
+        return
+    assert (found.ranks[0], found.ranks[-1]) == (1, len(there))
+    assert [there[rank - 1] for rank in found.ranks] == list(found.counts)
+    assert sum(found.heights) == len(there)
+    bounds = list(zip(found.edges, found.edges[1:], strict=False))
+    assert [sum(low <= count < high for count in there) for low, high in bounds] == list(found.heights)
+
+
+def test_growth_is_the_mean_over_orders() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.array([40, 20, 10, 5, 2, 1, 1, 1])
+    rows = np.repeat(np.arange(len(counts)), counts)
+    found = growth(counts, len(rows))
+    assert found is not None
+    orders = [rng.permutation(rows) for _ in range(400)]
+    for place in (10, 20, 30):
+        tried = np.mean([len(set(order[: found.rows[place]])) for order in orders])
+        assert found.values[place] == pytest.approx(tried, abs=0.35)
+    assert found.values == tuple(sorted(found.values))
