@@ -279,8 +279,9 @@ def _with_codes(
         for rows in sources["all"].batches():
             yield rows, None
     else:
-        names = {"user": config.features.user, "timestamp": config.features.timestamp}
-        wanted: dict[str, str] = {key: column for key in split.reads if (column := names[key])}
+        plan = config.features
+        names = {"user": plan.user, "timestamp": plan.timestamp}
+        wanted: dict[str, str] = {key: plan.raw_name(column) for key in split.reads if (column := names[key])}
         spool, columns = spooled(sources["all"], wanted, folder)
         yield from zip(spool.batches(), assign(split, columns), strict=True)
         spool.delete()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,17 +76,20 @@ class FeaturePlan(BaseModel):
                 column = next((old for old, new in op.columns.items() if new == column), column)
         return column
 
-    def compile(self, tables: Mapping[str, pa.Schema], state: State | None = None) -> Program:
+    def compile(
+        self, tables: Mapping[str, pa.Schema], state: State | None = None, *, lacks: frozenset[str] | None = None
+    ) -> Program:
         """Work out the plan for given tables, before any row is read.
 
         Args:
             tables: Columns and types by table, "interactions" among them.
             state: What was learnt, where it is known.
+            lacks: For new rows: columns of the interactions that they do not have. What needs those is left out.
 
         Raises:
             ConfigError: All problems at once, one a line.
         """
-        program = compile_plan(self.ops, tuple(self.roles), tables, state=state)
+        program = compile_plan(self.ops, tuple(self.roles), tables, state=state, lacks=lacks)
         problems = [*self.wrong_roles(), *program.problems, *self._wrong_columns(program)]
         if problems:
             raise ConfigError("features: " + "\n".join(problems), hint="the columns above are what the raw tables have")
@@ -132,7 +135,7 @@ class FeaturePlan(BaseModel):
         return problems
 
     def _wrong_columns(self, program: Program) -> list[str]:
-        names = [name for name, _, _ in program.columns]
+        names = [*program.lacking, *(name for name, _, _ in program.columns)]
         names += [name for op in self.ops if isinstance(op, DropLowCardinality) for name in op.columns]
         problems = [f"drop: no op computes {name!r}" for name in self.drop if name not in names]
         for name, spec, home in program.columns:
@@ -165,6 +168,19 @@ class FittedPlan:
     def program(self) -> Program:
         """The plan worked out, cardinalities included."""
         return self.plan.compile(self.inputs, self.state)
+
+    def for_new_rows(self, have: Collection[str]) -> FittedPlan:
+        """Return the plan for rows that it was not fitted on, which may lack columns: what needs those is left out.
+
+        Its program says what is lacking. Ops that choose rows are no part of it, nor are joins: the tables by id are there.
+
+        Args:
+            have: The columns of the new rows.
+        """
+        lacks = frozenset(self.inputs[INTERACTIONS].names) - set(have)
+        made = replace(self)
+        made.__dict__["program"] = self.plan.compile(self.inputs, self.state, lacks=lacks)
+        return made
 
     @property
     def vocabularies(self) -> dict[str, pa.Table]:

@@ -12,82 +12,10 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.ops import AnyOp, Categorify, DropLowCardinality, JoinExternal, NegativeSampling, Rename
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.spec import Spec
+from recsys_cli.features.steps import FLAT, GATHERED, INTERACTIONS, Gather, State, Step
 from recsys_cli.registry import suggest
 
-State = Mapping[tuple[int, str], pa.Table]
-"""What was learnt: by place of the op in the plan, and name of the table."""
-INTERACTIONS = "interactions"
-GATHERED, FLAT = -1, -2
-"""Places, in the state, of columns by id that are brought to the interactions: for an op there, or for the flat layout."""
-
-
-@dataclass(frozen=True)
-class Gather:
-    """Bring columns of a table by id to the interactions, because an op there reads them.
-
-    Attributes:
-        table: The column of ids that number the table's rows.
-        columns: Which of its columns.
-        number: Tells it apart from others: a column may be needed before and after an op has changed it.
-    """
-
-    table: str
-    columns: tuple[str, ...]
-    number: int = 0
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The ids."""
-        return (self.table,)
-
-    @property
-    def reads_to_apply(self) -> tuple[str, ...]:
-        """The ids."""
-        return self.reads
-
-    @property
-    def learns_from_drawn(self) -> bool:
-        """False: it learns nothing."""
-        return False
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Names under which the columns by id are kept in the state."""
-        return tuple(f"{self.number}/{self.table}/{column}" for column in self.columns)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One op, or the part of it that works in one place.
-
-    Attributes:
-        index: Place of the op in the plan; part of the name of what it learns.
-        op: The op, with those of its columns that this step computes; or a Gather.
-        home: Where it works: None for the interactions, else the column whose ids number the rows of a table.
-        after: How many passes over train have to be done before what it reads is known.
-        writes: The columns that it computes.
-    """
-
-    index: int
-    op: Op | Gather
-    home: str | None
-    after: int
-    writes: tuple[str, ...]
-
-    @property
-    def fitted(self) -> bool:
-        """Whether it learns from train."""
-        return isinstance(self.op, Op) and self.op.fitted
-
-    @property
-    def acts(self) -> bool:
-        """Whether rows change by it; else it only describes columns, or learns what describes them."""
-        return isinstance(self.op, Gather) or self.op.acts
-
-    @property
-    def known(self) -> int:
-        """How many passes have to be done before what it writes is known."""
-        return self.after + self.fitted
+__all__ = ["FLAT", "GATHERED", "INTERACTIONS", "Gather", "Program", "State", "Step", "compile_plan"]
 
 
 @dataclass
@@ -99,6 +27,8 @@ class _Column:
     known: int = 0
     written: bool = False
     """Whether an op made it, so that it belongs to what is prepared."""
+    lacks: frozenset[str] = frozenset()
+    """What new rows do not have, and without which it cannot be computed for them."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +43,7 @@ class Program:
         reads: Columns of the raw interactions that are needed, each once.
         columns: What is there at the end: (name, what it is, where it lives), interactions first, then tables.
         problems: Why it cannot run; all of it is only worked out as far as they allow.
+        lacking: For new rows that do not have all raw columns: what cannot be computed, and for lack of which of them.
     """
 
     rows: tuple[tuple[int, AnyOp], ...]
@@ -122,6 +53,7 @@ class Program:
     reads: tuple[str, ...]
     columns: tuple[tuple[str, Spec, str | None], ...]
     problems: tuple[str, ...]
+    lacking: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def passes(self) -> int:
@@ -185,9 +117,15 @@ class _Compiler:
     reads: dict[str, None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     encoded: frozenset[str] = frozenset()
+    last: int = -1
+    """Place of the last op that chooses rows."""
+    lacks: frozenset[str] | None = None
+    """Raw columns that new rows do not have; None where it is not for new rows."""
+    rows: list[tuple[int, AnyOp]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.columns = {field.name: _Column(Spec(field.type)) for field in self.tables[INTERACTIONS]}
+        for raw in self.tables[INTERACTIONS]:
+            self.columns[raw.name] = _Column(Spec(raw.type), lacks=frozenset({raw.name}) & (self.lacks or frozenset()))
 
     def run(self, index: int, op: Op) -> None:
         """Note what an op does; a problem is kept, so that all are named at once."""
@@ -222,19 +160,24 @@ class _Compiler:
     def _compute(self, index: int, op: Op) -> None:
         for name in op.reads:
             self._read(name)
-        for part, home in self._parts(op):
+        for part, home in self._parts(index, op):
             columns = {name: self.columns[name] for name in part.reads}
             after = max((column.known for column in columns.values()), default=0)
             outputs = part.outputs({name: column.spec for name, column in columns.items()})
             if self.state is not None and part.fitted:
                 outputs = part.learnt(outputs, {name: self.state[index, name] for name in part.states})
-            self._write(Step(index, part, home, after, tuple(outputs)), outputs)
+            lacks = frozenset().union(*(columns[name].lacks for name in part.reads_to_apply))
+            if self.lacks is not None and op.phase == "draw":
+                lacks |= set(outputs)  # whether a row was drawn is no question of new rows
+            self._write(Step(index, part, home, after, tuple(outputs)), outputs, lacks)
 
-    def _write(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
+    def _write(self, step: Step, outputs: Mapping[str, Spec | None], lacks: frozenset[str]) -> None:
         assert isinstance(step.op, Op)
         self._check_keys(step, outputs)
         self._check_names(step, outputs)
-        if (step.op.acts or step.op.fitted) and step.op.phase == "columns":
+        if step.index <= self.last and step.op.phase != "draw" and not lacks:
+            self.rows.append((step.index, cast("AnyOp", step.op)))
+        elif (step.op.acts or step.op.fitted) and step.op.phase == "columns" and not lacks:
             self.steps.append(step)
         if step.op.replaces:
             self.columns = {name: column for name, column in self.columns.items() if name in outputs}
@@ -247,7 +190,7 @@ class _Compiler:
             else:
                 if before is not None and not before.written:
                     del self.columns[name]  # so that columns stand in the order in which ops made them
-                self.columns[name] = _Column(spec, step.home, step.known, written=True)
+                self.columns[name] = _Column(spec, step.home, step.known, written=True, lacks=lacks)
 
     def _check_names(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
         """Check that a new name is not that of another column, which would be lost."""
@@ -269,7 +212,7 @@ class _Compiler:
             if step.after:
                 raise ConfigError(f"{name!r} is the key of a join, so it cannot depend on something learnt from train")
 
-    def _parts(self, op: Op) -> Iterator[tuple[Op, str | None]]:
+    def _parts(self, index: int, op: Op) -> Iterator[tuple[Op, str | None]]:
         """Cut an op where its columns live in several places, or bring them to the interactions."""
         homes = {name: self.columns[name].home for name in op.reads}
         places = dict.fromkeys([*homes.values(), None] if op.numbers_rows else homes.values())
@@ -286,19 +229,19 @@ class _Compiler:
         else:
             for home in places:
                 if home is not None:
-                    self._gather(home, tuple(name for name in op.reads if homes[name] == home))
+                    self._gather(index, home, tuple(name for name in op.reads if homes[name] == home))
             yield op, None
 
     def _by_pass(self, op: Op, home: str | None) -> Iterator[tuple[Op, str | None]]:
-        """Cut an op where some of its columns are known earlier than others, so that those do not wait."""
-        waits = {name: self.columns[name].known for name in op.reads}
+        """Cut an op where some of its columns are known earlier than others, or at all, so that those do not wait."""
+        waits = {name: (self.columns[name].known, tuple(sorted(self.columns[name].lacks))) for name in op.reads}
         if not op.separable or len(set(waits.values())) <= 1:
             yield op, home
             return
         for wait in sorted(set(waits.values())):
             yield op.only(tuple(name for name in op.reads if waits[name] == wait)), home
 
-    def _gather(self, home: str, names: tuple[str, ...]) -> None:
+    def _gather(self, index: int, home: str, names: tuple[str, ...]) -> None:
         key = self.columns[home]
         if not key.spec.categorical:
             raise ConfigError(
@@ -306,7 +249,8 @@ class _Compiler:
                 f"let it come after the Categorify of {home!r}"
             )
         after = max(key.known, *(self.columns[name].known for name in names))
-        self.steps.append(Step(GATHERED, Gather(home, names, len(self.steps)), None, after, names))
+        if not key.lacks:
+            self.steps.append(Step(GATHERED, Gather(home, names, index), None, after, names))
 
     def _join(self, index: int, op: JoinExternal) -> None:
         if op.table not in self.tables:
@@ -338,11 +282,17 @@ class _Compiler:
         known = {name: Spec(have.field(name).type) for name in op.columns if name in have.names}
         for name, spec in known.items():
             # Its rows are numbered by ids, which are known after the first pass.
-            self.columns[name] = _Column(spec, op.on, known=1, written=True)
+            lacks = self.columns[op.on].lacks if op.on in self.columns else frozenset()
+            self.columns[name] = _Column(spec, op.on, known=1, written=True, lacks=lacks)
 
 
 def compile_plan(
-    ops: Sequence[AnyOp], roles: Sequence[str], tables: Mapping[str, pa.Schema], *, state: State | None = None
+    ops: Sequence[AnyOp],
+    roles: Sequence[str],
+    tables: Mapping[str, pa.Schema],
+    *,
+    state: State | None = None,
+    lacks: frozenset[str] | None = None,
 ) -> Program:
     """Work out a plan for given tables.
 
@@ -351,11 +301,12 @@ def compile_plan(
         roles: Columns that the plan names beside its ops: user, item, label, timestamp.
         tables: Columns and types by table, "interactions" among them.
         state: What was learnt, where it is known: then cardinalities are, too.
+        lacks: For new rows: columns of the interactions that they do not have. What needs those is left out.
     """
     last = max((place for place, op in enumerate(ops) if op.phase != "columns"), default=-1)
     early = [op for op in ops[: last + 1] if op.fitted or isinstance(op, JoinExternal)]
     encoded = frozenset(column for op in ops if isinstance(op, Categorify) for column in op.columns)
-    compiler = _Compiler(tables, state, encoded=encoded)
+    compiler = _Compiler(tables, state, encoded=encoded, last=last, lacks=lacks)
     compiler.problems += [
         f"{op.title} comes before {ops[last].title}, which chooses rows; rows are chosen before anything is learnt or joined, "
         f"so move {ops[last].name} up"
@@ -365,17 +316,17 @@ def compile_plan(
         compiler.run(index, cast("Op", op))
     for name in roles:
         compiler.use(name)
-    chosen = [(index, op) for index, op in enumerate(ops[: last + 1])]
-    draw = next((op for _, op in chosen if isinstance(op, NegativeSampling)), None)
+    draw = next((op for op in ops[: last + 1] if isinstance(op, NegativeSampling)), None)
     named = [(name, column) for name, column in compiler.columns.items() if column.written or name in roles]
     named.sort(key=lambda pair: not pair[1].written)
     order = dict.fromkeys([None, *(column.home for _, column in named)])
     return Program(
-        rows=tuple((index, op) for index, op in chosen if op.phase != "draw"),
+        rows=tuple(compiler.rows),
         draw=draw,
-        steps=tuple(step for step in compiler.steps if step.index < 0 or step.index > last),
+        steps=tuple(compiler.steps),
         joins=tuple(compiler.joins),
-        reads=tuple(compiler.reads),
-        columns=tuple((n, column.spec, home) for home in order for n, column in named if column.home == home),
+        reads=tuple(name for name in compiler.reads if name not in (lacks or ())),
+        columns=tuple((n, c.spec, home) for home in order for n, c in named if c.home == home and not c.lacks),
         problems=tuple(dict.fromkeys(compiler.problems)),
+        lacking={name: column.lacks for name, column in named if column.lacks},
     )

@@ -1,0 +1,85 @@
+"""What a plan is made of once it is worked out: steps, each in one place, and the names of places and of what is learnt there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from recsys_cli.features.ops.op import Op
+
+State = Mapping[tuple[int, str], pa.Table]
+"""What was learnt: by place of the op in the plan, and name of the table."""
+INTERACTIONS = "interactions"
+GATHERED, FLAT = -1, -2
+"""Places, in the state, of columns by id that are brought to the interactions: for an op there, or for the flat layout."""
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Bring columns of a table by id to the interactions, because an op there reads them.
+
+    Attributes:
+        table: The column of ids that number the table's rows.
+        columns: Which of its columns.
+        number: Place of the op: a column may be needed before and after an op has changed it.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    number: int = 0
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The ids."""
+        return (self.table,)
+
+    @property
+    def reads_to_apply(self) -> tuple[str, ...]:
+        """The ids."""
+        return self.reads
+
+    @property
+    def learns_from_drawn(self) -> bool:
+        """False: it learns nothing."""
+        return False
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names under which the columns by id are kept in the state."""
+        return tuple(f"{self.number}/{self.table}/{column}" for column in self.columns)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One op, or the part of it that works in one place.
+
+    Attributes:
+        index: Place of the op in the plan; part of the name of what it learns.
+        op: The op, with those of its columns that this step computes; or a Gather.
+        home: Where it works: None for the interactions, else the column whose ids number the rows of a table.
+        after: How many passes over train have to be done before what it reads is known.
+        writes: The columns that it computes.
+    """
+
+    index: int
+    op: Op | Gather
+    home: str | None
+    after: int
+    writes: tuple[str, ...]
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it learns from train."""
+        return isinstance(self.op, Op) and self.op.fitted
+
+    @property
+    def acts(self) -> bool:
+        """Whether rows change by it; else it only describes columns, or learns what describes them."""
+        return isinstance(self.op, Gather) or self.op.acts
+
+    @property
+    def known(self) -> int:
+        """How many passes have to be done before what it writes is known."""
+        return self.after + self.fitted
