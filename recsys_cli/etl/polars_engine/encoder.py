@@ -84,7 +84,7 @@ class Encoder:
     def _found(self, values: pa.Array) -> Ids:
         assert self._index is not None
         ids = self._index.find(self._hashes(values))
-        if not is_text(values.type):
+        if not is_text(values.type) or not len(self.values):
             return ids
         if self._are_short:
             ids[pack(values)[1]] = UNSEEN

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from recsys_cli.features.hashing import below, hash_counters, mix, permutation
+from recsys_cli.features.hashing import below, can_hash, hash_counters, hash_values, mix, permutation
+from recsys_cli.features.words import BLOCK_ROWS
 
 
 def test_hash_counters_is_splitmix64() -> None:
@@ -42,3 +48,88 @@ def test_below_is_even() -> None:
 
     assert len(counts) == 13
     assert np.abs(counts / 10_000 - 1).max() < 0.05
+
+
+SEED_0 = [16294208416658607535, 7960286522194355700, 487617019471545679, 17909611376780542444]
+"""The published sequence of SplitMix64 started at 0."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.int8(), [1, 2, 3, 4]),
+        (pa.uint64(), [1, 2, 3, 4]),
+        (pa.date32(), [datetime.date(1970, 1, 1 + day) for day in range(1, 5)]),
+        (pa.timestamp("us", tz="UTC"), [1, 2, 3, 4]),
+        (pa.time32("ms"), [datetime.time(microsecond=1000 * number) for number in range(1, 5)]),
+        (pa.duration("ns"), [1, 2, 3, 4]),
+    ],
+)
+def test_whole_numbers_are_outputs_of_splitmix64(kind: pa.DataType, values: Sequence[Any]) -> None:
+    assert hash_values(pa.array(values, kind)).tolist() == SEED_0
+
+
+def test_the_same_number_has_the_same_hash_whatever_its_type() -> None:
+    signed = [
+        hash_values(pa.array([-1, 0, 1], kind)).tolist() for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+    ]
+    assert all(found == signed[0] for found in signed)
+    assert hash_values(pa.array([2**64 - 1], pa.uint64()))[0] == signed[0][0]
+    assert hash_values(pa.array([False, True])).tolist() == signed[0][1:]
+    single, double = (hash_values(pa.array([0.5, -0.0, 0.0, 1.0], kind)) for kind in (pa.float32(), pa.float64()))
+    assert single.tolist() == double.tolist()
+    assert double[1] == double[2]
+    assert double[0] == hash_counters(np.array([0x3FE0000000000000], dtype=np.uint64), 0)[0]
+
+
+def test_hashes_of_texts_never_change() -> None:
+    texts = ["", "a", "é", "12345678", "123456789", "a text of more than two words"]
+
+    hashes = hash_values(pa.array(texts))
+
+    assert hashes.tolist() == [  # computed with plain integers
+        14804455941960215590,
+        15173407504899206757,
+        2387071600950105396,
+        7738164865401984510,
+        6658699277484999069,
+        16159975736770418894,
+    ]
+    assert hash_values(pa.array(texts).cast(pa.large_binary())).tolist() == hashes.tolist()
+    assert hash_values(pa.array(texts).dictionary_encode()).tolist() == hashes.tolist()
+
+
+def test_a_text_has_the_same_hash_wherever_it_stands() -> None:
+    texts = pa.array([f"{number:x}" * (number % 7) for number in range(BLOCK_ROWS + 100)])
+
+    hashes = hash_values(texts)
+
+    assert np.array_equal(hash_values(texts.slice(12_345)), hashes[12_345:])
+    assert hash_values(texts.take(pa.array([BLOCK_ROWS + 1, 5]))).tolist() == hashes[[BLOCK_ROWS + 1, 5]].tolist()
+
+
+def test_texts_that_differ_have_hashes_that_differ() -> None:
+    texts = ["", "\0", "\0\0", "a", "a\0", "A", "aa", "1234567\0", "1234567", "1234567\0\0"]
+    texts += [f"{number}" for number in range(100_000)]
+
+    assert len(np.unique(hash_values(pa.array(texts)))) == len(texts)
+
+
+def test_hashes_of_near_texts_are_even() -> None:
+    texts = pa.array([f"user-{number:08d}" for number in range(130_000)])
+
+    counts = np.bincount(below(hash_values(texts), 13).astype(int), minlength=13)
+
+    assert np.abs(counts / 10_000 - 1).max() < 0.05
+
+
+def test_nulls_do_not_stop_a_hash() -> None:
+    for kind in (pa.int8(), pa.float32(), pa.bool_(), pa.string(), pa.date32(), pa.null()):
+        assert len(hash_values(pa.array([None, None], kind))) == 2
+    assert len(hash_values(pa.array([None, "a"]).dictionary_encode())) == 2
+    assert not len(hash_values(pa.array([], pa.string())))
+
+
+def test_types_that_cannot_be_hashed() -> None:
+    assert not any(map(can_hash, [pa.decimal128(3), pa.list_(pa.int8()), pa.struct({"a": pa.int8()})]))
+    assert all(map(can_hash, [pa.int8(), pa.string(), pa.null(), pa.dictionary(pa.int8(), pa.string()), pa.date64()]))

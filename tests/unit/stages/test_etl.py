@@ -195,3 +195,52 @@ def _write_zip(path: Path, ratings: str) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("ml-latest-small/ratings.csv", ratings)
         archive.writestr("ml-latest-small/movies.csv", "movieId,title,genres\n1,A,x|y\n")
+
+
+def with_categorify(own_files: dict, **options: object) -> RunConfig:
+    """Return the config with other options of its Categorify."""
+    join, encode, label = RECIPE["ops"]
+    return RunConfig.model_validate(own_files | {"features": RECIPE | {"ops": [join, {**encode, **options}, label]}})
+
+
+def test_a_given_vocabulary_is_part_of_what_the_data_depends_on(own_files: dict, workspace: Workspace) -> None:
+    config = with_categorify(own_files, vocabs={"genres": "genres.txt"})
+    Path("genres.txt").write_text("never\na\n", encoding="utf-8")
+    first = etl(config, workspace)
+
+    assert etl(config, workspace).up_to_date
+    assert pq.read_table(first.artifact.table("movieId")).to_pydict() == {"genres": [[], [], [], [2, 4], [4], []]}
+
+    Path("genres.txt").write_text("a\nnever\n", encoding="utf-8")
+    assert not etl(config, workspace).up_to_date
+
+    Path("genres.txt").unlink()
+    with pytest.raises(DataError, match=r"genres\.txt: cannot read it: No such file"):
+        etl(config, workspace)
+
+
+def test_what_buckets_hold_is_counted_as_unseen(own_files: dict, workspace: Workspace) -> None:
+    made = etl(with_categorify(own_files, freq_threshold=2, num_buckets=4), workspace)
+
+    data, manifest = made.artifact, made.artifact.manifest
+    assert {column.name: column.cardinality for column in data.schema.categorical} == {
+        "userId": 9, "movieId": 9, "genres": 9,
+    }  # fmt: skip
+    assert pq.read_table(data.table("movieId")).num_rows == 9
+    assert manifest["quality"]["train"]["movieId"] == {"null": 0, "unseen": 1, "values": 5}
+    assert manifest["quality"]["valid"]["movieId"] == {"null": 0, "unseen": 2, "values": 3}
+    assert manifest["vocabularies"] == {"userId": 2, "movieId": 2, "genres": 2}
+
+
+def test_a_joint_vocabulary_is_written_once(own_files: dict, workspace: Workspace) -> None:
+    join, _, label = RECIPE["ops"]
+    ops = [join, {"op": "Categorify", "columns": ["userId", "movieId"], "joint": True}, label]
+    features = RECIPE | {"ops": ops, "drop": ["genres"]}
+    made = etl(RunConfig.model_validate(own_files | {"features": features}), workspace)
+
+    data = made.artifact
+    assert pq.read_table(data.vocabulary("userId_movieId")).to_pydict() == {
+        "value": [1, 2, 10, 20, 3, 30], "count": [2, 2, 2, 2, 1, 1],
+    }  # fmt: skip
+    assert [path.name for path in (data.folder / "vocab").iterdir()] == ["userId_movieId.parquet"]
+    assert data.manifest["cold"]["valid"] == {"users": {"distinct": 2, "cold": 1}, "items": {"distinct": 3, "cold": 1}}

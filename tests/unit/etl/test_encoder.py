@@ -1,0 +1,133 @@
+"""Encoding by a vocabulary: every way to look up gives what a dictionary of Python's gives, and is prepared only once."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recsys_cli.errors import DataError
+from recsys_cli.etl.polars_engine import encoder as module
+from recsys_cli.etl.polars_engine.encoder import Encoder, Index, encoder_of
+from recsys_cli.features.hashing import below, hash_counters, hash_values
+
+DAY = datetime.date(2020, 1, 1)
+
+
+def vocabulary(values: list[Any], kind: pa.DataType | None = None) -> pa.Table:
+    return pa.table({"value": pa.array(values, kind), "count": pa.array([1] * len(values), pa.int64())})
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "others"),
+    [
+        (pa.int8(), [3, -128, 127], [0, 4]),
+        (pa.int64(), [3, 4, 9], [2, 5, 10, -(2**63), 2**63 - 1]),
+        (pa.int64(), [2**62, -(2**63), 0], [1, 2**62 + 1]),
+        (pa.uint64(), [7, 8], [0, 2**64 - 1, 2**63]),
+        (pa.uint64(), [2**64 - 1, 0], [2**63, 1]),
+        (pa.float32(), [0.5, 0.0, 3.0], [0.25, float("inf")]),
+        (pa.bool_(), [True], [False]),
+        (pa.date32(), [DAY], [DAY.replace(day=2)]),
+        (pa.timestamp("us"), [datetime.datetime(2020, 1, 1)], [datetime.datetime(2020, 1, 1, 1)]),
+        (pa.string(), ["a", "", "12345678"], ["b", "a\0", "123456789", "12345678" * 3]),
+        (pa.string(), ["a long text, of which there are others", "a"], ["a long text, of which", "b", "a\0"]),
+        (pa.binary(), [b"\xff\xfe", b""], [b"\xff"]),
+        (pa.decimal128(5, 2), [Decimal("1.20"), Decimal("-3.00")], [Decimal("1.21")]),
+    ],
+)
+def test_ids_are_those_of_the_vocabulary(kind: pa.DataType, known: list[Any], others: list[Any]) -> None:
+    encode = Encoder(vocabulary(known, kind))
+    values = [None, *others, *known, None, *known]
+    expected = [1, *[2] * len(others), *range(3, 3 + len(known)), 1, *range(3, 3 + len(known))]
+
+    assert encode(pa.array(values, kind)).tolist() == expected
+    assert (
+        encode(pa.array(["x", *values], kind).slice(1) if kind == pa.string() else pa.array(values, kind)).dtype
+        == np.int32
+    )
+    assert encode(pa.array([], kind)).tolist() == []
+    if kind not in {pa.decimal128(5, 2), pa.binary()}:
+        assert encode(pa.array(values, kind).dictionary_encode()).tolist() == expected
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.float64(), pa.null()])
+def test_an_empty_vocabulary(kind: pa.DataType) -> None:
+    encode = Encoder(vocabulary([], kind))
+
+    assert encode(pa.array(["a", None])).tolist() == [2, 1]
+    assert encode(pa.array([5, None]), num_buckets=1).tolist() == [3, 1]
+    assert encode(pa.nulls(2)).tolist() == [1, 1]
+
+
+def test_nan_is_null_and_zero_has_no_sign() -> None:
+    encode = Encoder(vocabulary([0.0, 2.0]))
+
+    assert encode(pa.array([-0.0, 0.0, float("nan"), 2.0])).tolist() == [3, 3, 1, 4]
+
+
+def test_whole_numbers_of_any_width_are_the_same() -> None:
+    for known in ([1, 2], [1, 2**40]):
+        encode = Encoder(vocabulary(known, pa.int64()))
+        for kind in (pa.int8(), pa.uint16(), pa.int32(), pa.uint64()):
+            assert encode(pa.array([1, 3, None], kind)).tolist() == [3, 2, 1]
+
+
+def test_unseen_values_go_to_their_bucket() -> None:
+    for known, unseen in ((["a", "b"], ["c", "a text that is long"]), ([1, 2], [3, -(2**62)])):
+        found = Encoder(vocabulary(known))(pa.array([*unseen, None, known[1]]), num_buckets=100)
+        assert found.tolist() == [*(5 + below(hash_values(pa.array(unseen)), 100)).tolist(), 1, 4]
+
+
+def test_values_of_another_kind_are_refused() -> None:
+    with pytest.raises(DataError, match="learnt from int64, and the column holds string"):
+        Encoder(vocabulary([1, 2]))(pa.array(["1"]))
+    with pytest.raises(DataError, match="learnt from string, and the column holds double"):
+        Encoder(vocabulary(["a"]))(pa.array([1.0]))
+
+
+def test_texts_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        module, "hash_values", lambda values: np.array([len(v or "") for v in values.to_pylist()], np.uint64)
+    )
+    encode = Encoder(vocabulary(["a text of some length"]))
+
+    assert encode(pa.array(["a text of some lengtH", "a text of some length", None])).tolist() == [2, 3, 1]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), unique=True, max_size=50), st.lists(st.integers(0, 2**64 - 1), max_size=20))
+def test_index_finds_all_and_nothing_else(known: list[int], others: list[int]) -> None:
+    index = Index(np.array(known, dtype=np.uint64))
+    places = {hashed: place for place, hashed in enumerate(known, 3)}
+
+    asked = [*known, *others, 0, 2**64 - 1]
+
+    assert index.find(np.array(asked, dtype=np.uint64)).tolist() == [places.get(hashed, 2) for hashed in asked]
+
+
+def test_index_of_many() -> None:
+    hashes = hash_counters(np.arange(100_000, dtype=np.uint64), 1)
+
+    index = Index(hashes[:50_000])
+
+    assert np.array_equal(index.find(hashes), np.concatenate([np.arange(3, 50_003), np.full(50_000, 2)]))
+
+
+def test_encoder_is_built_once_and_goes_with_its_vocabulary() -> None:
+    gc.collect()
+    before = len(module._encoders)
+    table = vocabulary(["a", "b"])
+
+    assert encoder_of(table) is encoder_of(table)
+    assert encoder_of(table) is not encoder_of(vocabulary(["a", "b"]))
+
+    del table
+    gc.collect()
+    assert len(module._encoders) == before

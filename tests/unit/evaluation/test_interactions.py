@@ -1,0 +1,51 @@
+"""What evaluation reads of prepared data: a bucket of values that train did not have is no user and no item."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.interactions import read_interactions
+from recsys_cli.evaluation.measure import measure
+from recsys_cli.features.schema import UNSEEN, Schema
+from recsys_cli.workspace import PreparedData
+
+
+class Constant(nn.Module):
+    """Scores all pairs alike."""
+
+    def score(self, batch: Batch) -> Tensor:
+        return torch.zeros(len(batch.features["userId"]))
+
+
+def with_buckets(data: PreparedData, **buckets: int) -> PreparedData:
+    """Say of the last ids of columns that they are those of buckets."""
+    columns = (column.model_copy(update={"buckets": buckets.get(column.name, 0)}) for column in data.schema.columns)
+    Schema(columns=tuple(columns)).write(data.folder / "schema.json")
+    return data
+
+
+def test_ids_of_buckets_are_unseen(make_prepared) -> None:
+    data = make_prepared(users=10, items=8, rows=400)
+    before = read_interactions(data, "train")
+
+    after = read_interactions(with_buckets(data, userId=2, movieId=3), "train")
+
+    assert np.array_equal(after.user_idx, np.where(before.user_idx >= 11, UNSEEN, before.user_idx))
+    assert np.array_equal(after.item_idx, np.where(before.item_idx >= 8, UNSEEN, before.item_idx))
+    assert after.user_idx.dtype == after.item_idx.dtype == np.int32
+
+
+def test_buckets_are_neither_ranked_for_nor_recommended(make_prepared) -> None:
+    data = make_prepared(users=10, items=8, rows=100)
+    rows = read_interactions(data, "valid")
+
+    counts = measure(Constant(), with_buckets(data, userId=2, movieId=3), EvaluateConfig(k=(1,), bootstrap=10)).counts
+
+    assert counts.candidates == 5
+    assert counts.users <= 8
+    assert counts.unknown_user_rows == np.count_nonzero(rows.user_idx >= 11) > 0
+    assert counts.unknown_item_rows == np.count_nonzero(rows.item_idx >= 8) > 0
