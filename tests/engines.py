@@ -20,7 +20,7 @@ from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.staging import Piece, Staged
 from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table
-from recsys_cli.events import ignore
+from recsys_cli.events import Emit, ignore
 from recsys_cli.features.plan import FeaturePlan, FittedPlan
 from recsys_cli.features.split import SPLITS
 from recsys_cli.registry import ENGINES, load
@@ -113,10 +113,10 @@ def stage_by_hand(case: Case, folder: Path, *, shards: int = 2) -> Staged:
     return Staged(pieces, rows, shards, max(1, -(-max(held_out) // shards)), case.tables, schema, seed=7)
 
 
-def answer(name: str, case: Case, folder: Path) -> Answer:
+def answer(name: str, case: Case, folder: Path, *, device: str = "cpu", emit: Emit = ignore) -> Answer:
     """Send a case through an engine."""
     staged = stage_by_hand(case, folder)
-    engine: Engine = load(ENGINES[name])(folder)
+    engine: Engine = load(ENGINES[name])(folder, device=device, emit=emit)
     executor = Threads(engine.threads)
     fitted = fit(case.plan, staged, engine, executor, ignore)
     raw = dict(Tables(engine, staged, fitted.program, fitted, fitted.program.passes).final())

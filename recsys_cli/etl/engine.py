@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
+from recsys_cli.events import Emit, ignore
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Step
@@ -32,21 +33,23 @@ class Engine(Protocol):
     """Computes the ops of a plan. All engines give the same result to the bit, floats within 1e-6.
 
     Attributes:
+        device: "cpu" or "gpu".
         threads: How many parts it may be given at the same time; None for as many as there are processors.
     """
 
+    device: str
     threads: int | None
 
-    def __init__(self, scratch: Path, *, device: str = "cpu") -> None:
-        """Take a folder for what it has to write on the way."""
+    def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
+        """Take a folder for what it has to write on the way, and whom to tell what does not run where it should."""
 
     @classmethod
-    def missing(cls) -> MissingExtraError | None:
-        """Return why the engine cannot run here, or None."""
+    def missing(cls, device: str = "cpu") -> MissingExtraError | None:
+        """Return why the engine cannot run here on a device, or None; decided without importing what it needs."""
 
     @classmethod
-    def rank(cls) -> int:
-        """Return how fast it is on this machine beside the others; `auto` takes the highest."""
+    def rank(cls, device: str = "cpu") -> int:
+        """Return how fast it is on a device beside the others; `auto` takes the highest of those that can run."""
 
     def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
         """Go over some rows of train, applying and learning as `walk` says.
@@ -79,20 +82,21 @@ class Engine(Protocol):
         """
 
 
-def choose(name: str, scratch: Path, *, device: str = "cpu") -> tuple[str, Engine]:
+def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> tuple[str, Engine]:
     """Return the engine of a name, or for `auto` the fastest that this machine can run, with its name.
 
     Raises:
         ConfigError: There is no such engine.
-        MissingExtraError: It is not installed.
+        MissingExtraError: It is not installed, or what it needs for the device is not.
     """
     if name == "auto":
-        able = [(engine.rank(), known) for known, engine in _all().items() if engine.missing() is None]
-        name = max(able)[1]
+        ranked = sorted(((engine.rank(device), known) for known, engine in _all().items()), reverse=True)
+        able = [known for _, known in ranked if _all()[known].missing(device) is None]
+        name = able[0] if able else ranked[0][1]
     engine: type[Engine] = load(lookup(ENGINES, name, what="engine"))
-    if (missing := engine.missing()) is not None:
+    if (missing := engine.missing(device)) is not None:
         raise missing
-    return name, engine(scratch, device=device)
+    return name, engine(scratch, device=device, emit=emit)
 
 
 def _all() -> Mapping[str, type[Engine]]:

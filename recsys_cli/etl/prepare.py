@@ -60,7 +60,7 @@ class Preparation:
         started = time.perf_counter()
         seconds: dict[str, float] = {}
         config = self.config.etl
-        name, engine = choose(config.engine, self.scratch, device=config.device)
+        name, engine = choose(config.engine, self.scratch, device=config.device, emit=self.emit)
         with open_executor(config, engine, self.scratch, self.emit) as executor:
             with _timed(seconds, "read and split"):
                 staged, chosen, rejected = self._stage()

@@ -79,7 +79,7 @@ class Meeting:
             (self.folder / f"answer-{self.token}-{uuid.uuid4().hex[:8]}").touch()
         except OSError as error:
             blind = str(error)
-        return Seen(socket.gethostname(), releases(), engine.missing(), blind)
+        return Seen(socket.gethostname(), releases(), engine.missing(engine.device), blind)
 
     def is_here(self) -> bool:
         """Whether the folder is the one that was made."""

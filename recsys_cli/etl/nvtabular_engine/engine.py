@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -14,9 +13,10 @@ import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import WEIGHT, Learnt, Walk
-from recsys_cli.etl.nvtabular_engine import join_external, pins
+from recsys_cli.etl.nvtabular_engine import frames, join_external, pins
 from recsys_cli.etl.nvtabular_engine.frames import alone
 from recsys_cli.etl.nvtabular_engine.weighted import repeated
+from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.ops.op import file_name
 from recsys_cli.features.plan import FittedPlan
@@ -42,22 +42,29 @@ class NVTabularEngine:
 
     threads: int | None = 1  # NVTabular keeps vocabularies in the process, by name
 
-    def __init__(self, scratch: Path, *, device: str = "cpu") -> None:
+    def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
         self.scratch = scratch
         self.device = device
+        self._emit: Emit | None = emit
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the listener behind: on another process nobody would hear it."""
+        return self.__dict__ | {"_emit": None}
 
     @classmethod
-    def missing(cls) -> MissingExtraError | None:
+    def missing(cls, device: str = "cpu") -> MissingExtraError | None:
         """Return which package is missing or of the wrong release, or None; decided without importing NVTabular."""
-        return pins.problem()
+        return pins.problem(device)
 
     @classmethod
-    def rank(cls) -> int:
-        """Return its place beside the others: first on a GPU with cuDF, last without."""
-        return 20 if find_spec("cudf") is not None else 0
+    def rank(cls, device: str = "cpu") -> int:
+        """Return its place beside the others: last on either device."""
+        del device
+        return 0
 
     def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
         """Go over some rows of train, applying and learning as `walk` says."""
+        self._tell_device()
         if WEIGHT in rows.column_names:
             rows = repeated(rows)  # NVTabular knows no weights
         learnt: Learnt = {}
@@ -80,6 +87,13 @@ class NVTabularEngine:
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
         """Return a table's joined columns by encoded key."""
         return join_external.by_id(op, table, keys)
+
+    def _tell_device(self) -> None:
+        """Say once where NVTabular works, if that is not where it should: it takes a GPU that it finds, and only that."""
+        emit, self._emit = self._emit, None
+        if emit is not None and (found := frames.device()) != self.device:
+            why = "it found no GPU" if found == "cpu" else "it found a GPU; CUDA_VISIBLE_DEVICES= keeps it off"
+            emit(Message(f"NVTabular works on the {found.upper()}, not on etl.device={self.device}: {why}", "warning"))
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:

@@ -37,7 +37,12 @@ def to_frame(columns: Mapping[str, pa.Array]) -> Any:
     """Return a frame of the library's own kind."""
     dispatch = nvtabular().dispatch
     table = pa.table(dict(columns))
-    return dispatch.convert_data(table, cpu=dispatch.get_lib().__name__ == "pandas")
+    return dispatch.convert_data(table, cpu=device() == "cpu")
+
+
+def device() -> str:
+    """Return where NVTabular works in this process: "gpu" where it found cuDF and a GPU at its import, else "cpu"."""
+    return "cpu" if nvtabular().dispatch.get_lib().__name__ == "pandas" else "gpu"
 
 
 def to_arrow(frame: Any) -> pa.Table:

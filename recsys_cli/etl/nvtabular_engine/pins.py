@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from recsys_cli.errors import MissingExtraError
@@ -13,26 +14,37 @@ PINS = {
 """Package → the release, as far as it matters, outside of which NVTabular was seen to fail."""
 
 
-def problem() -> MissingExtraError | None:
+CUDF = {"pandas": "2", "dask": "2024.1", "distributed": "2024.1", "cudf": "24.4"}
+"""The releases instead of those, or beside them, for a GPU: the first cuDF for Python 3.11, and what goes with it."""
+_CUDF_NAMES = ("cudf", "cudf-cu12", "cudf-cu11")
+
+
+def problem(device: str = "cpu") -> MissingExtraError | None:
     """Return what is missing or of the wrong release for NVTabular, with the install command, or None; imports nothing."""
+    if device == "gpu":
+        return _problem(PINS | CUDF, "etl.engine=nvtabular with etl.device=gpu", "see scripts/nvtabular-gpu.Dockerfile")
     missing = MissingExtraError.for_extra("nvtabular", what="etl.engine=nvtabular")
     if _installed("nvtabular") is None:
         return missing
-    have = {package: _installed(package) for package in PINS}
+    return _problem(PINS, "etl.engine=nvtabular", missing.hint)
+
+
+def _problem(pins: Mapping[str, str], what: str, hint: str | None) -> MissingExtraError | None:
+    have = {package: _installed(package) for package in pins}
     wrong = [
-        f"{package} {PINS[package]} is needed and " + (f"{found} is installed" if found else "is not installed")
+        f"{package} {pins[package]} is needed and " + (f"{found} is installed" if found else "is not installed")
         for package, found in have.items()
-        if found is None or not f"{found}.".startswith(f"{PINS[package]}.")
+        if found is None or not f"{found}.".startswith(f"{pins[package]}.")
     ]
     if not wrong:
         return None
-    return MissingExtraError(
-        "etl.engine=nvtabular cannot run beside these packages: " + "; ".join(wrong), hint=missing.hint
-    )
+    return MissingExtraError(f"{what} cannot run beside these packages: " + "; ".join(wrong), hint=hint)
 
 
 def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    for name in _CUDF_NAMES if package == "cudf" else (package,):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -12,8 +15,10 @@ import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import WEIGHT, Learnt, Walk
-from recsys_cli.etl.polars_engine import join_external
-from recsys_cli.features.ops import JoinExternal
+from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_categorify
+from recsys_cli.etl.polars_engine.gpu import Gpu
+from recsys_cli.events import Emit, ignore
+from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.ops.op import file_name
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Step
@@ -30,45 +35,77 @@ class Computing(Protocol):
 
 
 class PolarsEngine:
-    """Polars on the CPU."""
+    """Polars, on the CPU or, through cudf-polars, on a GPU.
 
-    threads: int | None = None
+    Where the GPU cannot run an op, its part runs on the CPU, and the listener is told.
+    """
 
-    def __init__(self, scratch: Path, *, device: str = "cpu") -> None:
+    def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
         self.scratch = scratch
         self.device = device
+        self.threads: int | None = 1 if device == "gpu" else None
+        self._gpu = Gpu(emit) if device == "gpu" else None
 
     @classmethod
-    def missing(cls) -> MissingExtraError | None:
-        """Return None: Polars comes with the core install."""
-        return None
+    def missing(cls, device: str = "cpu") -> MissingExtraError | None:
+        """Return what is missing for a GPU, or None: for the CPU Polars comes with the core install."""
+        return gpu.problem() if device == "gpu" else None
 
     @classmethod
-    def rank(cls) -> int:
-        """Return its place beside the others: first without a GPU."""
+    def rank(cls, device: str = "cpu") -> int:
+        """Return its place beside the others: first on either device."""
+        del device
         return 10
 
     def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
-        """Go over some rows of train, applying and learning as `walk` says."""
+        """Go over some rows of train, applying and learning as `walk` says.
+
+        Raises:
+            DataError: A Categorify lost or doubled values in counting.
+        """
         frame = pl.LazyFrame(rows)
         weight = pl.col(WEIGHT) if WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
-        queries: dict[tuple[int, str], pl.LazyFrame] = {}
-        for step, verb in walk:
+        queries: dict[tuple[Step, str], pl.LazyFrame] = {}
+        totals: dict[tuple[Step, str], int] = {}
+        for verb, part in groupby(walk, key=itemgetter(1)):
+            steps = [step for step, _ in part]
             if verb == "apply":
-                frame = _computing(step).apply(step.op, _state(step, fitted), frame)
-            else:
-                found = _computing(step).learn(step.op, frame, weight)
-                queries |= {(step.index, name): query for name, query in found.items()}
-        # The streaming engine adds up floats in another order each time.
-        tables = pl.collect_all(list(queries.values()), engine="in-memory")
-        return {at: table.to_arrow() for at, table in zip(queries, tables, strict=True)}
+                frame = self._applied(steps, fitted, frame)
+                continue
+            for step in steps:
+                queries |= {(step, name): query for name, query in self._learning(step, frame, weight).items()}
+                if isinstance(step.op, Categorify):
+                    totals |= {(step, name): total for name, total in counted.totals(step.op, frame, rows).items()}
+        tables = self._collected(queries)
+        for at, total in totals.items():
+            counted.check(at[1], tables[at], total)
+        return {(step.index, name): table for (step, name), table in tables.items()}
 
     def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
         """Send rows through steps, one after the other."""
-        frame = pl.LazyFrame(rows)
+        return self._applied(steps, fitted, pl.LazyFrame(rows)).collect().to_arrow() if steps else rows
+
+    def _applied(self, steps: Sequence[Step], fitted: FittedPlan, frame: pl.LazyFrame) -> pl.LazyFrame:
+        if self._gpu is not None:
+            return self._gpu.apply(list(_units(steps, fitted, frame)), frame.collect()).lazy()
         for step in steps:
             frame = _computing(step).apply(step.op, _state(step, fitted), frame)
-        return frame.collect().to_arrow() if steps else rows
+        return frame
+
+    def _learning(self, step: Step, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
+        if self._gpu is not None and isinstance(step.op, Categorify):
+            return joined_categorify.learn(step.op, frame, weight)
+        return _computing(step).learn(step.op, frame, weight)
+
+    def _collected(self, queries: Mapping[tuple[Step, str], pl.LazyFrame]) -> dict[tuple[Step, str], pa.Table]:
+        if self._gpu is not None:
+            tables = [
+                self._gpu.collect(q, name=f"learning of {type(step.op).__name__}") for (step, _), q in queries.items()
+            ]
+        else:
+            # The streaming engine adds up floats in another order each time.
+            tables = pl.collect_all(list(queries.values()), engine="in-memory")
+        return {at: table.to_arrow() for at, table in zip(queries, tables, strict=True)}
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
         """Return a table's joined columns by encoded key."""
@@ -78,6 +115,17 @@ class PolarsEngine:
 def _computing(step: Step) -> Computing:
     """Return the file of this package that is named like the op."""
     return cast("Computing", import_module(f"{__package__}.{file_name(type(step.op))}"))
+
+
+def _units(steps: Sequence[Step], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[gpu.Unit]:
+    """Yield the parts that may or may not run on a GPU."""
+    for step in steps:
+        apply, state = _computing(step).apply, _state(step, fitted)
+        if isinstance(step.op, Categorify):
+            yield from joined_categorify.units(step.op, state, frame.collect_schema())
+        else:
+            yield gpu.Unit(type(step.op).__name__, partial(apply, step.op, state))
+        frame = apply(step.op, state, frame)
 
 
 def _state(step: Step, fitted: FittedPlan) -> dict[str, pa.Table]:

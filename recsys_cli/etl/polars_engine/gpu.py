@@ -1,0 +1,175 @@
+"""The Polars engine on a GPU: each query goes to cudf-polars; what cannot run there runs on the CPU, and that is said once.
+
+Nothing of cudf-polars is imported before a query is: what is installed is told by package metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from recsys_cli.errors import MissingExtraError
+from recsys_cli.events import Emit, Message, ignore
+
+PACKAGES = ("cudf-polars-cu13", "cudf-polars-cu12")
+"""What cudf-polars is called in the package index, by the CUDA release that it is built for."""
+_AT = "\x01at"
+"""A column with the number of each row, so that a row that was moved or lost does not go unseen."""
+
+Apply = Callable[[pl.LazyFrame], pl.LazyFrame]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A part of a query that may run on the GPU or on the CPU.
+
+    Attributes:
+        name: How a message names it.
+        apply: Adds it to a query.
+    """
+
+    name: str
+    apply: Apply
+
+
+@dataclass
+class Gpu:
+    """Runs queries on the GPU, and what it cannot run on the CPU.
+
+    Attributes:
+        emit: Told what runs on the CPU.
+    """
+
+    emit: Emit = ignore
+    _refused: set[str] = field(default_factory=set)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the listener behind: on another process nobody would hear it."""
+        return {"emit": ignore, "_refused": self._refused}
+
+    def collect(self, query: pl.LazyFrame, *, name: str) -> pl.DataFrame:
+        """Return a query's answer."""
+        found = None if name in self._refused else self._attempt([Unit(name, lambda frame: frame)], query)
+        return query.collect(engine="in-memory") if found is None else found
+
+    def apply(self, units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
+        """Send rows through parts of a query, one after the other; rows keep their number and their order."""
+        frame = frame.with_columns(pl.Series(_AT, np.arange(frame.height, dtype=np.int64)))
+        run: list[Unit] = []
+        for unit in units:
+            if unit.name in self._refused:
+                frame = _on_cpu([unit], self._run(run, frame))
+                run = []
+            else:
+                run.append(unit)
+        return self._run(run, frame).drop(_AT)
+
+    def _run(self, units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
+        """Run parts together, or where that fails each half, until it is known which of them do not run."""
+        if not units:
+            return frame
+        query = frame.lazy()
+        for unit in units:
+            query = unit.apply(query)
+        found = self._attempt(units, query)
+        if found is not None and found.height == frame.height:
+            return found if found.get_column(_AT).is_sorted() else found.sort(_AT)
+        if len(units) == 1:
+            return _on_cpu(units, frame)
+        half = len(units) // 2
+        return self._run(units[half:], self._run(units[:half], frame))
+
+    def _attempt(self, units: Sequence[Unit], query: pl.LazyFrame) -> pl.DataFrame | None:
+        # The streaming executor of cudf-polars has lost and doubled groups (cudf#22932); a shard fits into memory.
+        engine = pl.GPUEngine(executor="in-memory", raise_on_fail=True)
+        try:
+            return query.collect(engine=engine)
+        except Exception as error:  # whatever it is: the CPU is asked next, and an error in the data comes again there
+            if len(units) == 1:
+                self._refused.add(units[0].name)
+                self.emit(Message(f"{units[0].name} runs on the CPU: {_reason(error)}", "warning"))
+            return None
+
+
+def _on_cpu(units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
+    query = frame.lazy()
+    for unit in units:
+        query = unit.apply(query)
+    return query.collect()
+
+
+def _reason(error: Exception) -> str:
+    """Return the part of an error that says what the GPU cannot do, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # cudf-polars lists what it does not support, one a line.
+    listed = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+    return "; ".join(listed) or f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def problem() -> MissingExtraError | None:
+    """Return why queries cannot go to a GPU here, as far as packages tell, or None."""
+    found = facts()
+    if found["package"] is None:
+        return MissingExtraError.for_extra("gpu", what="etl.device=gpu")
+    if not found["fits"]:
+        return MissingExtraError(
+            f"etl.device=gpu: {found['package']} {found['version']} needs polars{found['needs']}, and {found['polars']} is here",
+            hint=f"pip install 'polars{found['needs']}'",
+        )
+    return None
+
+
+def facts() -> Mapping[str, Any]:
+    """Return which cudf-polars is installed, which releases of Polars it goes with, and whether that is here."""
+    package = next((name for name in PACKAGES if _version(name)), None)
+    needs = _needed(requires(package) or []) if package else ""
+    have = pl.__version__
+    return {
+        "package": package, "version": _version(package) if package else None, "needs": needs, "polars": have,
+        "fits": package is not None and meets(have, needs),
+    }  # fmt: skip
+
+
+def meets(release: str, wanted: str) -> bool:
+    """Return whether a release is one of those that a requirement such as `>=1.35,<1.45` names."""
+    have = _numbers(release)
+    for condition in filter(None, wanted.split(",")):
+        limit = _numbers(condition.lstrip("<>=!~ "))
+        holds = {
+            ">=": have >= limit, "<=": have <= limit, "==": have[: len(limit)] == limit, "!=": have != limit,
+            "~=": have >= limit and have[: len(limit) - 1] == limit[:-1], ">": have > limit, "<": have < limit,
+        }  # fmt: skip
+        sign = next(sign for sign in holds if condition.strip().startswith(sign))
+        if not holds[sign]:
+            return False
+    return True
+
+
+def _needed(requirements: Sequence[str]) -> str:
+    for requirement in requirements:
+        name = requirement.partition(";")[0].strip()
+        if name.startswith("polars") and name[6:7] in {"<", ">", "=", "!", "~", " ", "("}:
+            return name[6:].strip(" ()").replace(" ", "")
+    return ""
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    found = []
+    for part in release.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        found.append(int(digits))
+    return tuple(found)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,67 @@
+"""Categorify by group-bys and joins alone, for a GPU, where no function of ours can run; lists and buckets stay on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.etl.polars_engine.categorify import by_value
+from recsys_cli.etl.polars_engine.encoder import encoder_of
+from recsys_cli.etl.polars_engine.gpu import Unit
+from recsys_cli.features.ops import Categorify
+from recsys_cli.features.schema import FIRST, NULL, UNSEEN
+
+_ID, _VALUE = "\x01id", "\x01value"
+
+
+def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
+    """Count each distinct value of each column, null as well, as `value` and `count`; lists by element."""
+    queries = {}
+    for column in op.learns:
+        values = frame.select(_plain(frame, column).alias("value"), weight.cast(pl.Int64).alias("count"))
+        if isinstance(values.collect_schema()["value"], pl.List):
+            values = values.filter(pl.col("value").list.len() > 0).explode("value")
+        queries[column] = values.group_by("value", maintain_order=True).agg(pl.col("count").sum())
+    return queries
+
+
+def units(op: Categorify, state: Mapping[str, pa.Table], types: pl.Schema) -> Iterator[Unit]:
+    """Yield what may run on the GPU, and what may not: columns of lists, and those with buckets, which are hashed."""
+    simple = [name for name in op.learns if not isinstance(types[name], pl.List) and not op.num_buckets]
+    others = [name for name in op.learns if name not in simple]
+    if simple:
+        yield Unit("Categorify", partial(_joined, {name: state[op.vocabulary_of(name)] for name in simple}))
+    if others:
+        encoders = {name: encoder_of(state[op.vocabulary_of(name)]) for name in others}
+        encode = {name: partial(encoder, num_buckets=op.num_buckets) for name, encoder in encoders.items()}
+        yield Unit(
+            "Categorify of lists or with buckets",
+            lambda frame: frame.with_columns(by_value(name, frame, to_ids) for name, to_ids in encode.items()),
+        )
+
+
+def _joined(vocabularies: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Replace columns of single values by ids, by one join each."""
+    order = frame.collect_schema().names()
+    for name, vocabulary in vocabularies.items():
+        ids = np.arange(FIRST, FIRST + vocabulary.num_rows, dtype=np.int32)
+        value = _plain(frame, name)
+        known = pl.LazyFrame({_VALUE: pl.Series(pl.from_arrow(vocabulary.column("value"))), _ID: ids})
+        kind = frame.select(value).collect_schema()[name]
+        rows = frame.with_columns(value.alias(_VALUE)).drop(name)
+        joined = rows.join(known.cast({_VALUE: kind}), on=_VALUE, how="left", maintain_order="left", nulls_equal=False)
+        found = pl.when(pl.col(_VALUE).is_null()).then(NULL).otherwise(pl.col(_ID).fill_null(UNSEEN)).cast(pl.Int32)
+        frame = joined.with_columns(found.alias(name)).drop(_VALUE, _ID)
+    return frame.select(order)
+
+
+def _plain(frame: pl.LazyFrame, name: str) -> pl.Expr:
+    """Return a column's values: text as text, and null for NaN, 0.0 for -0.0."""
+    kind = frame.select(name).collect_schema()[name]
+    if isinstance(kind, pl.Categorical | pl.Enum):
+        return pl.col(name).cast(pl.String)
+    return pl.col(name).fill_nan(None) + pl.lit(0.0, dtype=kind) if kind.is_float() else pl.col(name)
