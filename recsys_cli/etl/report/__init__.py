@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recsys_cli.etl.report.facts import Facts
 from recsys_cli.etl.report.findings import conclude
-from recsys_cli.etl.report.gather import Counted, gather
+from recsys_cli.etl.report.gather import Counted, gather_facts
 from recsys_cli.etl.report.page import show
 from recsys_cli.features.plan import FittedPlan
 
@@ -21,7 +21,7 @@ def write_report(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
         fitted: The fitted plan.
         counted: What was counted while preparing it.
     """
-    facts = gather(folder, fitted, counted)
+    facts = gather_facts(folder, fitted, counted)
     facts = facts.model_copy(update={"findings": conclude(facts)})
     (folder / "report.json").write_text(facts.model_dump_json(indent=1) + "\n", encoding="utf-8")
     (folder / "report.html").write_text(show(facts), encoding="utf-8")

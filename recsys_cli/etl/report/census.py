@@ -117,7 +117,7 @@ class Census:
                 total[values] += counts
 
     def _count_times(self, times: npt.NDArray[np.int64], clock: Clock) -> None:
-        found = np.bincount((times - clock.low) >> clock.shift, minlength=clock.bins)
+        found = np.bincount((times[:: clock.every] - clock.low) >> clock.shift, minlength=clock.bins)
         with self._lock:
             self.times += found
             for later, first in self._later.items():

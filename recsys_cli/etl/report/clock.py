@@ -18,9 +18,11 @@ class Clock:
 
     Attributes:
         ends: Times of the earliest and the latest row, by split that has times.
+        every: One in so many rows is enough to say when the rows are from.
     """
 
     ends: Mapping[str, tuple[int, int]]
+    every: int = 1
 
     @property
     def low(self) -> int:
@@ -52,19 +54,20 @@ class Clock:
         return {later: self.ends[later][0] for earlier, later in self.borders if earlier == split}
 
 
-def read_clock(column: str, shards: Mapping[str, Sequence[Path]]) -> Clock | None:
+def read_clock(column: str, shards: Mapping[str, Sequence[Path]], *, every: int) -> Clock | None:
     """Look up when each split begins and ends; None where no row has a time.
 
     Args:
         column: The column of times.
         shards: The files of each split, in order of the splits.
+        every: See `Clock`.
     """
     ends: dict[str, tuple[int, int]] = {}
     for split, paths in shards.items():
         found = [end for path in paths for end in _ends(path, column)]
         if found:
             ends[split] = (min(low for low, _ in found), max(high for _, high in found))
-    return Clock(ends) if ends else None
+    return Clock(ends, every) if ends else None
 
 
 def _ends(path: Path, column: str) -> list[tuple[int, int]]:

@@ -154,8 +154,10 @@ class Timeline(_Frozen):
 
     edges: tuple[int, ...]
     """Intervals of time: from an edge to below the next."""
+    every: int
+    """One in so many rows is looked at; 1 for all."""
     rows: dict[str, tuple[int, ...]]
-    """Rows in each of them, by split."""
+    """Rows in each of them, by split; where not all are looked at, as many as that makes of all."""
 
 
 class Finding(_Frozen):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.etl.report import sample
 from recsys_cli.etl.report.census import Census, Look, take_census
 from recsys_cli.etl.report.clock import Clock, read_clock
 from recsys_cli.etl.report.facts import Border, Distinct, Facts, Missing, Pairs, Split, Timeline
@@ -46,7 +47,7 @@ class Counted:
     chosen: Chosen
 
 
-def gather(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
+def gather_facts(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
     """Work out all facts but the findings.
 
     Args:
@@ -72,7 +73,7 @@ def gather(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
         items=frequency(counts[fitted.plan.item]),
         users=frequency(counts[fitted.plan.user]),
         pairs=_pairs(look.sample, census),
-        timeline=_timeline(look.clock, census),
+        timeline=_timeline(look.clock, census, splits),
         borders=_borders(look.clock, census),
         train_only={column.name: _is_of_train(column, census, counts) for column in look.ids if column.name in counts},
         rows_first=tuple(dict.fromkeys(count.title for counts in counted.chosen.values() for count in counts)),
@@ -87,13 +88,14 @@ def _look(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: Cou
     ids = dict.fromkeys(name for name in (plan.user, plan.item, *schema.tables) if name in here)
     pair = user is not None and item is not None and not user.ragged and not item.ragged
     timestamp = plan.timestamp if plan.timestamp in here else None
+    rows = sum(counted.rows.values())
     drawn = [column.name for column in here.values() if column.role is Role.SAMPLED]
     return Look(
         ids=tuple(here[name] for name in ids),
-        sample=Sample(user, item, sum(counted.rows.values())) if pair and user and item else None,
+        sample=Sample(user, item, rows) if pair and user and item else None,
         label=plan.label,
         timestamp=timestamp,
-        clock=read_clock(timestamp, shards) if timestamp else None,
+        clock=read_clock(timestamp, shards, every=max(1, rows // sample.ROWS)) if timestamp else None,
         drawn=drawn[0] if drawn else None,
     )
 
@@ -145,16 +147,22 @@ def _missing(
     return {name: found[name] for name in star.names if name in found}
 
 
-def _pairs(sample: Sample | None, census: Mapping[str, Census]) -> Pairs | None:
-    if sample is None:
+def _pairs(chosen: Sample | None, census: Mapping[str, Census]) -> Pairs | None:
+    if chosen is None:
         return None
-    return repetitions(sample, {split: one.keys() for split, one in census.items()})
+    return repetitions(chosen, {split: one.keys() for split, one in census.items()})
 
 
-def _timeline(clock: Clock | None, census: Mapping[str, Census]) -> Timeline | None:
+def _timeline(clock: Clock | None, census: Mapping[str, Census], splits: Mapping[str, Split]) -> Timeline | None:
     if clock is None:
         return None
-    return Timeline(edges=clock.edges, rows={split: tuple(census[split].times.tolist()) for split in clock.ends})
+    rows = {}
+    for name in clock.ends:
+        found = census[name].times
+        if clock.every > 1:
+            found = np.rint(found * ((splits[name].rows - splits[name].drawn) / max(found.sum(), 1))).astype(np.int64)
+        rows[name] = tuple(found.tolist())
+    return Timeline(edges=clock.edges, every=clock.every, rows=rows)
 
 
 def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[Border, ...]:

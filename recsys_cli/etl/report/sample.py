@@ -47,12 +47,8 @@ class Sample:
 
     def keys(self, user: Ids, item: Ids) -> Keys:
         """Return one number for each pair of the sample whose user and item have ids of their own."""
-        chosen = self._own(user, self.user) & self._own(item, self.item)
-        if self.share < 1:
-            ids = user if self.by_user else item
-            chosen &= self._chosen[ids]
-        if not chosen.all():
-            user, item = user[chosen], item[chosen]
+        user, item = _pick(self._chosen.take(user if self.by_user else item), user, item)
+        user, item = _pick(self._own(item, self.item) if self.by_user else self._own(user, self.user), user, item)
         keys = user.astype(np.uint64)
         keys *= np.uint64(known(self.item))
         keys += item.view(np.uint32)
@@ -65,9 +61,19 @@ class Sample:
 
     @cached_property
     def _chosen(self) -> npt.NDArray[np.bool_]:
+        """For each id of the column that is chosen by: whether it is one of a value, and in the sample."""
         column = self.user if self.by_user else self.item
-        hashes = hash_counters(np.arange(column.cardinality or FIRST, dtype=np.uint64), mix(0, _STREAM))
-        return hashes < np.uint64(int(self.share * 2**64))
+        ids = np.arange(column.cardinality or FIRST)
+        own = self._own(ids.astype(np.int32), column)
+        if self.share == 1:
+            return own
+        return own & (hash_counters(ids.astype(np.uint64), mix(0, _STREAM)) < np.uint64(int(self.share * 2**64)))
+
+
+def _pick(wanted: npt.NDArray[np.bool_], *columns: Ids) -> list[Ids]:
+    """Return the wanted rows; by their places, which is twice as fast as by the mask."""
+    places = np.flatnonzero(wanted)
+    return [column.take(places) if len(places) < len(column) else column for column in columns]
 
 
 def known(column: Column) -> int:
