@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -17,9 +18,12 @@ from recsys_cli.etl.rows.flow import Flow
 from recsys_cli.etl.staging import Piece
 from recsys_cli.features.hashing import below, hash_counters
 
-BUCKET_BYTES = 96 << 20
-"""Size of a bucket's rows: a few times as much is needed to sort them."""
+BUCKET_BYTES = 32 << 20
+"""Size of a bucket's rows: a few times as much is needed to put them in order."""
 _MOST_BUCKETS = 4096
+_AT_ONCE = 2
+"""Buckets in work at the same time: more would cost memory, and a bucket's work is spread over the processors in part."""
+Result = TypeVar("Result")
 POSITION = "\x01position"
 """A column (int64) with the place of a row among all of its flow."""
 
@@ -45,6 +49,10 @@ class Buckets:
             if parts:
                 yield pa.Table.from_batches(parts).combine_chunks()
 
+    def map(self, work: Callable[[pa.Table], Result]) -> Iterator[Result]:
+        """Yield what is made of each bucket that has rows."""
+        return Threads(_AT_ONCE).map(work, self)
+
     def delete(self) -> None:
         """Delete the files."""
         for piece in self.pieces:
@@ -69,7 +77,7 @@ def partition(rows: Flow, by: Sequence[str], columns: Sequence[str], folder: Pat
     first = next(batches, None)
     if first is None:
         return Buckets((), 1)
-    size = first.nbytes / first.num_rows * (rows.most or 0)
+    size = (first.nbytes / first.num_rows + 8) * (rows.most or 0)  # 8 for the position
     deal = _Deal(tuple(by), max(1, min(_MOST_BUCKETS, -(-int(size) // BUCKET_BYTES))), folder)
     pieces = tuple(Threads().map(deal, _placed(itertools.chain([first], batches))))
     return Buckets(pieces, deal.count)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
-import polars as pl
+import pyarrow as pa
 
 from recsys_cli.etl.rows.buckets import POSITION, partition
 from recsys_cli.etl.rows.flow import Desk, Flow, Masked
+from recsys_cli.etl.rows.order import Places, group
 from recsys_cli.features.ops import Deduplicate
 
 
@@ -15,12 +18,20 @@ def choose(op: Deduplicate, rows: Flow, desk: Desk) -> Flow:
     rows = desk.settle(rows)
     buckets = partition(rows, op.columns, op.order_by, desk.folder)
     keep = np.zeros(rows.most or 0, dtype=bool)
-    for bucket in buckets:
-        frame = pl.DataFrame(bucket)
-        if op.order_by:
-            order = [pl.col(name).fill_nan(None) if frame.schema[name].is_float() else name for name in op.order_by]
-            frame = frame.sort([*order, POSITION], nulls_last=True)
-        kept = frame.unique(op.columns, keep=op.keep).get_column(POSITION)
-        keep[kept.to_numpy()] = True
+    for kept in buckets.map(partial(_kept, op)):
+        keep[kept] = True
     buckets.delete()
     return Masked(rows, keep)
+
+
+def _kept(op: Deduplicate, rows: pa.Table) -> Places:
+    """Return the positions of the rows that are kept of a bucket."""
+    groups = group(rows, op.columns, op.order_by)
+    if op.keep == "first":
+        found = groups.starts
+    elif op.keep == "last":
+        found = groups.ends - 1
+    else:
+        found = groups.starts[groups.ends - groups.starts == 1]
+    positions: Places = rows.column(POSITION).to_numpy()[groups.order[found]]
+    return positions

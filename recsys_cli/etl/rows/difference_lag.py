@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.rows.buckets import POSITION, Runs, partition, write_run
 from recsys_cli.etl.rows.flow import Desk, Flow
+from recsys_cli.etl.rows.order import group
 from recsys_cli.events import Message
 from recsys_cli.features.ops import DifferenceLag
 
+_GROUP = "\x01group"
 _EXACT = 2.0**62
 _UNITS = {"ms": 1e3, "us": 1e6, "ns": 1e9}
 
@@ -26,26 +30,29 @@ def choose(op: DifferenceLag, rows: Flow, desk: Desk) -> Flow:
     rows = desk.settle(rows)
     buckets = partition(rows, op.by, (*op.order_by, *op.columns), desk.folder)
     runs = []
-    for number, bucket in enumerate(buckets):
-        differences = _differences(op, pl.DataFrame(bucket)).to_arrow()
+    for number, differences in enumerate(buckets.map(partial(_differences, op))):
         runs.append(write_run(differences, desk.folder / f"lag-{number:06d}.arrow"))
     buckets.delete()
     made = [pa.field(op.output(name, shift), pa.float64()) for name in op.columns for shift in op.shift]
     return Lagged(rows, Runs(tuple(runs), POSITION, pa.schema([pa.field(POSITION, pa.int64()), *made])))
 
 
-def _differences(op: DifferenceLag, frame: pl.DataFrame) -> pl.DataFrame:
+def _differences(op: DifferenceLag, rows: pa.Table) -> pa.Table:
     """Return the differences of whole groups, in the order of their positions."""
-    order = [pl.col(n).fill_nan(None) if frame.schema[n].is_float() else pl.col(n) for n in op.order_by]
-    frame = frame.sort([*op.by, *order, POSITION], nulls_last=True)
+    groups = group(rows, op.by, op.order_by)
+    frame = pl.DataFrame(rows.take(pa.array(groups.order)))
+    frame = frame.with_columns(pl.Series(_GROUP, groups.numbers))
+    grouped = pl.all_horizontal(pl.col(name).is_not_null() for name in op.by)
     found = [
-        pl.when(pl.all_horizontal(pl.col(key) == pl.col(key).shift(shift) for key in op.by))
+        pl.when(grouped & (pl.col(_GROUP) == pl.col(_GROUP).shift(shift)))
         .then(_less(name, frame.schema[name], shift))
         .alias(op.output(name, shift))
         for name in op.columns
         for shift in op.shift
     ]
-    return frame.select(POSITION, *found).sort(POSITION)
+    back = np.empty(rows.num_rows, dtype=np.int64)
+    back[groups.order] = np.arange(rows.num_rows)
+    return frame.select(POSITION, *found).to_arrow().take(pa.array(back))
 
 
 def _less(name: str, kind: pl.DataType, shift: int) -> pl.Expr:

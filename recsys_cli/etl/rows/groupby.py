@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,8 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.rows.buckets import POSITION, Runs, partition, write_run
-from recsys_cli.etl.rows.flow import Desk, Flow
+from recsys_cli.etl.rows.flow import Desk, Flow, Mask
+from recsys_cli.etl.rows.order import group
 from recsys_cli.etl.staging import NUMBER
 from recsys_cli.features.ops import Groupby
 from recsys_cli.features.ops.groupby import Aggregation
@@ -20,7 +22,7 @@ from recsys_cli.features.spec import Spec
 
 OUT_ROWS = 500_000
 """About how many rows of the input make a batch of groups."""
-_SIZE = "\x01size"
+_SIZE, _GROUP = "\x01size", "\x01group"
 _BINS = 1 << 16
 
 
@@ -33,8 +35,7 @@ def choose(op: Groupby, rows: Flow, desk: Desk) -> Flow:
     cuts = _Cuts(rows.most or 0)
     runs = []
     groups = 0
-    for number, bucket in enumerate(buckets):
-        made = _grouped(op, pl.DataFrame(bucket))
+    for number, made in enumerate(buckets.map(partial(_grouped, op))):
         cuts.add(made.get_column(POSITION).to_numpy(), made.get_column(_SIZE).to_numpy())
         groups += len(made)
         if len(made):
@@ -49,16 +50,25 @@ def _schema(op: Groupby, raw: pa.Schema) -> pa.Schema:
     return pa.schema([*made, pa.field(NUMBER, pa.int64()), pa.field(POSITION, pa.int64())])
 
 
-def _grouped(op: Groupby, frame: pl.DataFrame) -> pl.DataFrame:
+def _grouped(op: Groupby, rows: pa.Table) -> pl.DataFrame:
     """Return whole groups, in the order of their first rows."""
-    columns = [name for name in dict.fromkeys((*op.order_by, *op.aggs)) if name not in op.by]
-    frame = frame.drop_nulls(op.by)
-    frame = frame.with_columns(pl.col(name).fill_nan(None) for name in columns if frame.schema[name].is_float())
-    if op.order_by:
-        frame = frame.sort([*op.order_by, POSITION], nulls_last=True)
+    rows = rows.filter(pa.array(_has_key(op, rows)))
+    groups = group(rows, op.by, op.order_by)
+    frame = pl.DataFrame(rows.take(pa.array(groups.order)))
+    columns = [name for name in op.aggs if name not in op.by and frame.schema[name].is_float()]
+    frame = frame.with_columns(pl.col(name).fill_nan(None) for name in columns)
+    frame = frame.with_columns(pl.Series(_GROUP, groups.numbers).set_sorted())
     made = [_aggregated(column, how, turned=not op.ascending).alias(name) for name, column, how in op.made()]
-    groups = frame.group_by(op.by).agg(*made, pl.col(NUMBER, POSITION).min(), pl.len().alias(_SIZE))
-    return groups.sort(POSITION)
+    keys = [pl.col(name).first() for name in op.by]
+    whole = frame.group_by(_GROUP).agg(*keys, *made, pl.col(NUMBER, POSITION).min(), pl.len().alias(_SIZE))
+    return whole.drop(_GROUP).sort(POSITION)
+
+
+def _has_key(op: Groupby, rows: pa.Table) -> Mask:
+    there = np.ones(rows.num_rows, dtype=bool)
+    for name in op.by:
+        there &= rows.column(name).is_valid().to_numpy()
+    return there
 
 
 def _aggregated(column: str, how: Aggregation, *, turned: bool) -> pl.Expr:
