@@ -15,16 +15,17 @@ from recsys_cli.features.spec import Spec
 
 
 class DifferenceLag(Op):
-    """Compute how much a value differs from that of an earlier row of the same group, such as the time since a user's last one.
+    """Compute how much a value differs from that of an earlier row of its group, such as the time since a user's last one.
 
     The rows of a group, equal in all columns of `by`, are ordered by `order_by` (nulls come last) and, where that is
-    equal or not given, by the order of the input. A row's difference is its value less that of the row `shift` places before;
-    a negative shift looks at later rows, which are the future. It looks at the whole input, before the split, so a user
-    may span files and the held-out rows know what came before them; with split.method=files each given set of files is looked at
-    on its own. Null where there is no such row (so the first row of each group, all rows of groups of one row), where one of the two
-    values is null or NaN, and where a column of `by` is null: rows without a user have no earlier row. Constant columns
-    give 0. An empty input gives an empty column. Lists cannot be subtracted. Whole numbers are subtracted exactly, dates
-    and timestamps give seconds. Nothing is fitted.
+    equal or not given, by the order of the input. A row's difference is its value less that of the row `shift` places
+    before; a negative shift looks at later rows, which are the future, and is warned of. It looks at the whole input,
+    before the split: a user may span files, and held-out rows know what came before them. With split.method=files it
+    looks at each given set of files on its own.
+    Null where there is no such row (the first row of each group, and all of a group of one row), where one of the two
+    values is null or NaN, and where a column of `by` is null or NaN: rows without a user have no earlier row. A constant
+    column gives 0. An empty input gives an empty column. Lists cannot be subtracted. Whole numbers are subtracted
+    exactly, dates and timestamps give seconds. Nothing is fitted.
     Output: `<column>_difference_lag_<shift>`, float64, written as float32; null is NaN there.
     """
 

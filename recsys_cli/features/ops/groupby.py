@@ -20,16 +20,18 @@ COUNTED: tuple[Aggregation, ...] = ("count", "nunique")
 
 
 class Groupby(Op):
-    """Make one row of all interactions of a user or a session: lists of what was seen, the first and the last, how many, means.
+    """Make one row of a user's or a session's interactions: lists of what was seen, the first, the last, counts, means.
 
     The rows of a group, equal in all columns of `by`, are ordered by `order_by` (nulls come last) and, where that is
-    equal or not given, by the order of the input. It looks at the whole input, before the split, never at a part of it, so
-    a user may span files; with split.method=files each given set of files is grouped on its own. As in pandas and NVTabular, rows with
-    a null (or NaN) in a column of `by` are left out. Afterwards there is one row for each group, in the order of their first rows in the
-    input, and no columns but those of `by` and the aggregations; those of `by` that are no feature can be named in `drop`.
-    `list`, `first` and `last` keep nulls (NaN becomes null); all others skip them: of nothing but nulls `count`, `nunique` and
-    `sum` are 0 and the rest null. `std` and `var` are those of a sample, and null for one row; of a constant column they are 0.
-    An empty input gives no row. List columns cannot be aggregated. Nothing is fitted; a Categorify after it encodes lists by element.
+    equal or not given, by the order of the input. It looks at the whole input, before the split, never at a part of it,
+    so a user may span files; with split.method=files each given set of files is grouped on its own. As in pandas and
+    NVTabular, rows with a null (or NaN) in a column of `by` are left out. Afterwards there is one row for each group, in
+    the order of their first rows in the input, and no columns but those of `by` and the aggregations; those of `by` that
+    are no feature can be named in `drop`.
+    `list`, `first` and `last` keep nulls (NaN becomes null). The others skip them: of nothing but nulls `count`,
+    `nunique` and `sum` are 0 and the rest null. `std` and `var` are those of a sample: null for one row, 0 for a constant
+    column. An empty input gives no row. List columns cannot be aggregated. Nothing is fitted; a Categorify after it
+    encodes lists by element.
     Output: `<column>_<aggregation>`. `list` holds values of the column's type; `first`, `last`, `min` and `max` have it;
     `count` and `nunique` are int32; the rest float64, written as float32.
     """

@@ -118,7 +118,9 @@ def _seconds(value: int | float | str) -> Fraction:
     try:
         moment = datetime.datetime.fromisoformat(value)
     except ValueError as error:
-        raise ValueError(f"{value!r} is no time; it is a number of seconds or an ISO date such as 2019-03-01") from error
+        raise ValueError(
+            f"{value!r} is no time; it is a number of seconds or an ISO date such as 2019-03-01"
+        ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
