@@ -9,6 +9,7 @@ import typer
 
 from recsys_cli.cli.params import Config, Force, Overrides, is_config, joined, read_config, settled
 from recsys_cli.cli.session import Draw, Session
+from recsys_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from recsys_cli.config import DatasetConfig, EvaluateConfig, RunConfig
@@ -43,11 +44,44 @@ def download(
     session.report(_download(session, wanted, mirror=mirror, from_file=from_file, force=force), shown.draw)
 
 
-def etl(ctx: typer.Context, config: Config = None, overrides: Overrides = None, force: Force = False) -> None:
-    """Prepare the data: split, encode, join."""
+def etl(
+    ctx: typer.Context,
+    config: Config = None,
+    overrides: Overrides = None,
+    apply: Annotated[
+        str | None,
+        typer.Option(
+            "--apply",
+            metavar="RUN|DATA",
+            help="Prepare new rows instead, with what this run or prepared data has learnt; their files come in place of CONFIG.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="With --apply: parquet file to write.",
+            show_default="NEW.prepared.parquet",
+        ),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Prepare the data: split, encode, join.
+
+    recsys etl --apply RUN_OR_DATA NEW.parquet prepares new rows: every row, in its order, in one parquet file with all joined
+    columns in it. The label, the time, and columns that only they are made of, may be missing.
+    """
     from recsys_cli.cli.results import etl as shown
 
     session: Session = ctx.obj
+    if apply is not None:
+        _apply(session, apply, joined(config, overrides), output=output, force=force)
+        return
+    if output is not None:
+        raise ConfigError("--output goes with --apply", hint="prepared data has its place in the workspace")
     with settled(session, joined(config, overrides)) as wanted:
         result = _etl(session, wanted, force=force)
     session.report(result, shown.draw)
@@ -142,6 +176,18 @@ def _etl(session: Session, config: RunConfig, *, force: bool) -> dict[str, Any]:
 
         made = stage(config, session.workspace, force=force, emit=emit)
     return result(made)
+
+
+def _apply(session: Session, name: str, arguments: list[str], *, output: Path | None, force: bool) -> None:
+    from recsys_cli.cli.results import apply as shown
+
+    overrides = [text for text in arguments if text.startswith("etl.") and "=" in text]
+    files = [text for text in arguments if text not in overrides]
+    with session.working("etl") as emit:
+        from recsys_cli.stages.apply import apply as stage
+
+        made = stage(name, files, session.workspace, output=output, overrides=overrides, force=force, emit=emit)
+    session.report(shown.result(made), shown.draw)
 
 
 def _train(session: Session, config: RunConfig, *, resume: bool, force: bool) -> dict[str, Any]:

@@ -109,9 +109,12 @@ def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:
 
 
 def _flat_steps(fitted: FittedPlan) -> list[Step]:
-    """Return what brings every column of a table by id to the interactions."""
+    """Return what brings every column of a table by id that is kept to the interactions."""
     steps = []
     for key in fitted.program.keys:
-        columns = tuple(name for name, _, home in fitted.program.columns if home == key)
-        steps.append(Step(FLAT, Gather(key, columns), None, 0, columns))
+        columns = tuple(
+            name for name, _, home in fitted.program.columns if home == key and name not in fitted.plan.drop
+        )
+        if columns:
+            steps.append(Step(FLAT, Gather(key, columns), None, 0, columns))
     return steps

@@ -1,0 +1,232 @@
+"""Applying a fitted plan to files that it was not fitted on: every row in its order, all columns joined, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recsys_cli.config import RunConfig
+from recsys_cli.data import RawColumn, RawTable, open_given
+from recsys_cli.data.source import RawType
+from recsys_cli.errors import DataError
+from recsys_cli.etl.engine import Engine, choose
+from recsys_cli.etl.executor import Threads
+from recsys_cli.etl.read import Reader, chunk_bytes
+from recsys_cli.etl.rows import choose_rows
+from recsys_cli.etl.staging import NUMBER, rows_per_shard
+from recsys_cli.etl.transform import Written, flattened, prepare
+from recsys_cli.etl.write import ROW_GROUP_ROWS, count_missing
+from recsys_cli.events import Emit, Progress
+from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.schema import Role, Schema
+from recsys_cli.features.spec import is_list
+from recsys_cli.workspace import PreparedData
+
+_MAY_LACK = frozenset({Role.LABEL, Role.TIMESTAMP, Role.SAMPLED})
+"""What no model looks at: new rows need not have it."""
+_READ_AS: tuple[tuple[pa.DataType, RawType], ...] = (
+    (pa.float32(), "float32"), (pa.float64(), "float64"), (pa.bool_(), "bool"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What was made of new rows.
+
+    Attributes:
+        output: The file.
+        rows: How many rows it has.
+        schema: Its columns.
+        left_out: Columns that it does not have, each with the raw columns that the new rows would need for it.
+        missing: For each categorical column how many values are null and unseen, and how many there are.
+        engine: Name of what computed.
+    """
+
+    output: Path
+    rows: int
+    schema: Schema
+    left_out: Mapping[str, tuple[str, ...]]
+    missing: Mapping[str, Mapping[str, int]]
+    engine: str
+
+
+@dataclass
+class NewRows:
+    """New interactions in the types of those that a plan was fitted on.
+
+    Attributes:
+        config: How the dataset's files are written, which is how these are.
+        paths: Files, globs, folders or URLs, in order.
+        fitted_on: Columns and types of the interactions that the plan reads.
+    """
+
+    config: RunConfig
+    paths: Sequence[str]
+    fitted_on: pa.Schema
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types that batches have: of the columns that the plan reads those that all files have."""
+        have = [set(reader.schema().names) for reader in self._all]
+        return pa.schema([column for column in self.fitted_on if all(column.name in names for names in have)])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns of the first file."""
+        return tuple(self._all[0].schema().names)
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield the rows.
+
+        Raises:
+            DataError: A row cannot be read, or a value does not fit the type that the plan was fitted on.
+        """
+        wanted = self.schema()
+        for path, reader in zip(self.paths, self._all, strict=True):
+            for batch in replace(reader, columns=wanted.names).batches():
+                yield pa.table([_cast(batch.column(f.name), f, path) for f in wanted], schema=wanted)
+
+    @cached_property
+    def _all(self) -> list[Reader]:
+        return [self._reader(path) for path in self.paths]
+
+    def _reader(self, path: str) -> Reader:
+        dataset, threads = self.config.dataset, os.cpu_count() or 1
+        read = partial(Reader, threads=threads, chunk_bytes=chunk_bytes(self.config.etl.memory, threads))
+        table = open_given(dataset.name, dataset.options, path).tables(Path())[0]
+        if table.format == "csv" and not table.header:
+            return read(_described(table, [column.name for column in table.columns], self.fitted_on, path))
+        names = read(replace(table, columns=())).schema().names  # of a column that is not there something may be said
+        if table.format == "csv":
+            return read(_described(table, names, self.fitted_on, path))
+        return read(replace(table, columns=tuple(column for column in table.columns if column.name in names)))
+
+
+def apply_plan(
+    data: PreparedData, rows: NewRows, output: Path, *, fitted: FittedPlan, scratch: Path, emit: Emit
+) -> Applied:
+    """Prepare new rows with what was learnt, and write them to one parquet file.
+
+    Args:
+        data: The tables by id.
+        rows: The new rows.
+        output: The file; it is there whole or not at all.
+        fitted: The plan of the data.
+        scratch: An empty folder for what is not kept.
+        emit: Told how far it is.
+
+    Raises:
+        DataError: The rows lack a column that is needed, or cannot be read.
+        MissingExtraError: The engine is not installed.
+    """
+    config = rows.config.etl
+    fitted = flattened(fitted, {key: pq.read_table(data.table(key)) for key in fitted.program.keys})
+    fitted = fitted.for_new_rows(rows.schema().names)
+    left_out = _left_out(fitted, rows)
+    name, engine = choose(config.engine, scratch, device=config.device, emit=emit)
+    chosen = choose_rows(fitted.program, rows, scratch / "rows", emit, part="new")
+    prepared = partial(_prepared, engine, fitted, fitted.schema("flat"))
+    size = min(rows_per_shard(config.model_copy(update={"shard_rows": None}), chosen.schema()), ROW_GROUP_ROWS * 8)
+    written = Written()
+    with (
+        _whole(output) as partial_path,
+        pq.ParquetWriter(partial_path, prepared(chosen.schema().empty_table()).schema) as file,
+    ):
+        for table in Threads(engine.threads).map(prepared, _cut(chosen.batches(), size)):
+            file.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            written += Written(table.num_rows, count_missing(table, fitted.schema("flat")))
+            emit(Progress("prepare", written.rows, None))
+    emit(Progress("prepare", written.rows, written.rows))
+    chosen.discard()
+    missing = {column: dict(counts) for column, counts in (written.missing or {}).items()}
+    return Applied(output, written.rows, fitted.schema("flat"), left_out, missing, name)
+
+
+def _left_out(fitted: FittedPlan, rows: NewRows) -> dict[str, tuple[str, ...]]:
+    """Return what cannot be computed, and for lack of what.
+
+    Raises:
+        DataError: A model needs some of it.
+    """
+    plan = fitted.plan
+    lacking = {name: tuple(sorted(raw)) for name, raw in fitted.program.lacking.items() if name not in plan.drop}
+    needed = {name: raw for name, raw in lacking.items() if plan.roles.get(name) not in _MAY_LACK}
+    if not needed:
+        return lacking
+    raw = sorted({column for columns in needed.values() for column in columns})
+    raise DataError(
+        f"{', '.join(rows.paths)}: no column {', '.join(raw)}, which {', '.join(needed)} cannot do without; "
+        f"there are {', '.join(rows.names)}",
+        hint="new rows need the columns that the data was prepared from, but for those of the label and the time alone",
+    )
+
+
+def _prepared(engine: Engine, fitted: FittedPlan, schema: Schema, rows: pa.Table) -> pa.Table:
+    if NUMBER in rows.column_names:
+        rows = rows.drop_columns([NUMBER])
+    return prepare(engine, fitted, rows, schema)
+
+
+def _cut(batches: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
+    for batch in batches:
+        for first in range(0, batch.num_rows, size):
+            yield batch.slice(first, size)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Give a name beside a file; what is there at the end takes the file's place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial_path = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        yield partial_path
+        partial_path.replace(path)
+    finally:
+        partial_path.unlink(missing_ok=True)
+
+
+def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path: str) -> RawTable:
+    """Return a text's table with the types that the plan was fitted on: the text may look like others."""
+    said = {column.name: column for column in table.columns}
+    columns = [said.get(name, RawColumn(name, None, nullable=True)) for name in names]
+    typed = {
+        column.name: replace(column, dtype=column.dtype or _read_as(fitted_on.field(column.name).type, column, path))
+        for column in columns
+        if column.name in fitted_on.names
+    }
+    return replace(table, columns=tuple(typed.get(c.name, c) for c in columns if not table.header or c.name in typed))
+
+
+def _read_as(kind: pa.DataType, column: RawColumn, path: str) -> RawType:
+    if is_list(kind):
+        if column.separator is None:
+            raise DataError(
+                f"{path}: column {column.name} is a list in each row, and a text does not say how it is written",
+                hint="give the new rows as parquet, or prepare the data with dataset.interactions.lists",
+            )
+        kind = kind.value_type
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return "int64"
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    return next((read for held, read in _READ_AS if kind == held), "string")
+
+
+def _cast(values: pa.ChunkedArray, wanted: pa.Field, path: str) -> pa.ChunkedArray:
+    if values.type == wanted.type:
+        return values
+    try:
+        # Times may be finer in the new file than where the plan was fitted; a number that does not fit is a mistake.
+        return values.cast(wanted.type, safe=not pa.types.is_timestamp(values.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"{path}: column {wanted.name} is {values.type}, and the plan was fitted on {wanted.type}: {error}",
+            hint="bring the column to the type that it had when the data was prepared",
+        ) from error
