@@ -15,17 +15,17 @@ _PACKAGES = ("torch", "polars", "pyarrow", "numpy", "pydantic", "typer")
 _PINS = {"nvtabular": "23.8.0", "merlin-core": "23.8.0", "pandas": "1.5.", "numpy": "1.", "dask": "2023.7.1"}
 
 
-def engines() -> list[dict[str, Any]]:
-    """Tell of each ETL engine whether it runs here, in the order in which `auto` prefers them."""
+def engines(device: str = "cpu") -> list[dict[str, Any]]:
+    """Tell of each ETL engine whether it runs here on a device, in the order in which `auto` prefers them."""
     found = []
     for name, path in ENGINES.items():
         engine = load(path)
-        missing = engine.missing()
+        missing = engine.missing(device)
         found.append({
             "name": name,
             "summary": (engine.__doc__ or "").partition("\n")[0],
             "available": missing is None,
-            "rank": engine.rank(),
+            "rank": engine.rank(device),
             "why_not": missing.message if missing else None,
             "install": missing.hint if missing else None,
         })  # fmt: skip
@@ -34,7 +34,7 @@ def engines() -> list[dict[str, Any]]:
 
 def examine() -> dict[str, Any]:
     """Look at the machine and at what is installed."""
-    able = [engine["name"] for engine in engines() if engine["available"]]
+    on_cpu, on_gpu = engines("cpu"), engines("gpu")
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -44,8 +44,27 @@ def examine() -> dict[str, Any]:
         "packages": {name: _version(name) for name in _PACKAGES},
         "torch": _torch(),
         "nvtabular": _nvtabular(),
-        "engines": engines(),
-        "auto_engine": able[0] if able else None,
+        "engines": on_cpu,
+        "auto_engine": _first(on_cpu),
+        "gpu": {"engines": on_gpu, "auto_engine": _first(on_gpu), "releases": _releases()},
+    }
+
+
+def _first(found: list[dict[str, Any]]) -> str | None:
+    """Return what `auto` takes of the engines."""
+    return next((engine["name"] for engine in found if engine["available"]), None)
+
+
+def _releases() -> dict[str, Any]:
+    """Tell which releases an engine needs for etl.device=gpu, and which are here; nothing of a GPU is imported."""
+    from recsys_cli.etl.nvtabular_engine import pins
+    from recsys_cli.etl.polars_engine import gpu
+
+    release, polars = gpu.CURRENT
+    needed = pins.needed("gpu")
+    return {
+        "polars": {"needs": {f"{gpu.PACKAGES[0]} {release}": f"polars{polars}"}, "here": dict(gpu.facts())},
+        "nvtabular": {"needs": needed, "here": {name: pins.installed(name) for name in needed}},
     }
 
 

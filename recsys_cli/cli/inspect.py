@@ -127,8 +127,21 @@ def _draw_doctor(to: Console, found: Mapping[str, Any]) -> None:
             ("wrong pins", pins),
             ("etl engines", "; ".join([", ".join(able), *reasons])),
             ("auto takes", f"{found['auto_engine']} for etl, as the fastest of those that can run here"),
+            *_gpu_facts(found["gpu"]),
         ],
     )
+
+
+def _gpu_facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Say what etl.device=gpu would do here, and which releases go together for it."""
+    reasons = [f"{e['why_not']} ({e['install']})" for e in found["engines"] if not e["available"]]
+    auto = f"auto takes {found['auto_engine']}, as the fastest of those that can run here"
+    needs = [
+        f"{engine} with " + ", ".join(f"{name} {release}" for name, release in releases["needs"].items())
+        for engine, releases in found["releases"].items()
+    ]
+    return [("etl on GPU", "; ".join([auto if found["auto_engine"] else "none can run here", *reasons])),
+            ("go together", "; ".join(needs))]  # fmt: skip
 
 
 def _torch_facts(torch: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -111,6 +111,15 @@ def test_doctor_says_what_there_is_and_which_engine_auto_takes(recsys: Recsys) -
     assert f"auto takes   {found['auto_engine']}" in answer.out
 
 
+def test_doctor_says_what_a_gpu_would_need(recsys: Recsys) -> None:
+    found = recsys("doctor", "--json").json["gpu"]
+    assert {engine["name"] for engine in found["engines"]} == set(registry.ENGINES)
+    assert found["releases"]["polars"]["needs"] == {"cudf-polars-cu13 26.10": "polars<1.45,>=1.35"}
+    assert found["releases"]["nvtabular"]["needs"]["cudf"] == "24.4"
+    if found["auto_engine"] is None:
+        assert "pip install 'recsys-cli[gpu]'" in " ".join(recsys("doctor").out.split())
+
+
 def test_doctor_names_the_pin_that_is_wrong(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsys_cli.cli import doctor
 

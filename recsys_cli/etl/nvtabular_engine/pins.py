@@ -22,15 +22,17 @@ _CUDF_NAMES = ("cudf", "cudf-cu12", "cudf-cu11")
 def problem(device: str = "cpu") -> MissingExtraError | None:
     """Return what is missing or of the wrong release for NVTabular, with the install command, or None; imports nothing."""
     if device == "gpu":
-        return _problem(PINS | CUDF, "etl.engine=nvtabular with etl.device=gpu", "see scripts/nvtabular-gpu.Dockerfile")
+        return _problem(
+            needed(device), "etl.engine=nvtabular with etl.device=gpu", "see scripts/nvtabular-gpu.Dockerfile"
+        )
     missing = MissingExtraError.for_extra("nvtabular", what="etl.engine=nvtabular")
-    if _installed("nvtabular") is None:
+    if installed("nvtabular") is None:
         return missing
     return _problem(PINS, "etl.engine=nvtabular", missing.hint)
 
 
 def _problem(pins: Mapping[str, str], what: str, hint: str | None) -> MissingExtraError | None:
-    have = {package: _installed(package) for package in pins}
+    have = {package: installed(package) for package in pins}
     wrong = [
         f"{package} {pins[package]} is needed and " + (f"{found} is installed" if found else "is not installed")
         for package, found in have.items()
@@ -41,7 +43,13 @@ def _problem(pins: Mapping[str, str], what: str, hint: str | None) -> MissingExt
     return MissingExtraError(f"{what} cannot run beside these packages: " + "; ".join(wrong), hint=hint)
 
 
-def _installed(package: str) -> str | None:
+def needed(device: str) -> dict[str, str]:
+    """Return the release of each package, as far as it matters, that NVTabular needs for a device."""
+    return PINS | CUDF if device == "gpu" else PINS
+
+
+def installed(package: str) -> str | None:
+    """Return the release of a package that is here, or None; cuDF by whichever name it goes."""
     for name in _CUDF_NAMES if package == "cudf" else (package,):
         try:
             return version(name)

@@ -18,6 +18,8 @@ from recsys_cli.events import Emit, Message, ignore
 
 PACKAGES = ("cudf-polars-cu13", "cudf-polars-cu12")
 """What cudf-polars is called in the package index, by the CUDA release that it is built for."""
+CURRENT = ("26.10", "<1.45,>=1.35")
+"""The release of cudf-polars that this was written for, and the releases of Polars that it needs."""
 _AT = "\x01at"
 """A column with the number of each row, so that a row that was moved or lost does not go unseen."""
 
