@@ -37,18 +37,22 @@ def add_up(parts: Sequence[pa.Table]) -> pa.Table:
     """Return the counts of several tables together."""
     if len(parts) == 1:
         return parts[0]
-    known = [part.filter(part.column("value").is_valid()) for part in parts]
+    known = [_without_null(part) for part in parts]
     keys = [_keys(part.column("value").combine_chunks()) for part in known]
     kinds = {part.schema.field("value").type for part in parts}
     if len(kinds) > 1 or any(found is None for found in keys):
         together = pl.concat([pl.DataFrame(part) for part in parts], how="vertical_relaxed")
         return _arrow(together.group_by("value").agg(pl.col("count").sum()))
     counts = np.concatenate([part.column("count").to_numpy() for part in known])
-    frame = pl.DataFrame({"key": np.concatenate([found for found in keys if found is not None]), "count": counts})
-    added = frame.group_by("key").agg(pl.col("count").sum())
+    together = np.concatenate([found for found in keys if found is not None])
     total = sum(pc.sum(part.column("count")).as_py() or 0 for part in parts)
-    values = _values(added.get_column("key").to_numpy(), kinds.pop())
-    return _table(values, added.get_column("count").to_numpy(), nulls=total - int(counts.sum()))
+    nulls = total - int(counts.sum())
+    # Parts are sorted as a rule, and this sort merges sorted runs, many times faster than a group-by hashes them.
+    order = np.argsort(together, kind="stable")
+    together, counts = together[order], counts[order]
+    first = np.flatnonzero(np.append(True, together[1:] != together[:-1])[: len(together)])
+    added = np.add.reduceat(counts, first) if len(first) else counts
+    return _table(_values(together[first], kinds.pop()), added, nulls=nulls)
 
 
 def in_order(counts: pa.Table) -> pa.Table:
@@ -56,7 +60,14 @@ def in_order(counts: pa.Table) -> pa.Table:
     keys = _keys(counts.column("value").combine_chunks())
     if keys is None:
         return _arrow(pl.DataFrame(counts).sort("count", "value", descending=[True, False]))
-    return counts.take(pa.array(np.lexsort((keys, -counts.column("count").to_numpy()))))
+    found = counts.column("count").to_numpy()
+    order = np.lexsort((keys, -found))
+    return _table(_values(keys[order], counts.schema.field("value").type), found[order], nulls=0)
+
+
+def _without_null(counts: pa.Table) -> pa.Table:
+    values = counts.column("value")
+    return counts.filter(values.is_valid()) if values.null_count else counts
 
 
 def _keys(values: pa.Array) -> Keys | None:

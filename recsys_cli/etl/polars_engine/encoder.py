@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from recsys_cli.errors import DataError
 from recsys_cli.etl.hashed import Ids, bucket_ids
 from recsys_cli.etl.join_keys import canonical
-from recsys_cli.features.hashing import bits, hash_counters, hash_values
+from recsys_cli.features.hashing import hash_counters, hash_values
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
 from recsys_cli.features.words import pack
@@ -48,9 +48,7 @@ class Encoder:
         self._low = 0
         self._lookup = self._lookup_array() if pa.types.is_integer(self.values.type) else None
         self._are_short = False
-        if is_text(self.values.type):
-            self._are_short = not pack(self.values)[1].any()
-        self._index = Index(self._hashes(self.values)) if self._lookup is None else None
+        self._index = self._index_of() if self._lookup is None else None
 
     def __call__(self, values: pa.Array, *, num_buckets: int = 0) -> Ids:
         """Return int32 ids; nulls are NULL, values that are not in the vocabulary UNSEEN or in a bucket behind it.
@@ -83,11 +81,13 @@ class Encoder:
 
     def _found(self, values: pa.Array) -> Ids:
         assert self._index is not None
-        ids = self._index.find(self._hashes(values))
-        if not is_text(values.type) or not len(self.values):
+        if self._are_short and is_text(values.type):
+            numbers, refused = pack(values)
+            ids = self._index.find(hash_counters(numbers, 0))
+            ids[refused] = UNSEEN
             return ids
-        if self._are_short:
-            ids[pack(values)[1]] = UNSEEN
+        ids = self._index.find(hash_values(values))
+        if not is_text(values.type) or not len(self.values):
             return ids
         rows = np.flatnonzero(ids != UNSEEN)
         alike = self.values.take(pa.array(ids[rows] - FIRST))
@@ -95,10 +95,13 @@ class Encoder:
         ids[rows[~same.to_numpy(zero_copy_only=False)]] = UNSEEN
         return ids
 
-    def _hashes(self, values: pa.Array) -> Hashes:
-        if self._are_short:
-            return hash_counters(pack(values)[0], 0)
-        return hash_values(values) if is_text(values.type) else hash_counters(bits(values), 0)
+    def _index_of(self) -> Index:
+        if is_text(self.values.type):
+            numbers, refused = pack(self.values)
+            if not refused.any():
+                self._are_short = True
+                return Index(hash_counters(numbers, 0))
+        return Index(hash_values(self.values))
 
     def _check(self, kind: pa.DataType) -> None:
         known = self.values.type
@@ -125,24 +128,26 @@ def _comparable(values: pa.Array) -> pa.Array:
 
 
 class Index:
-    """Finds hashes among V others: they are sorted, and their upper bits say where to look."""
+    """Finds hashes among V others: they are sorted, and their upper bits say where to begin to look."""
 
     def __init__(self, hashes: Hashes) -> None:
         order = np.argsort(hashes)
-        num_bits = max(1, (2 * len(hashes)).bit_length())
+        num_bits = max(1, len(hashes).bit_length())
         self._shift = np.uint64(64 - num_bits)
         ordered = hashes[order]
-        tops = ordered >> self._shift
-        self._starts = np.searchsorted(tops, np.arange(1 << num_bits, dtype=np.uint64)).astype(np.int32)
-        most = int(np.diff(self._starts, append=len(hashes)).max())
-        self._steps = [1 << step for step in reversed(range(most.bit_length()))]
-        behind = 1 << most.bit_length()
-        self._hashes = np.concatenate([ordered, np.full(behind, 2**64 - 1, dtype=np.uint64)])
-        self._ids = np.concatenate([order + FIRST, np.full(behind, UNSEEN)]).astype(np.int32)
+        sizes = np.bincount((ordered >> self._shift).view(np.int64), minlength=1 << num_bits)
+        self._starts = (np.cumsum(sizes) - sizes).astype(np.int32)
+        # Behind the last is one that no search goes beyond, and that is no value's.
+        self._hashes = np.append(ordered, np.uint64(2**64 - 1))
+        self._ids = np.append(order + FIRST, UNSEEN).astype(np.int32)
 
     def find(self, hashes: Hashes) -> Ids:
         """Return the id of each hash, UNSEEN where it is not among those."""
-        places = self._starts[hashes >> self._shift]
-        for step in self._steps:
-            places += np.int32(step) * (self._hashes[places + (step - 1)] < hashes)
-        return np.where(self._hashes[places] == hashes, self._ids[places], np.int32(UNSEEN))
+        places = self._starts[(hashes >> self._shift).view(np.int64)].astype(np.int64)
+        found = self._hashes[places]
+        rows = np.flatnonzero(found < hashes)
+        while len(rows):
+            places[rows] += 1
+            found[rows] = self._hashes[places[rows]]
+            rows = rows[found[rows] < hashes[rows]]
+        return np.where(found == hashes, self._ids[places], np.int32(UNSEEN))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsys_cli.etl.counts import add_up, count, in_order
@@ -37,6 +37,7 @@ def as_counter(table: pa.Table) -> Counter[Any]:
     return Counter(dict(pairs))
 
 
+@settings(deadline=None)
 @given(SOME)
 def test_parts_added_up_are_counts_of_all(drawn: tuple[pa.DataType, list[list[Any]]]) -> None:
     kind, parts = drawn
@@ -48,6 +49,7 @@ def test_parts_added_up_are_counts_of_all(drawn: tuple[pa.DataType, list[list[An
     assert as_counter(both) == Counter(value for part in parts for value in part)
 
 
+@settings(deadline=None)
 @given(SOME)
 def test_order_is_by_count_then_value(drawn: tuple[pa.DataType, list[list[Any]]]) -> None:
     kind, parts = drawn
