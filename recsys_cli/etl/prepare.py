@@ -69,7 +69,7 @@ class Preparation:
             with _timed(seconds, "transform and write"):
                 quality = self._write(engine, executor, fitted, staged)
         with _timed(seconds, "report"):
-            cold = cold_shares(fitted, staged)
+            cold = cold_shares(self.folder, fitted, staged)
             dataset, method = self.config.dataset.name, self.config.split.method
             counted = Counted(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
             write_report(self.folder, fitted, counted)

@@ -95,6 +95,25 @@ def test_cold_users_and_items_are_counted(report: Report) -> None:
     assert "2 of 3 (66.7 %) users of valid are unknown to train" in texts(facts, "note")
 
 
+@pytest.mark.parametrize("options", [{"freq_threshold": 2}, {"freq_threshold": 2, "num_buckets": 4}])
+def test_rare_values_have_no_id_and_no_pairs(report: Report, options: dict[str, Any]) -> None:
+    train = [(1, 1, 1.0, 1), (1, 1, 0.0, 2), (2, 2, 1.0, 3), (2, 2, 1.0, 4), (3, 2, 0.0, 5), (1, 2, 1.0, 6)]
+    facts = report({"train": train, "valid": [(3, 2, 1.0, 7), (1, 1, 0.0, 8), (1, 5, 1.0, 9)]}, CATEGORIFY | options)
+
+    assert facts.users is not None
+    assert facts.pairs is not None
+    valid = facts.splits["valid"]
+    assert (facts.users.distinct, facts.users.rows) == (2, 5)
+    assert valid.users is not None
+    assert valid.items is not None
+    assert (valid.users.distinct, valid.users.cold) == (2, 1)
+    assert (valid.items.distinct, valid.items.cold) == (3, 1)
+    assert facts.missing["user"]["train"].unseen == 1
+    assert facts.pairs.rows == {"train": 5, "valid": 1, "test": 0}
+    assert facts.pairs.seen["valid"] == {"train": 1}
+    assert all(facts.train_only.values())
+
+
 def test_labels_are_described_and_what_cannot_be_learnt_is_said(report: Report) -> None:
     train = [(1, 1, 1.0, 1), (2, 2, 0.0, 2), (1, 2, None, 3), (2, 1, 1.0, 4)]
     facts = report({"train": train, "valid": [(1, 1, 1.0, 5)], "test": [(1, 1, 4.5, 6), (2, 2, 2.5, 7)]})
