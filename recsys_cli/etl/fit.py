@@ -23,7 +23,7 @@ from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.split import SPLITS, TRAIN
 
 _SPLIT = SPLITS[TRAIN]
-_MERGE_ROWS = 1 << 20
+_MERGE_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
