@@ -156,20 +156,24 @@ def _summary(component: type[BaseModel]) -> str:
 def _explain(component: type[BaseModel], *, leave_out: str = "") -> dict[str, Any]:
     """Read a component's meaning and options from its docstring and its fields."""
     _, _, meaning = (python_inspect.getdoc(component) or "").partition("\n")
-    # The source breaks its lines where they are long, the terminal where it is narrow: only ends of paragraphs stay.
-    meaning = re.sub(r"(?<!\n)\n(?!\n|[A-Z][a-z]+: )", " ", meaning)
     options = [
         {
             "name": name,
             "type": _type_name(field.annotation),
             "default": None if field.is_required() else field.default,
             "required": field.is_required(),
-            "meaning": field.description or "",
+            "meaning": _unwrapped(field.description or ""),
         }
         for name, field in component.model_fields.items()
         if name != leave_out
     ]
-    return {"meaning": meaning.strip(), "options": options}
+    return {"meaning": _unwrapped(meaning), "options": options}
+
+
+def _unwrapped(text: str) -> str:
+    """Take out the line ends of the source, for a terminal has its own: only paragraphs, and lines like "Output: …", begin anew."""
+    paragraphs = re.split(r"\n\s*\n|(?<=\.)\n(?=[A-Z][^:\n]{2,40}: )", text.strip())
+    return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _type_name(annotation: Any) -> str:
@@ -178,7 +182,7 @@ def _type_name(annotation: Any) -> str:
     if origin is Annotated:
         return _type_name(inner[0])
     if origin is Literal:
-        return " or ".join(map(str, inner))
+        return " | ".join(map(str, inner))
     if origin in {Union, types.UnionType}:
         return " or ".join(map(_type_name, inner))
     if origin in {tuple, list}:
@@ -224,12 +228,16 @@ def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
     if "options" not in result:
         facts(to, [(name, _shown(value)) for name, value in result.items() if name != "name"])
         return
-    for text in (result["summary"], *result["meaning"].splitlines()):
+    line(to, result["summary"])
+    for text in result["meaning"].splitlines():
+        line(to, "")
         line(to, text)
+    if result["options"]:
+        line(to, "\nOptions", style="bold")
     for option in result["options"]:
         default = "needed" if option["required"] else f"default {_shown(option['default'])}"
-        line(to, f"\n{option['name']}: {option['type']}, {default}", style="bold")
-        line(to, option["meaning"])
+        line(to, f"{option['name']}: {option['type']}, {default}", style="bold", indent=2)
+        line(to, option["meaning"], indent=6)
 
 
 def _shown(value: Any) -> str:
@@ -240,6 +248,8 @@ def _shown(value: Any) -> str:
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
+        case list() | tuple() | dict() if not value:
+            return "none"
         case list() | tuple():
             return f"[{', '.join(map(_shown, value))}]"
     return str(value)

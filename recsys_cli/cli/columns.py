@@ -135,14 +135,11 @@ def _missing(chosen: dict[str, str | None]) -> list[str]:
 
 def _unfit(table: Table, chosen: dict[str, str | None]) -> list[str]:
     numbers = {part: chosen[part] for part in ("rating", "label", "timestamp")}
-    problems = [
+    return [
         f"the {part} column {column!r} has to hold numbers{', the time in seconds' if part == 'timestamp' else ''}"
         for part, column in numbers.items()
         if column and not table.is_number(column)
     ]
-    if chosen["rating"] and not chosen["rating"].isidentifier():
-        problems.append(f"the rating column {chosen['rating']!r} cannot stand in an expression: give it a plain name")
-    return problems
 
 
 def _guess(part: str, table: Table, asked: dict[str, str | None]) -> str | None:

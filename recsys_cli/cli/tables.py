@@ -51,11 +51,15 @@ def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequen
     to.print()
 
 
-def line(to: Console, text: str, *, style: str = "") -> None:
+def line(to: Console, text: str, *, style: str = "", indent: int = 0) -> None:
     """Write a sentence, as it is: a bracket in a path is no markup."""
+    from rich.padding import Padding
     from rich.text import Text
 
-    to.print(Text(text, style=style), soft_wrap=not to.is_terminal)
+    if to.is_terminal:
+        to.print(Padding(Text(text, style=style), (0, 0, 0, indent)) if indent else Text(text, style=style))
+    else:
+        to.print(Text(" " * indent + text, style=style), soft_wrap=True)
 
 
 def facts(to: Console, pairs: Iterable[tuple[str, str]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Literal
+from unicodedata import normalize
 
 Kind = Literal["number", "truth", "text"]
 Operator = Literal["+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "and", "or"]
@@ -71,7 +72,9 @@ def shown(expression: Expression) -> str:
     """Write an expression as a user would, so that a message can point at a part of one."""
     match expression:
         case Name(name):
-            return name if name.isidentifier() and not iskeyword(name) else f"column({name!r})"
+            # A name in other letters for the same, such as a ligature, would be read as that in plain ones.
+            plain = name.isidentifier() and not iskeyword(name) and normalize("NFKC", name) == name
+            return name if plain else f"column({name!r})"
         case Literally(value):
             return repr(value)
         case Unary(operator, operand):

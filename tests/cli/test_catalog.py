@@ -1,0 +1,60 @@
+"""`recsys ls ops` as people see it: nothing is broken or runs out of a narrow terminal, and every op says how it is written."""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import pairwise
+from typing import get_args
+
+import pytest
+from conftest import Recsys
+from rich.console import Console
+
+from recsys_cli.cli import catalog
+from recsys_cli.features.ops import AnyOp
+
+NAMES = sorted(op.__name__ for op in get_args(get_args(AnyOp)[0]))
+
+
+def drawn(found: dict, width: int) -> list[str]:
+    """Return the lines that a terminal of a width shows."""
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, no_color=True, highlight=False)
+    catalog._draw_one(console, found)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())  # type: ignore[attr-defined]
+    return [line.rstrip() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width", [80, 120])
+def test_an_op_is_explained_within_the_terminal(recsys: Recsys, name: str, width: int) -> None:
+    found = recsys("ls", "ops", name, "--json").json
+    lines = drawn(found, width)
+    assert max(map(len, lines)) <= width
+    body = lines[: lines.index("Options")]
+    short = [line for line, after in pairwise(body[1:]) if after and line and len(line) < width * 0.6]
+    assert not short, "a line ends where the source does"
+    for option in found["options"]:
+        assert "\n" not in option["meaning"]
+        assert any(line.startswith(f"  {option['name']}: ") for line in lines)
+        assert not re.search(r"typing|Annotated|<class|NoneType|FieldInfo", option["type"]), option
+
+
+def test_paragraphs_of_a_docstring_stay_apart() -> None:
+    text = "One thing is\nnot: another.\n\nSecond.\nOutput: a column of\nnumbers.\nFunctions of text: none. As in\nNVTabular: so."
+    assert catalog._unwrapped(text).splitlines() == [
+        "One thing is not: another.",
+        "Second.",
+        "Output: a column of numbers.",
+        "Functions of text: none. As in NVTabular: so.",
+    ]
+
+
+def test_types_are_said_in_words() -> None:
+    assert catalog._type_name(dict[str, int | None]) == "mapping of text to int or none"
+    fields = {
+        name: catalog._type_name(field.annotation)
+        for name, field in catalog._op_types()["ListSlice"].model_fields.items()
+    }
+    assert fields["columns"] == "list of text"
+    assert fields["end"] == "int or none"
