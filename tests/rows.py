@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -141,3 +143,25 @@ def tables(draw: st.DrawFn) -> pa.Table:
         return pa.array(draw(st.lists(kinds[kind] | st.none(), min_size=size, max_size=size)), kind)
 
     return pa.table({"user": column(USERS), "item": column(USERS), "time": column(TIMES), "value": column(VALUES)})
+
+
+DAY = datetime.date
+ORDERED: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.int8(), [-128, -1, 0, 127]),
+    (pa.int64(), [-(2**63), -1, 0, 2**63 - 1]),
+    (pa.uint64(), [0, 1, 2**63, 2**64 - 1]),
+    (pa.uint8(), [0, 255]),
+    (pa.float64(), [float("-inf"), -1e300, -5e-324, 0.0, 5e-324, 1.0, float("inf")]),
+    (pa.float32(), [-1.5, 0.0, 0.25]),
+    (pa.bool_(), [False, True]),
+    (pa.string(), ["", "B", "a", "é", "日本", "🎬"]),
+    (pa.large_string(), ["a", "b"]),
+    (pa.binary(), [b"", b"a", b"\xff"]),
+    (pa.date32(), [DAY(1950, 1, 1), DAY(1970, 1, 1), DAY(2020, 1, 1)]),
+    (pa.timestamp("ns"), [-5, 0, 7]),
+    (pa.timestamp("s", "UTC"), [-5, 0, 7]),
+    (pa.duration("ms"), [-5, 0, 7]),
+    (pa.time64("us"), [0, 7, 86_399_999_999]),
+    (pa.decimal128(10, 2), [decimal.Decimal("-1.50"), decimal.Decimal("0.00"), decimal.Decimal("3.25")]),
+]  # fmt: skip
+"""Values of many types, each in their order."""

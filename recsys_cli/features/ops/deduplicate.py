@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from recsys_cli.features.ops.fields import Names, several
+from recsys_cli.features.ops.fields import Names
 from recsys_cli.features.ops.op import Op, Phase, scalars
 from recsys_cli.features.spec import Spec
 
@@ -25,7 +25,7 @@ class Deduplicate(Op):
     drops_only: ClassVar[bool] = True
 
     op: Literal["Deduplicate"] = "Deduplicate"
-    columns: Annotated[tuple[str, ...], BeforeValidator(several)] = Field(min_length=1)
+    columns: Annotated[Names, Field(min_length=1)]
     """Columns that make two interactions the same; single values, no lists."""
     keep: Literal["first", "last", "none"] = "first"
     """Which of them is kept; `none` leaves out all that are not alone."""

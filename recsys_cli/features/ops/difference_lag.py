@@ -32,9 +32,9 @@ class DifferenceLag(Op):
     phase: ClassVar[Phase] = "rows"
 
     op: Literal["DifferenceLag"] = "DifferenceLag"
-    columns: Annotated[tuple[str, ...], BeforeValidator(several)] = Field(min_length=1)
+    columns: Annotated[Names, Field(min_length=1)]
     """Columns to subtract: numbers, dates or timestamps."""
-    by: Annotated[tuple[str, ...], BeforeValidator(several)] = Field(min_length=1)
+    by: Annotated[Names, Field(min_length=1)]
     """Columns that make a group, such as the user (NVTabular: `partition_cols`)."""
     order_by: Names = ()
     """Columns by which a group is ordered, most important first, such as the timestamp."""

@@ -40,7 +40,7 @@ class Groupby(Op):
     replaces: ClassVar[bool] = True
 
     op: Literal["Groupby"] = "Groupby"
-    by: Annotated[tuple[str, ...], BeforeValidator(several)] = Field(min_length=1)
+    by: Annotated[Names, Field(min_length=1)]
     """Columns that make a group (NVTabular: `groupby_cols`)."""
     aggs: dict[str, Annotated[tuple[Aggregation, ...], BeforeValidator(several)]] = Field(min_length=1)
     """Column by column what to compute: list, first, last, count, nunique, sum, mean, median, std, var, min, max."""

@@ -128,7 +128,9 @@ SESSIONS = [
             "item": ["list", "last", "count"], "time": "last", "rating": ["last", "mean"], "time_difference_lag_1": "max",
         },
     },
+    {"op": "LambdaOp", "expression": "item_count * 2", "output": "twice", "dtype": "int32"},
     {"op": "Categorify", "columns": ["user", "item_list", "item_last"]},
+    {"op": "ListSlice", "columns": ["item_list"], "start": -4},
 ]  # fmt: skip
 
 
@@ -149,16 +151,16 @@ def test_sessions_of_users_who_span_files(
     train, valid = (decoded(data, split, *names) for split in ("train", "valid"))
     assert (len(train), len(valid)) == (15, 5)
     assert max(row[4] for row in train) <= min(row[4] for row in valid)
-    known = {item for row in train for item in row[1]}
+    known = {row["item"] for user, *_ in train for row in users[user]}
     for user, items, last, count, time, mean, gap in train:
         rows = users[user]
-        assert items == [row["item"] for row in rows]
+        assert items == [row["item"] for row in rows[-4:]]
         assert (last, count, time) == (rows[-1]["item"], len(rows), rows[-1]["time"])
         assert mean == pytest.approx(sum(row["rating"] for row in rows) / len(rows), rel=1e-6)
         assert gap == max(after["time"] - before["time"] for before, after in itertools.pairwise(rows))
     seen = {user for user, *_ in train}
     late = [
-        [row["item"] if row["item"] in known else "unseen" for row in rows]
+        [row["item"] if row["item"] in known else "unseen" for row in rows[-4:]]
         for user, rows in users.items()
         if user not in seen
     ]

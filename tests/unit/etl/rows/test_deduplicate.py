@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import NAN, in_order, plain_rows, send, tables
+from rows import NAN, ORDERED, in_order, plain_rows, send, tables
 
 from recsys_cli.etl.staging import NUMBER
 from recsys_cli.features.ops import Deduplicate
@@ -41,6 +41,13 @@ def test_deduplicate_keeps_one_of_each(options: dict[str, Any], kept: list[int])
 def test_nan_is_null_and_zero_has_no_sign() -> None:
     table = pa.table({"user": [0.0, NAN, -0.0, None, 1.0]})
     assert send(table, Deduplicate(columns="user")).numbers == [0, 1, 4]
+
+
+@pytest.mark.parametrize(("kind", "values"), ORDERED, ids=[str(kind) for kind, _ in ORDERED])
+def test_keys_of_all_types_meet(kind: pa.DataType, values: list[Any]) -> None:
+    table = pa.table({"user": pa.array([*values, None, *values, None], kind), "item": pa.nulls(2 * len(values) + 2)})
+    assert send(table, Deduplicate(columns=("user", "item")), size=1).numbers == [*range(len(values) + 1)]
+    assert send(table, Deduplicate(columns="item"), size=1).numbers == [0]
 
 
 def test_nothing_stays_nothing() -> None:

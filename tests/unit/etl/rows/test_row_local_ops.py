@@ -9,11 +9,24 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from pydantic import ValidationError
-from rows import NAN, send, tables
+from rows import NAN, compiled, send, tables
 
 from recsys_cli.errors import DataError
 from recsys_cli.events import Message
-from recsys_cli.features.ops import Deduplicate, Dropna, Filter, KCore, LambdaOp, TimeWindow
+from recsys_cli.features.ops import (
+    AddTags,
+    Clip,
+    Deduplicate,
+    Dropna,
+    FillMissing,
+    Filter,
+    Groupby,
+    HashBucket,
+    KCore,
+    LambdaOp,
+    Rename,
+    TimeWindow,
+)
 
 TABLE = pa.table({
     "user": ["a", "b", None, "a", "c"],
@@ -182,6 +195,26 @@ def test_new_rows_are_all_kept_and_their_columns_are_computed() -> None:
     late = LambdaOp(expression="time > 10", output="late", dtype="int8")
     sent = send(TABLE, late, Filter(expression="late"), KCore(columns={"user": 9}), want=["late"], part="new")
     assert sent.column("late") == [0, 1, 1, 0, 1]
+
+
+def test_other_ops_among_them_are_computed_as_after_the_split() -> None:
+    ops = (
+        Rename(columns={"user": "who"}),
+        AddTags(columns="who", tags="person"),
+        FillMissing(columns="rating", fill_val=1, add_binary_cols=True),
+        Clip(columns="rating", max_value=4),
+        HashBucket(columns="who", num_buckets=7),
+        Filter(expression="rating < 4 or rating_filled > 0"),
+        Groupby(by="who", aggs={"rating": "list"}),
+    )
+    want = ["who", "rating_list"]
+    program = compiled(TABLE, ops, want)
+    spec = next(spec for name, spec, _ in program.columns if name == "who")
+    sent = send(TABLE, *ops, want=want)
+    assert sent.column("rating_list") == [[3.5], [1.0], [1.0]]
+    assert sent.table.schema.field("who").type == spec.type == pa.int32()
+    assert (spec.categorical, spec.cardinality, spec.tags) == (True, 10, ("person",))
+    assert len(set(sent.column("who"))) == 3
 
 
 def test_given_held_out_rows_are_no_matter_of_k_core() -> None:
