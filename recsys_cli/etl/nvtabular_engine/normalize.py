@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet
+from recsys_cli.etl.nvtabular_engine.frames import nvtabular
 from recsys_cli.etl.nvtabular_engine.numeric import VALUE, change, fitted, known
 from recsys_cli.features.ops import Normalize
 
@@ -36,19 +36,13 @@ def apply(op: Normalize, state: Mapping[str, pa.Table], rows: pa.Table, folder: 
 
 
 def _told(values: pa.Array) -> pa.Table:
-    if len(values) == 0:
-        return pa.table(
-            [
-                pa.array([0 if name == "count" else None], kind)
-                for name, kind in zip(_TOLD.names, _TOLD.types, strict=True)
-            ],
-            schema=_TOLD,
-        )
-    center = pc.mean(values).as_py()
-    with quiet():
+    told: dict[str, float | None] = {"count": len(values)}
+    if len(values):
+        low, high = pc.min_max(values).as_py().values()
+        center = pc.mean(values).as_py()
         learnt = fitted(nvtabular().ops.Normalize(), pc.subtract(values, center))
-    ends = pc.min_max(values).as_py()
-    # Of one value, or of a constant, there is no deviation, and NVTabular's is NaN or what rounding left.
-    squares = 0.0 if ends["min"] == ends["max"] else learnt.stds[VALUE] ** 2 * (len(values) - 1)
-    told = (len(values), center + learnt.means[VALUE], squares, ends["min"], ends["max"])
-    return pa.table([pa.array([value], kind) for value, kind in zip(told, _TOLD.types, strict=True)], schema=_TOLD)
+        std = learnt.stds[VALUE]
+        told |= {"mean": center + learnt.means[VALUE], "low": low, "high": high}
+        # Of one value, or of a constant, there is no deviation, and NVTabular's is NaN or what rounding left.
+        told["squares"] = 0.0 if low == high else std * std * (len(values) - 1)
+    return pa.Table.from_pylist([told], schema=_TOLD)

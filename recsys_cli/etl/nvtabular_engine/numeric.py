@@ -16,6 +16,7 @@ from recsys_cli.etl.nvtabular_engine.plain import element_type, elements
 from recsys_cli.features.ops.numeric import calculated_type
 
 VALUE = "value"
+"""Name of the column in every frame that is learnt from."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,9 @@ class Numbers:
         return values if self.offsets is None else pa.ListArray.from_arrays(pa.array(self.offsets), values)
 
 
-def numbers(column: pa.ChunkedArray, kind: pa.DataType | None = None) -> Numbers:
-    """Return the numbers of a column in a type; without one in that which they have, or float64."""
+def numbers(column: pa.ChunkedArray, kind: pa.DataType) -> Numbers:
+    """Return the numbers of a column in the type that they are calculated with."""
     raw, offsets = elements(column)
-    kind = calculated_type(raw.type) if kind is None else kind
     if pa.types.is_boolean(raw.type):
         raw = raw.cast(pa.int8())
     values = raw.cast(kind, safe=False)
@@ -50,7 +50,7 @@ def numbers(column: pa.ChunkedArray, kind: pa.DataType | None = None) -> Numbers
     return Numbers(values.fill_null(pa.scalar(0, kind)) if nulls.any() else values, nulls, offsets)
 
 
-def known(column: pa.ChunkedArray, kind: pa.DataType | None = None) -> pa.Array:
+def known(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     """Return what is learnt from: the numbers of a column but null, NaN and inf."""
     found = numbers(column, kind)
     return found.values.filter(pc.and_(pa.array(~found.nulls), pc.is_finite(found.values)))

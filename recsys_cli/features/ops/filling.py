@@ -25,4 +25,7 @@ def check_names(columns: tuple[str, ...]) -> None:
 
 def indicators(inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
     """Describe the indicators of columns: int8, a list for a list."""
-    return {name + FILLED: Spec(spec.holding(pa.int8()), dtype="int8") for name, spec in inputs.items()}
+    return {
+        name + FILLED: Spec(spec.holding(pa.int8()), dtype="int8", lengths=spec.lengths)
+        for name, spec in inputs.items()
+    }
