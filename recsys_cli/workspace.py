@@ -213,13 +213,16 @@ class Workspace:
 
         Its path is absolute: workers of a cluster have other working directories.
         """
+        self._sweep()
         folder = self.root.absolute() / ".scratch" / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._sweep(folder.parent)
-        folder.mkdir(parents=True)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        owner = self._owner(folder)
+        with owner:
+            folder.mkdir(parents=True)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+                Path(owner.lock_file).unlink(missing_ok=True)
 
     @contextmanager
     def create(self, artifact: Artifact, manifest: dict[str, Any]) -> Iterator[Path]:
@@ -261,13 +264,28 @@ class Workspace:
         finally:
             lock.release()
 
-    @staticmethod
-    def _sweep(parent: Path) -> None:
+    def _owner(self, scratch: Path) -> FileLock:
+        """Return the lock that whoever made a scratch folder holds.
+
+        The system lets go of it when the process ends. The process's number would not tell: containers give the same
+        ones again, and another machine that shares the workspace has numbers of its own.
+        """
+        path = self.root / ".locks" / f"scratch-{scratch.name}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(path)
+
+    def _sweep(self) -> None:
         """Remove the scratch folders of processes that are no more."""
+        parent = self.root / ".scratch"
         for folder in parent.iterdir() if parent.is_dir() else ():
-            owner = folder.name.partition("-")[0]
-            if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc").exists():
-                shutil.rmtree(folder, ignore_errors=True)
+            owner = self._owner(folder)
+            try:
+                owner.acquire(timeout=0)
+            except Timeout:
+                continue
+            shutil.rmtree(folder, ignore_errors=True)
+            Path(owner.lock_file).unlink(missing_ok=True)
+            owner.release()
 
 
 def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None:

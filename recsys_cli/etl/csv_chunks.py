@@ -20,7 +20,7 @@ from recsys_cli.etl.dialect import end_of_rows
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _LONGEST_ROW = 64 << 20
-_COUNTED = 1 << 20
+_COUNTED, _FIRST = 1 << 20, 1 << 20
 
 
 class Lines:
@@ -148,8 +148,10 @@ def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int
     """Yield the text in pieces that end where rows do. Bytes are not copied, but for those after the last whole row."""
     rest, at_end = b"", False
     limit = max(chunk_bytes, _LONGEST_ROW)
+    size = min(chunk_bytes, _FIRST)  # memory is cleared before it is filled, and thousands of files may be small
     while not at_end:
-        text = bytearray(len(rest) + max(chunk_bytes, len(rest)))
+        text = bytearray(len(rest) + max(size, len(rest)))
+        size = min(chunk_bytes, 4 * size)
         text[: len(rest)] = rest
         with memoryview(text) as view:
             filled = len(rest) + fill(stream, view[len(rest) :])

@@ -23,7 +23,7 @@ from recsys_cli.etl.plain_types import plain_type, refuse_nested, to_plain_type
 from recsys_cli.features.spec import is_list
 
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
-_MIN_CHUNK, _MAX_CHUNK = 1 << 20, 48 << 20
+_MIN_CHUNK, _MAX_CHUNK = 1 << 20, 32 << 20
 _SHARE = 6
 
 

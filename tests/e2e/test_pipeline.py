@@ -116,6 +116,26 @@ def test_killed_training_resumes_to_the_same_weights(shell: Shell) -> None:
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
 
 
+def test_killed_etl_leaves_nothing_after_the_next(shell: Shell) -> None:
+    shell.run("download", "x.yaml")
+    scratch = shell.folder / "workspace" / ".scratch"
+
+    process = shell.start("etl", "x.yaml")
+    deadline = time.monotonic() + 120
+    while not list(scratch.rglob("*.arrow")):  # rows that were read and dealt
+        assert time.monotonic() < deadline
+        assert process.poll() is None, "it was done before it could be killed"
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert list(scratch.iterdir())
+    assert not list((shell.folder / "workspace").glob("data/*"))
+
+    shell.run("etl", "x.yaml")
+    assert list(scratch.iterdir()) == []
+    assert len(list((shell.folder / "workspace").glob("data/*/manifest.json"))) == 1
+
+
 def test_moved_workspace_gives_the_same_figures(shell: Shell) -> None:
     shell.run("run", "x.yaml")
     before = json.loads((shell.runs()[0] / "evaluation.json").read_text())

@@ -71,11 +71,36 @@ def test_create_killed_leaves_nothing_that_is_not_swept(workspace: Workspace) ->
 
 
 def test_scratch_of_a_living_process_stays(workspace: Workspace) -> None:
-    other = workspace.root / ".scratch" / f"{os.getppid()}-abc"
-    other.mkdir(parents=True)
+    program = """
+        import sys
+        from pathlib import Path
+        from recsys_cli.workspace import Workspace
+        with Workspace(Path(sys.argv[1])).scratch() as folder:
+            print(folder, flush=True)
+            sys.stdin.read()
+    """
+    other = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), str(workspace.root)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        theirs = Path(other.stdout.readline().strip())
+        with workspace.scratch(), workspace.scratch() as mine:
+            assert theirs.is_dir()
+            assert mine.is_dir()
+        other.stdin.close()
+    assert list((workspace.root / ".scratch").iterdir()) == []
+    assert list((workspace.root / ".locks").iterdir()) == []
+
+
+def test_scratch_is_swept_though_its_process_number_is_in_use_again(workspace: Workspace) -> None:
+    left = workspace.root / ".scratch" / f"{os.getpid()}-abc"
+    left.mkdir(parents=True)
 
     with workspace.scratch():
-        assert other.is_dir()
+        assert not left.exists()
 
 
 def test_write_text_is_atomic(tmp_path: Path) -> None:

@@ -99,9 +99,14 @@ def prepared(data: PreparedData) -> dict[str, bytes]:
     return {str(path.relative_to(data.folder)): path.read_bytes() for path in files}
 
 
-@pytest.fixture
-def expected(workspace: Workspace) -> dict[str, bytes]:
-    found = prepared(etl(config("one.csv"), workspace).artifact)
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What is prepared from one plain file."""
+    folder = tmp_path_factory.mktemp("expected")
+    (folder / "one.csv").write_bytes(as_csv(INTERACTIONS))
+    pq.write_table(ITEMS, folder / "items.parquet")
+    wanted = config(str(folder / "one.csv"), tables=str(folder / "items.parquet"))
+    found = prepared(etl(wanted, Workspace(folder / "workspace")).artifact)
     assert len([name for name in found if name.startswith("train/")]) == 4
     return found
 
