@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from recsys_cli.etl.rows import Chosen, Part, buckets, choose_rows, groupby
 from recsys_cli.etl.staging import NUMBER
-from recsys_cli.events import Event
+from recsys_cli.events import Event, Message
 from recsys_cli.features.program import Program, compile_plan
 
 Row = dict[str, Any]
@@ -49,13 +49,13 @@ class Sent:
         table: The rows, NUMBER among the columns.
         chosen: What was gone over.
         source: Where they came from.
-        events: What was told.
+        events: What was said.
     """
 
     table: pa.Table
     chosen: Chosen
     source: Cut
-    events: list[Event] = field(default_factory=list)
+    events: list[Message] = field(default_factory=list)
 
     @property
     def numbers(self) -> list[int]:
@@ -74,18 +74,30 @@ def compiled(table: pa.Table, ops: Sequence[Any], want: Sequence[str]) -> Progra
     return compile_plan(ops, want, {"interactions": table.schema})
 
 
-def send(table: pa.Table, *ops: Any, want: Sequence[str] | None = None, size: int = 2, part: Part = "train") -> Sent:
+def send(
+    table: pa.Table,
+    *ops: Any,
+    want: Sequence[str] | None = None,
+    size: int = 2,
+    size_of_buckets: int = 64,
+    part: Part = "train",
+) -> Sent:
     """Send a table through ops; `want` are the columns that somebody after them needs, by default all raw ones."""
     program = compiled(table, ops, table.column_names if want is None else want)
     assert not program.problems
     source = Cut(table.select(list(program.reads)), size)
-    events: list[Event] = []
+    events: list[Message] = []
+
+    def told(event: Event) -> None:
+        if isinstance(event, Message):
+            events.append(event)
+
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(buckets, "BUCKET_BYTES", 64),
+        mock.patch.object(buckets, "bucket_bytes", return_value=size_of_buckets),
         mock.patch.object(groupby, "OUT_ROWS", 3),
     ):
-        chosen = choose_rows(program, source, Path(folder) / "rows", events.append, part=part)
+        chosen = choose_rows(program, source, Path(folder) / "rows", told, part=part)
         batches = list(chosen.batches())
         assert [repr(batch.to_pydict()) for batch in chosen.batches()] == [repr(batch.to_pydict()) for batch in batches]
         assert all(batch.num_rows for batch in batches)

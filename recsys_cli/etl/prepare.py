@@ -129,7 +129,8 @@ class Preparation:
 
     def _chosen(self, program: Program, name: str, reader: Reader) -> Chosen:
         part: Part = "held-out" if name in SPLITS and name != SPLITS[TRAIN] else "train"
-        return choose_rows(program, reader, self.scratch / "rows" / name, self.emit, part=part)
+        folder, memory = self.scratch / "rows" / name, self.config.etl.memory
+        return choose_rows(program, reader, folder, self.emit, part=part, memory=memory)
 
     def _reader(self, table: RawTable) -> Reader:
         threads = os.cpu_count() or 1

@@ -118,7 +118,9 @@ class Chosen:
         return known[-1] if known else raw
 
 
-def choose_rows(program: Program, source: Rows, folder: Path, emit: Emit, *, part: Part = "train") -> Chosen:
+def choose_rows(
+    program: Program, source: Rows, folder: Path, emit: Emit, *, part: Part = "train", memory: int = 1024
+) -> Chosen:
     """Send the raw interactions through all ops up to the last one that chooses rows; without such ops nothing is done.
 
     What looks at all rows does so here; what looks at each on its own, while somebody goes over the result.
@@ -129,6 +131,7 @@ def choose_rows(program: Program, source: Rows, folder: Path, emit: Emit, *, par
         folder: A scratch folder, to be made; it is needed as long as somebody goes over the result.
         emit: Told what is worth knowing.
         part: Which interactions: ops that only leave rows out are no matter of new ones, and KCore is none of held-out ones.
+        memory: Budget in MiB.
     """
     ops = [(index, cast("Op", op)) for index, op in program.rows if op.acts and _is_for(op, part)]
     if not ops:
@@ -139,7 +142,7 @@ def choose_rows(program: Program, source: Rows, folder: Path, emit: Emit, *, par
     for number, (index, op) in enumerate(ops):
         place = folder / str(number)
         place.mkdir(parents=True)
-        desk = Desk(place, emit, columns.before(number), columns.after(number))
+        desk = Desk(op.name, place, memory, emit, columns.before(number), columns.after(number))
         counted = Counted(_choose(op, counted, desk, columns.written[number]))
         done.append((index, op, counted))
     return Chosen(counted, columns.before(len(ops)), tuple(done))

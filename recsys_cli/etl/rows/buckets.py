@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.join_keys import canonical
-from recsys_cli.etl.rows.flow import Flow
+from recsys_cli.etl.rows.flow import Desk, Flow
 from recsys_cli.etl.staging import Piece
 from recsys_cli.features.hashing import below, hash_counters
 
-BUCKET_BYTES = 32 << 20
-"""Size of a bucket's rows: a few times as much is needed to put them in order."""
+_SHARE = 32
+"""What part of the budget a bucket's rows take: a few times as much is needed to put them in order, of two at a time."""
 _MOST_BUCKETS = 4096
 _AT_ONCE = 2
 """Buckets in work at the same time: more would cost memory, and a bucket's work is spread over the processors in part."""
@@ -35,10 +35,17 @@ class Buckets:
     Attributes:
         pieces: A file for each batch, with a record batch for each bucket.
         count: How many buckets there are.
+        desk: Whose they are.
     """
 
     pieces: tuple[Piece, ...]
     count: int
+    desk: Desk
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return sum(int(piece.starts[-1]) for piece in self.pieces)
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Yield each bucket that has rows, in the order of their positions."""
@@ -50,8 +57,9 @@ class Buckets:
                 yield pa.Table.from_batches(parts).combine_chunks()
 
     def map(self, work: Callable[[pa.Table], Result]) -> Iterator[Result]:
-        """Yield what is made of each bucket that has rows."""
-        return Threads(_AT_ONCE).map(work, self)
+        """Yield what is made of each bucket that has rows, and say how far that is."""
+        sized = Threads(_AT_ONCE).map(lambda rows: (rows.num_rows, work(rows)), self)
+        return self.desk.watch(self.desk.name, sized, self.num_rows)
 
     def delete(self) -> None:
         """Delete the files."""
@@ -63,24 +71,30 @@ class Buckets:
             return pa.ipc.open_file(file).get_batch(bucket)
 
 
-def partition(rows: Flow, by: Sequence[str], columns: Sequence[str], folder: Path) -> Buckets:
+def bucket_bytes(memory: int) -> int:
+    """Return the size of a bucket's rows for a budget in MiB."""
+    return (memory << 20) // _SHARE
+
+
+def partition(rows: Flow, by: Sequence[str], columns: Sequence[str], desk: Desk) -> Buckets:
     """Deal settled rows to buckets.
 
     Args:
         rows: The rows.
         by: The key. NaN is null in it, and null a value like any other; -0.0 is 0.0.
         columns: The columns to keep beside it.
-        folder: Where scratch files go.
+        desk: Says where scratch files go, and how large a bucket may be.
     """
     names = list(dict.fromkeys((*by, *columns)))
     batches = rows.batches(names)
     first = next(batches, None)
     if first is None:
-        return Buckets((), 1)
+        return Buckets((), 1, desk)
     size = (first.nbytes / first.num_rows + 8) * (rows.most or 0)  # 8 for the position
-    deal = _Deal(tuple(by), max(1, min(_MOST_BUCKETS, -(-int(size) // BUCKET_BYTES))), folder)
+    count = -(-int(size) // bucket_bytes(desk.memory))
+    deal = _Deal(tuple(by), max(1, min(_MOST_BUCKETS, count)), desk.folder)
     pieces = tuple(Threads().map(deal, _placed(itertools.chain([first], batches))))
-    return Buckets(pieces, deal.count)
+    return Buckets(pieces, deal.count, desk)
 
 
 def _placed(batches: Iterator[pa.Table]) -> Iterator[tuple[int, int, pa.Table]]:

@@ -16,7 +16,7 @@ from recsys_cli.features.ops import Deduplicate
 def choose(op: Deduplicate, rows: Flow, desk: Desk) -> Flow:
     """Keep one row of each key."""
     rows = desk.settle(rows)
-    buckets = partition(rows, op.columns, op.order_by, desk.folder)
+    buckets = partition(rows, op.columns, op.order_by, desk)
     keep = np.zeros(rows.most or 0, dtype=bool)
     for kept in buckets.map(partial(_kept, op)):
         keep[kept] = True

@@ -28,7 +28,7 @@ def choose(op: DifferenceLag, rows: Flow, desk: Desk) -> Flow:
             Message(f"{op.name} of {', '.join(op.columns)} by {min(op.shift)} looks at later rows: a leak", "warning")
         )
     rows = desk.settle(rows)
-    buckets = partition(rows, op.by, (*op.order_by, *op.columns), desk.folder)
+    buckets = partition(rows, op.by, (*op.order_by, *op.columns), desk)
     runs = []
     for number, differences in enumerate(buckets.map(partial(_differences, op))):
         runs.append(write_run(differences, desk.folder / f"lag-{number:06d}.arrow"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,10 @@ import pyarrow as pa
 from recsys_cli.errors import DataError
 from recsys_cli.etl.spool import Rows, Spool
 from recsys_cli.etl.staging import NUMBER
-from recsys_cli.events import Emit
+from recsys_cli.events import Emit, Progress
 
 Mask = npt.NDArray[np.bool_]
+Part = TypeVar("Part")
 
 
 class Flow(Protocol):
@@ -236,13 +237,17 @@ class Desk:
     """What an op has at hand while it looks at all rows.
 
     Attributes:
+        name: Name of the op.
         folder: An empty scratch folder of its own.
-        emit: Told what is worth knowing.
+        memory: Budget in MiB.
+        emit: Told how far it is, and what is worth knowing.
         reads: Columns before it that it or somebody after it needs, NUMBER among them.
         wanted: Columns before it that somebody after it needs, NUMBER among them.
     """
 
+    name: str
     folder: Path
+    memory: int
     emit: Emit
     reads: tuple[str, ...]
     wanted: tuple[str, ...]
@@ -251,9 +256,17 @@ class Desk:
         """Return the rows from a scratch file: the same if they come from one, else they are written to one."""
         if rows.settled:
             return rows
-        schema = rows.schema()
+        schema = pa.schema([rows.schema().field(name) for name in self.reads])
         counted = Counted(rows)
-        spool = Spool.write(
-            counted.batches(self.reads), pa.schema([schema.field(n) for n in self.reads]), self.folder / "rows.arrow"
-        )
+        sized = ((batch.num_rows, batch) for batch in counted.batches(self.reads))
+        spool = Spool.write(self.watch(f"read for {self.name}", sized, None), schema, self.folder / "rows.arrow")
         return Settled(spool, counted.count)
+
+    def watch(self, task: str, parts: Iterable[tuple[int, Part]], total: int | None) -> Iterator[Part]:
+        """Tell how far a task is, while somebody goes over its parts, each with its number of rows."""
+        done = 0
+        for rows, part in parts:
+            done += rows
+            self.emit(Progress(task, done, total))
+            yield part
+        self.emit(Progress(task, done, done))

@@ -30,7 +30,7 @@ def choose(op: Groupby, rows: Flow, desk: Desk) -> Flow:
     """Make one row of each group."""
     rows = desk.settle(rows)
     schema = _schema(op, rows.schema())
-    buckets = partition(rows, op.by, (*op.order_by, *op.aggs, NUMBER), desk.folder)
+    buckets = partition(rows, op.by, (*op.order_by, *op.aggs, NUMBER), desk)
     rows.discard()
     cuts = _Cuts(rows.most or 0)
     runs = []

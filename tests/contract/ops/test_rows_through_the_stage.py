@@ -139,7 +139,7 @@ SESSIONS = [
 def test_sessions_of_users_who_span_files(
     name: str, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(buckets, "BUCKET_BYTES", 1000)
+    monkeypatch.setattr(buckets, "bucket_bytes", lambda memory: 1000)
     write(tmp_path)
     features = {"item": "item_last", "label": "rating_last", "timestamp": "time_last"}
     options = {"split": {"method": "temporal", "valid": 0.25}, "features": features}

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, get_args
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -100,6 +101,17 @@ def test_groups_of_groups() -> None:
     assert sent.column("user") == ["b", "a"]  # c has no time, so no group
     assert sent.column("item_count_sum") == [2.0, 2.0]
     assert sent.column("item_max_list") == [[3, 1, None], [5]]
+
+
+def test_figures_do_not_depend_on_the_size_of_buckets() -> None:
+    rng = np.random.default_rng(2)
+    table = pa.table(
+        {"user": rng.integers(0, 9, 2000) ** 2, "value": rng.normal(size=2000) * 10.0 ** rng.integers(-9, 9, 2000)}
+    )
+    op = Groupby(by="user", aggs={"value": ("sum", "mean", "std", "var")})
+    want = [f"value_{name}" for name in op.aggs["value"]]
+    few, many = (send(table, op, want=want, size=100, size_of_buckets=size) for size in (10**9, 64))
+    assert repr(few.table.to_pydict()) == repr(many.table.to_pydict())
 
 
 def test_nothing_stays_nothing_with_its_types() -> None:
