@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
 
 from recsys_cli.config import EtlConfig
@@ -23,8 +25,12 @@ from recsys_cli.events import Emit, Message
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
-PATIENCE = 10.0
-"""Seconds to wait for a scheduler, and for a worker where there is none; a nanny needs some to start one again."""
+CONNECT = 10.0
+"""Seconds in which a scheduler has to answer."""
+PATIENCE = 15.0
+"""Seconds to wait for a worker where there is none: whatever watches over it needs some to start another."""
+_PATIENCE_HERE = 60.0
+"""The same where this process watches over the workers, and so knows that others are on their way."""
 _TICK = 1.0
 _AHEAD = 3
 _ATTEMPTS = 4
@@ -74,6 +80,7 @@ class Cluster:
                     yield shared.result(ahead.popleft())
             while ahead:
                 yield shared.result(ahead.popleft())
+            self.look()
         finally:
             with suppress(Exception):  # what went wrong before is what matters
                 self.client.cancel([pending.future for pending in ahead], force=True)
@@ -84,14 +91,21 @@ class Cluster:
         Raises:
             RecsysError: There is none, or one cannot do the work; all that is wrong is named.
         """
-        try:
-            self.client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError as error:
-            raise self._nobody("has no worker") from error
-        self.threads = self._workers()
+        self.wait()
         seen = self.client.run(self.meeting.look, engine, on_error="return")
         if problems := self.meeting.problems(seen):
             raise RecsysError("\n".join(problems), hint="; ".join(dict.fromkeys(problems.values())))
+
+    def wait(self) -> None:
+        """Wait until there is a worker.
+
+        Raises:
+            RecsysError: None came in a while.
+        """
+        self.look()
+        while not self.threads:
+            sleep(0.1)
+            self.look()
 
     def look(self) -> None:
         """Tell of workers that are gone, and give up when there was none for a while.
@@ -106,8 +120,13 @@ class Cluster:
             self._alone_since = None
             return
         self._alone_since = self._alone_since or monotonic()
-        if monotonic() - self._alone_since > PATIENCE:
-            raise self._nobody("has no worker any more")
+        patience = PATIENCE if self.client.cluster is None else _PATIENCE_HERE
+        if monotonic() - self._alone_since > patience:
+            address = self.client.scheduler.address
+            raise RecsysError(
+                f"the Dask scheduler {address} has had no worker for {patience:.0f} s",
+                hint=f"dask worker {address}, where this recsys-cli is installed and the workspace is mounted",
+            )
 
     def _workers(self) -> dict[str, int]:
         """Return how many threads each worker has."""
@@ -120,13 +139,6 @@ class Cluster:
         """Return the error for a scheduler that answers no more."""
         hint = "look at its log; start it and its workers again, then run the same command"
         return RecsysError(f"the Dask scheduler of etl.cluster={self.name} is gone", hint=hint)
-
-    def _nobody(self, what: str) -> RecsysError:
-        address = self.client.scheduler.address
-        return RecsysError(
-            f"the Dask scheduler {address} {what}, for {PATIENCE:.0f} s",
-            hint=f"dask worker {address}, where recsys runs",
-        )
 
 
 @dataclass(frozen=True)
@@ -190,10 +202,9 @@ class _Shared(Generic[Part, Result]):
 
     def _send(self) -> Any:
         while True:
-            try:
-                return self._cluster.client.scatter(self._work, broadcast=True, hash=False, timeout=PATIENCE)
-            except (OSError, TimeoutError, ValueError):  # a worker died while it was being sent
-                self._cluster.look()
+            self._cluster.wait()
+            with suppress(OSError, TimeoutError, ValueError):  # a worker died while it was being sent
+                return self._cluster.client.scatter(self._work, broadcast=True, hash=False, timeout=CONNECT)
 
 
 @contextmanager
@@ -216,7 +227,7 @@ def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -
     with _silent(), ExitStack() as stack:
         import dask
 
-        stack.enter_context(dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE:.0f}s"}))
+        stack.enter_context(dask.config.set({"distributed.comm.timeouts.connect": CONNECT}))
         where = stack.enter_context(_started(config, scratch)) if config.cluster.startswith("local") else config.cluster
         client = stack.enter_context(_client(where))
         cluster = Cluster(config.cluster, client, Meeting.at(scratch / "meeting"), emit)
@@ -232,7 +243,7 @@ def _client(where: Any) -> Any:
         with warnings.catch_warnings():
             # Other releases on the other side: the workers are asked for theirs, and that is an error.
             warnings.filterwarnings("ignore", message=r"(?s).*Mismatched versions found")
-            return Client(where, set_as_default=False, timeout=PATIENCE)
+            return Client(where, set_as_default=False, timeout=CONNECT)
     except (OSError, TimeoutError, ValueError) as error:
         raise RecsysError(
             f"no Dask scheduler answers at {where}: {error}", hint="start one with: dask scheduler"
@@ -245,18 +256,21 @@ def _started(config: EtlConfig, scratch: Path) -> Iterator[Any]:
     import dask
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    options = {"local_directory": str(scratch), "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    options: dict[str, Any] = {"local_directory": str(scratch), "silence_logs": logging.CRITICAL}
+    options["scheduler_kwargs"] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # it serves something anyway
     workers = config.workers or cores
     # Polars takes all cores for each process, and reads this when it is first used.
     threads = {"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": str(max(1, cores // workers))}
-    with dask.config.set(threads):
-        if config.cluster == "local":
-            from distributed import LocalCluster
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set(threads))
+        with _deaf():
+            if config.cluster == "local":
+                from distributed import LocalCluster
 
-            started = LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=0, **options)
-        else:
-            started = _of_gpus(config, options)
-    with started:
+                started = LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=0, **options)
+            else:
+                started = _of_gpus(config, options)
+            stack.enter_context(started)
         yield started
 
 
@@ -269,6 +283,23 @@ def _of_gpus(config: EtlConfig, options: dict[str, Any]) -> Any:
         raise RecsysError(
             f"etl.cluster=local_cuda finds no GPU to use: {type(error).__name__}: {error}", hint="recsys doctor"
         ) from error
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Start threads and processes to which Ctrl-C means nothing: they are stopped by the process that started them.
+
+    A terminal sends it to all processes, and workers would each print a traceback. What comes meanwhile comes at the end.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # else the first to need it starts it, and then hears everything
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

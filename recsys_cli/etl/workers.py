@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import socket
 import traceback
@@ -13,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import recsys_cli
 from recsys_cli import __version__
 from recsys_cli.errors import MissingExtraError, RecsysError
 from recsys_cli.etl.engine import Engine
@@ -25,14 +27,27 @@ _SHARE = "put the workspace on a file system that every worker mounts at the sam
 
 
 def releases() -> dict[str, str]:
-    """Return the versions that have to be the same everywhere: recsys-cli whole, the others as major.minor."""
-    found = {"recsys-cli": __version__, "python": ".".join(platform.python_version_tuple()[:2])}
+    """Return the versions that have to be the same everywhere: recsys-cli to the letter, the others as major.minor."""
+    found = {
+        "recsys-cli": f"{__version__} of source {_source()}",
+        "python": ".".join(platform.python_version_tuple()[:2]),
+    }
     for package in _PACKAGES:
         try:
             found[package] = ".".join(version(package).split(".")[:2])
         except PackageNotFoundError:
             found[package] = "missing"
     return found
+
+
+@cache
+def _source() -> str:
+    """Return a hash of this package's code: two checkouts may have the same version."""
+    folder = Path(recsys_cli.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:8]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,293 @@
+"""`recsys etl` on a Dask cluster of real processes: the same bytes as without one, workers that die, workers that cannot do it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from engines import every_engine
+
+from recsys_cli.config import RunConfig
+from recsys_cli.errors import RecsysError
+from recsys_cli.etl import cluster as clusters
+from recsys_cli.events import Event, Progress
+from recsys_cli.stages.download import download
+from recsys_cli.stages.etl import etl
+from recsys_cli.workspace import PreparedData, Workspace
+
+if find_spec("distributed") is None:
+    pytest.skip("Dask is not installed (pip install 'recsys-cli[dask]')", allow_module_level=True)
+
+RECSYS = Path(sys.executable).with_name("recsys")
+CONFIG = {
+    "dataset": {"name": "synthetic", "users": 300, "items": 200, "rows": 6_000},
+    "split": {"method": "random", "valid": 0.15, "test": 0.15},
+    "features": {
+        "user": "userId", "item": "movieId", "label": "label", "timestamp": "timestamp",
+        "ops": [
+            {"op": "JoinExternal", "table": "movies", "on": "movieId", "columns": ["genres"]},
+            {"op": "Categorify", "columns": ["userId", "movieId", "genres"]},
+            {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+        ],
+    },
+}  # fmt: skip
+
+
+def config(**etl_options: object) -> RunConfig:
+    return RunConfig.model_validate({**CONFIG, "etl": etl_options})
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with the dataset."""
+    root = tmp_path_factory.mktemp("raw")
+    download(config().dataset, Workspace(root))
+    return root
+
+
+@pytest.fixture
+def workspace(raw: Path, tmp_path: Path) -> Workspace:
+    """A workspace of one's own with the dataset."""
+    shutil.copytree(raw, tmp_path / "workspace")
+    return Workspace(tmp_path / "workspace")
+
+
+@pytest.fixture(scope="module")
+def alone(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[str, bytes]]:
+    """What is prepared without a cluster, by rows of a shard."""
+    root = tmp_path_factory.mktemp("alone") / "workspace"
+    shutil.copytree(raw, root)
+    return lambda shard_rows: contents(etl(config(shard_rows=shard_rows), Workspace(root)).artifact)
+
+
+def contents(data: PreparedData) -> dict[str, bytes]:
+    """Return every file, and of the manifest what does not tell how it was done."""
+    files = {str(p.relative_to(data.folder)): p.read_bytes() for p in sorted(data.folder.rglob("*")) if p.is_file()}
+    del files["config.yaml"]
+    how = ("created", "engine", "cluster", "workers", "threads", "seconds", "peak_memory")
+    manifest = {key: value for key, value in json.loads(files["manifest.json"]).items() if key not in how}
+    return files | {"manifest.json": json.dumps(manifest).encode()}
+
+
+class Dask:
+    """A scheduler, and workers that were started by hand as they are on other machines: from another folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+        file = folder / "scheduler.json"
+        self._start("dask_scheduler", "--port", "0", "--scheduler-file", str(file), "--no-dashboard")
+        while not file.exists() or not file.read_text().endswith("}"):
+            time.sleep(0.02)
+        self.address: str = json.loads(file.read_text())["address"]
+
+    def _start(self, program: str, *options: str, before: str = "", path: str = "") -> subprocess.Popen[str]:
+        run = f"{before}from distributed.cli.{program} import main; main()"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", run, *options], cwd=self.folder, env=environment, text=True,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def worker(self, *, before: str = "", path: str = "", threads: int = 1) -> subprocess.Popen[str]:
+        options = ("--no-nanny", "--no-dashboard", "--nthreads", str(threads), "--local-directory", str(self.folder))
+        return self._start("dask_worker", self.address, *options, before=before, path=path)
+
+    def blind_worker(self, workspace: Path, mount: str) -> None:
+        """Start a worker that has another view of the workspace: in a mount namespace of its own."""
+        script = (
+            f'{mount}; exec "{sys.executable}" -W ignore -m distributed.cli.dask_worker "{self.address}" --no-nanny'
+        )
+        script += f' --no-dashboard --local-directory "{self.folder}"'
+        if subprocess.run(["unshare", "-m", "sh", "-c", mount.format(workspace)], capture_output=True).returncode:
+            pytest.skip("no mount namespaces here: it takes root and `unshare`")
+        self.started.append(
+            subprocess.Popen(
+                ["unshare", "-m", "sh", "-c", script.format(workspace)], stderr=subprocess.DEVNULL, text=True
+            )
+        )
+
+    def stop(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def dask(tmp_path: Path) -> Iterator[Dask]:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    started = Dask(folder)
+    yield started
+    started.stop()
+
+
+def refused(workspace: Workspace, on: Dask, match: str) -> RecsysError:
+    """Expect an error before any row is read, and nothing left behind."""
+    events: list[Event] = []
+    with pytest.raises(RecsysError, match=match) as caught:
+        etl(config(cluster=on.address), workspace, emit=events.append)
+    assert not [event for event in events if isinstance(event, Progress)]
+    assert list((workspace.root / ".scratch").iterdir()) == []
+    return caught.value
+
+
+def is_gone(group: int) -> bool:
+    """Whether no process of a group is left, in a moment at the latest: Python's own helpers end after the others."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_local_cluster_makes_the_same_bytes(workspace: Workspace, alone, monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    made = etl(config(cluster="local", workers=2, shard_rows=1_500), workspace).artifact
+
+    assert contents(made) == alone(1_500)
+    manifest = made.manifest
+    assert (manifest["cluster"], manifest["workers"], manifest["threads"]) == ("local", 2, 2)
+    assert list(Path.cwd().iterdir()) == []
+    assert list((workspace.root / ".scratch").iterdir()) == []
+
+
+@pytest.mark.slow
+@every_engine
+def test_a_worker_killed_in_the_middle_changes_nothing(name: str, workspace: Workspace, dask: Dask, alone) -> None:
+    victim, _ = dask.worker(threads=2), dask.worker()
+    shard_rows = 60 if name == "polars" else 1_000
+    config_file = workspace.root.parent / "x.yaml"
+    config_file.write_text(
+        json.dumps({**CONFIG, "etl": {"engine": name, "shard_rows": shard_rows, "cluster": dask.address}})
+    )
+    run = subprocess.Popen(
+        [RECSYS, "-w", "workspace", "etl", "x.yaml"], cwd=workspace.root.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    while not list(workspace.root.glob(".scratch/*/artifact/train/*.parquet")):
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.001)
+    victim.send_signal(signal.SIGSTOP)  # with parts in hand, so that the run cannot end without it
+    time.sleep(0.5)
+    assert run.poll() is None, "it was done before a worker could be killed"
+    victim.kill()
+    _, err = run.communicate(timeout=60)
+
+    assert run.returncode == 0, err
+    assert "is gone; what it had to do is done by the others" in err
+    (made,) = workspace.all_data()
+    assert contents(made) == alone(shard_rows)
+    assert list((workspace.root / ".scratch").iterdir()) == []
+
+
+def test_no_worker_left_is_an_error_and_not_a_wait(workspace: Workspace, dask: Dask, monkeypatch) -> None:
+    workers = [dask.worker(), dask.worker()]
+
+    def kill(event: Event) -> None:
+        if isinstance(event, Progress) and event.task == "transform":
+            monkeypatch.setattr(clusters, "PATIENCE", 1.5)
+            for worker in workers:
+                worker.kill()
+
+    with pytest.raises(RecsysError, match=r"scheduler tcp://\S+ has had no worker for 2 s") as caught:
+        etl(config(cluster=dask.address, shard_rows=100), workspace, emit=kill)
+    assert str(caught.value.hint).startswith(f"dask worker {dask.address}, where")
+    assert workspace.all_data() == []
+
+
+def test_a_scheduler_that_dies_is_an_error(workspace: Workspace, dask: Dask, monkeypatch) -> None:
+    dask.worker()
+
+    def kill(event: Event) -> None:
+        if isinstance(event, Progress) and event.task == "transform":
+            monkeypatch.setattr(clusters, "CONNECT", 1.5)
+            dask.started[0].kill()
+
+    with pytest.raises(RecsysError, match=r"the Dask scheduler of etl.cluster=tcp://\S+ is gone"):
+        etl(config(cluster=dask.address, shard_rows=100), workspace, emit=kill)
+
+
+def test_no_worker_at_all_is_said(workspace: Workspace, dask: Dask, monkeypatch) -> None:
+    monkeypatch.setattr(clusters, "PATIENCE", 0.5)
+    assert refused(workspace, dask, match=r"the Dask scheduler tcp://\S+ has had no worker").hint
+
+
+def test_no_scheduler_at_all_is_said(workspace: Workspace, dask: Dask, monkeypatch) -> None:
+    monkeypatch.setattr(clusters, "CONNECT", 0.5)
+    dask.stop()
+    assert refused(workspace, dask, match=r"no Dask scheduler answers at tcp://\S+: ").hint
+
+
+@pytest.mark.parametrize(
+    ("mount", "match"),
+    [
+        ("mount -t tmpfs none {0}", r"worker tcp://\S+ on \S+ cannot use the scratch folder /\S+: .*No such file"),
+        ("mount --bind {0} {0} && mount -o remount,bind,ro {0}", r"worker tcp://\S+ on \S+ cannot use .*Read-only"),
+    ],
+)
+def test_a_worker_that_does_not_share_the_workspace(workspace: Workspace, dask: Dask, mount: str, match: str) -> None:
+    dask.blind_worker(workspace.root, mount)
+    assert refused(workspace, dask, match=match).hint
+
+
+def test_a_worker_of_other_releases(workspace: Workspace, dask: Dask, tmp_path: Path) -> None:
+    forged = tmp_path / "forged" / "polars-0.1.2.dist-info"
+    forged.mkdir(parents=True)
+    (forged / "METADATA").write_text("Metadata-Version: 2.1\nName: polars\nVersion: 0.1.2\n")
+    dask.worker(path=str(forged.parent))
+    assert refused(workspace, dask, match=r"worker tcp://\S+ on \S+ runs polars 0\.1; here it is polars \d").hint
+
+
+def test_a_worker_without_recsys(workspace: Workspace, dask: Dask) -> None:
+    dask.worker(before="import sys; sys.modules['recsys_cli'] = None; ")
+    assert refused(workspace, dask, match=r"worker tcp://\S+ cannot run a task of recsys-cli: .*recsys_cli").hint
+
+
+def started_alone(workspace: Workspace) -> subprocess.Popen[str]:
+    """Start the command on a cluster of its own and wait until it writes."""
+    config_file = workspace.root.parent / "x.yaml"
+    config_file.write_text(json.dumps({**CONFIG, "etl": {"shard_rows": 50, "cluster": "local", "workers": 2}}))
+    run = subprocess.Popen(
+        [RECSYS, "-w", "workspace", "etl", "x.yaml"], cwd=workspace.root.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    while not list(workspace.root.glob(".scratch/*/artifact/train/*.parquet")):
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.001)
+    return run
+
+
+def test_interrupted_leaves_no_process(workspace: Workspace) -> None:
+    run = started_alone(workspace)
+    os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all processes
+    _, err = run.communicate(timeout=60)
+
+    assert run.returncode == 130, err
+    assert "error: interrupted" in err
+    assert "Traceback" not in err
+    assert is_gone(run.pid)
+    assert list((workspace.root / ".scratch").iterdir()) == []
+    assert {path.name for path in workspace.root.parent.iterdir()} == {"x.yaml", "workspace"}
+
+
+def test_killed_leaves_no_process(workspace: Workspace) -> None:
+    run = started_alone(workspace)
+    run.kill()
+    run.communicate()
+    assert is_gone(run.pid)
