@@ -47,20 +47,22 @@ class _Column:
 
     def count(self, split: str) -> dict[str, int] | None:
         """Count them; None where the raw rows do not have them: ops have made them of something else, or cut their lists."""
-        if self.name not in self.staged.schema.names:
+        if self._raw not in self.staged.schema.names:
             return None
         counts = self.fitted.vocabulary_of(self.name).column("count").to_numpy()
         met = np.concatenate((np.zeros(FIRST, dtype=bool), counts > 0))  # a given vocabulary has others, too
         seen = np.zeros(len(met), dtype=bool)
         strange = []
         for shard in self.staged.shards[split]:
-            prepared = self._made(pq.read_table(self.folder / f"{shard:05d}.parquet", columns=self._columns))
+            prepared = self._made(
+                pq.read_table(self.folder / f"{shard:05d}.parquet", columns=self._columns(self.name)), self.name
+            )
             ids = _elements(prepared).to_numpy()
             is_met = (ids < len(met)) & met[np.minimum(ids, len(met) - 1)]
             seen[ids[is_met]] = True
             others = np.flatnonzero(~is_met & (ids > NULL))
             if len(others):
-                raw = self._made(self.staged.read(split, shard, columns=self._columns))
+                raw = self._made(self.staged.read(split, shard, columns=self._columns(self._raw)), self._raw)
                 if not _lengths(raw).equals(_lengths(prepared)):
                     return None
                 strange.append(pl.Series(_elements(raw).take(pa.array(others))).unique())
@@ -68,16 +70,19 @@ class _Column:
         return {"distinct": int(np.count_nonzero(seen)) + cold, "cold": cold}
 
     @property
-    def _columns(self) -> list[str]:
-        draw = self.fitted.program.draw
-        return [self.name, *([draw.output] if draw is not None else [])]
+    def _raw(self) -> str:
+        return self.fitted.plan.raw_name(self.name)
 
-    def _made(self, rows: pa.Table) -> pa.Array:
+    def _columns(self, name: str) -> list[str]:
+        draw = self.fitted.program.draw
+        return [name, *([draw.output] if draw is not None else [])]
+
+    def _made(self, rows: pa.Table, name: str) -> pa.Array:
         """Return the column without the rows that were drawn."""
         draw = self.fitted.program.draw
         if draw is not None:
             rows = rows.filter(pc.equal(rows.column(draw.output), 0))
-        return rows.column(self.name).combine_chunks()
+        return rows.column(name).combine_chunks()
 
 
 def _elements(values: pa.Array) -> pa.Array:

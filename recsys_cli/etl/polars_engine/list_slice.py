@@ -24,10 +24,10 @@ def _sliced(op: ListSlice, column: str, element: pl.DataType) -> pl.Expr:
     start = _clamped(first, length)
     end = length if last is None else _clamped(last, length)
     cut = lists.list.slice(start, (end - start).clip(0))
-    if not op.pad or op.size is None:
-        return cut.alias(column)
-    padding = pl.lit([op.pad_value] * op.size, dtype=kind)
-    return pl.concat_list(cut, padding).list.head(op.size).alias(column)
+    # Without padding too: a slice of no row has no type of its own in Polars 1.36.
+    padding = pl.lit([op.pad_value] * (op.size or 0) if op.pad else [], dtype=kind)
+    filled = pl.concat_list(cut, padding)
+    return (filled.list.head(op.size) if op.pad and op.size else filled).alias(column)
 
 
 def _clamped(place: int, length: pl.Expr) -> pl.Expr:
