@@ -80,7 +80,9 @@ class Encoder:
         return np.take(self._lookup, keys.astype(np.int64, copy=False) - (self._low - 1), mode="clip")
 
     def _found(self, values: pa.Array) -> Ids:
-        assert self._index is not None
+        if self._index is None:
+            found = pc.index_in(values, value_set=self.values.cast(values.type))
+            return pc.add(found, FIRST).fill_null(UNSEEN).to_numpy().astype(np.int32, copy=False)
         if self._are_short and is_text(values.type):
             numbers, refused = pack(values)
             ids = self._index.find(hash_counters(numbers, 0))
@@ -91,17 +93,19 @@ class Encoder:
             return ids
         rows = np.flatnonzero(ids != UNSEEN)
         alike = self.values.take(pa.array(ids[rows] - FIRST))
-        same = pc.equal(values.take(pa.array(rows)).cast(alike.type), alike).fill_null(False)
+        same = pc.equal(values.take(pa.array(rows)), alike.cast(values.type)).fill_null(False)
         ids[rows[~same.to_numpy(zero_copy_only=False)]] = UNSEEN
         return ids
 
-    def _index_of(self) -> Index:
+    def _index_of(self) -> Index | None:
+        """Return what finds the values; None in the rare case that two texts have the same hash."""
         if is_text(self.values.type):
             numbers, refused = pack(self.values)
             if not refused.any():
                 self._are_short = True
                 return Index(hash_counters(numbers, 0))
-        return Index(hash_values(self.values))
+        hashes = hash_values(self.values)
+        return Index(hashes) if len(np.unique(hashes)) == len(hashes) else None
 
     def _check(self, kind: pa.DataType) -> None:
         known = self.values.type

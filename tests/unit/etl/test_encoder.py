@@ -101,6 +101,9 @@ def test_texts_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch
 
     assert encode(pa.array(["a text of some lengtH", "a text of some length", None])).tolist() == [2, 3, 1]
 
+    both = Encoder(vocabulary(["a text of some length", "a text of some lengtH"]))
+    assert both(pa.array(["a text of some lengtH", "a text of any length,", None, "b"])).tolist() == [4, 2, 1, 2]
+
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), unique=True, max_size=50), st.lists(st.integers(0, 2**64 - 1), max_size=20))
