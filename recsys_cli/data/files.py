@@ -215,4 +215,6 @@ def source(name: str, options: Mapping[str, object]) -> Files:
     Raises:
         ConfigError: An option is wrong.
     """
-    return Files(parse_options(FilesOptions, options, dataset=name))
+    known, of_table = (", ".join(model.model_fields) for model in (FilesOptions, TableOptions))
+    hint = f"options of {name}: {known}; of a table that is more than a path: {of_table}"
+    return Files(parse_options(FilesOptions, options, dataset=name, hint=hint))

@@ -19,13 +19,16 @@ class NoOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def parse_options(model: type[Options], options: Mapping[str, object], *, dataset: str) -> Options:
+def parse_options(
+    model: type[Options], options: Mapping[str, object], *, dataset: str, hint: str | None = None
+) -> Options:
     """Turn the config's dataset section into typed options.
 
     Args:
         model: The pydantic class of the options.
         options: Keys and values as they stand in the config.
         dataset: Name of the dataset, for the message.
+        hint: What to say of the options instead of naming them.
 
     Raises:
         ConfigError: One or more options are wrong; the message lists them all.
@@ -37,7 +40,7 @@ def parse_options(model: type[Options], options: Mapping[str, object], *, datase
         lines = [_line(dict(detail), known) for detail in error.errors(include_url=False)]
         raise ConfigError(
             "\n  ".join([f"dataset {dataset!r} cannot be opened:", *lines]),
-            hint=f"options of {dataset}: {', '.join(known)}" if known else f"{dataset} has no options",
+            hint=hint or (f"options of {dataset}: {', '.join(known)}" if known else f"{dataset} has no options"),
         ) from error
 
 

@@ -1,8 +1,8 @@
-"""Parquet files in batches of about so many bytes, however their row groups were cut."""
+"""Parquet files in batches of about so many bytes and of plain types, however their row groups were cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
@@ -10,8 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.data.remote import RawFile, RemoteFile
+from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import naming, size_of
 from recsys_cli.errors import DataError
+from recsys_cli.etl.csv_parse import split
+from recsys_cli.etl.dialect import ARROW_TYPES
+from recsys_cli.etl.plain_types import plain_type, to_plain_type
+from recsys_cli.features.spec import is_list
 
 _PROBED = 1_000
 _MAX_ROWS = 2_000_000
@@ -42,18 +47,78 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
         yield opened
 
 
-def parquet_schema(file: RawFile) -> pa.Schema:
-    """Return the names and types of a file's columns.
+def described_schema(table: RawTable) -> pa.Schema:
+    """Return the names and plain types of a table's columns: those of its first file, or what the dataset says of them.
 
     Raises:
-        DataError: See `open_parquet`.
+        DataError: The file cannot be read, names a column twice, or has not what the dataset describes.
     """
+    first, *others = table.files
+    stored = _schema(first)
+    twice = sorted({name for name in stored.names if stored.names.count(name) > 1})
+    if twice:
+        raise DataError(f"{first}: there is more than one column {', '.join(twice)}")
+    said = {column.name: column for column in table.columns}
+    if unknown := [name for name in said if name not in stored.names]:
+        raise DataError(
+            f"{first}: no column {', '.join(unknown)}, of which the dataset's types or lists say something; "
+            f"it has {', '.join(stored.names)}"
+        )
+    kinds = {field.name: _said(said.get(field.name), plain_type(field.type)) for field in stored}
+    for file in others:  # a column of nulls has no type of its own: another file may know it
+        if not any(pa.types.is_null(kind) for kind in kinds.values()):
+            break
+        also = {field.name: plain_type(field.type) for field in _schema(file)}
+        kinds |= {name: also.get(name, kind) for name, kind in kinds.items() if pa.types.is_null(kind)}
+    return pa.schema(list(kinds.items()))
+
+
+def _schema(file: RawFile) -> pa.Schema:
     with open_parquet(file) as opened:
-        schema: pa.Schema = opened.schema_arrow
-        return schema.remove_metadata()
+        return opened.schema_arrow
 
 
-def parquet_batches(file: RawFile, columns: Sequence[str], *, chunk_bytes: int) -> Iterator[pa.Table]:
+def _said(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column of which the dataset may say another, or that its texts are lists."""
+    if column is None:
+        return kind
+    said = kind if column.dtype is None else plain_type(ARROW_TYPES[column.dtype])
+    return pa.list_(said) if column.separator is not None or (is_list(kind) and column.dtype is not None) else said
+
+
+def parquet_rows(
+    table: RawTable, schema: pa.Schema, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]
+) -> Iterator[pa.Table]:
+    """Yield the rows of a table's files in order.
+
+    Args:
+        table: The files, and what is said of their columns.
+        schema: The columns to read, with the types to give them.
+        chunk_bytes: See `parquet_batches`.
+        check: Told each file and its columns, before any of its rows.
+
+    Raises:
+        DataError: A file cannot be read, or a value does not fit its type.
+    """
+    lists = {column.name: column for column in table.columns if column.separator is not None}
+    for file in table.files:
+        for stored in parquet_batches(file, schema.names, chunk_bytes=chunk_bytes, check=check):
+            columns = {}
+            for target in schema:
+                values = stored.column(target.name)
+                if target.name in lists and pa.types.is_string(plain_type(values.type)):
+                    values = split(values, lists[target.name])
+                columns[target.name] = to_plain_type(values, target.type, name=target.name, where=str(file))
+            yield pa.table(columns, schema=schema)
+
+
+def parquet_batches(
+    file: RawFile,
+    columns: Sequence[str],
+    *,
+    chunk_bytes: int,
+    check: Callable[[RawFile, Sequence[str]], None] = lambda *_: None,
+) -> Iterator[pa.Table]:
     """Yield a file's rows in order, as the file stores them.
 
     A batch takes about a quarter of `chunk_bytes`, because rows of one file differ in size. Row groups without number
@@ -64,6 +129,7 @@ def parquet_batches(file: RawFile, columns: Sequence[str], *, chunk_bytes: int) 
     """
     buffer = min(_MAX_BUFFER, max(_MIN_BUFFER, chunk_bytes // (4 * max(1, len(columns)))))
     with open_parquet(file, buffer_bytes=buffer) as opened:
+        check(file, opened.schema_arrow.names)
         rows = _rows_at_a_time(opened, columns, chunk_bytes // 4)
         for batch in opened.iter_batches(rows, columns=list(columns)):
             yield pa.Table.from_batches([batch]).select(list(columns))

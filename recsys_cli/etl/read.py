@@ -10,17 +10,15 @@ from functools import cached_property
 import pyarrow as pa
 
 from recsys_cli.data.remote import RawFile
-from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import compression, fill, opened, size_of
 from recsys_cli.errors import DataError
 from recsys_cli.etl.bad_rows import BadRow
 from recsys_cli.etl.columns import resolve
 from recsys_cli.etl.csv_chunks import Chunk, chunks, nothing, parse_in_order, read_ahead
-from recsys_cli.etl.csv_parse import Parsed, parse, split
-from recsys_cli.etl.dialect import ARROW_TYPES
-from recsys_cli.etl.parquet import estimated_parquet_rows, parquet_batches, parquet_schema
-from recsys_cli.etl.plain_types import plain_type, refuse_nested, to_plain_type
-from recsys_cli.features.spec import is_list
+from recsys_cli.etl.csv_parse import Parsed, parse
+from recsys_cli.etl.parquet import described_schema, estimated_parquet_rows, parquet_rows
+from recsys_cli.etl.plain_types import refuse_nested
 
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
 _MIN_CHUNK, _MAX_CHUNK = 1 << 20, 32 << 20
@@ -78,7 +76,8 @@ class Reader:
         schema = self.schema()
         if self.table.format == "parquet":
             refuse_nested(schema, where=f"table {self.table.name!r}")
-            tables = read_ahead(self._from_parquet(schema))
+            stored = parquet_rows(self.table, schema, chunk_bytes=self.chunk_bytes, check=self._require)
+            tables = read_ahead(stored)
         else:
             cut = chunks(self._resolved, chunk_bytes=self.chunk_bytes, check=self._require)
             tables = self._kept(parse_in_order(cut, self._parse, threads=self.threads))
@@ -90,7 +89,7 @@ class Reader:
         return pa.concat_tables([self.schema().empty_table(), *self.batches()]).combine_chunks()
 
     def estimated_rows(self) -> int:
-        """Estimate the number of rows from sizes and a first file's beginning: the same files always give the same number.
+        """Estimate the number of rows from sizes and a file's beginning: the same files always give the same number.
 
         It depends on how they are stored: text that is packed, or parquet, may give another number than the same as text.
         """
@@ -99,7 +98,7 @@ class Reader:
         rows = 0.0
         for packed in dict.fromkeys(compression(file.name) for file in self.table.files):
             files = [file for file in self.table.files if compression(file.name) == packed]
-            lines, stored = _density(files[0])
+            lines, stored = _density(max(files, key=lambda file: size_of(file) or 0))
             rows += sum(size_of(file) or 0 for file in files) * lines / max(1, stored)
         return max(1, round(rows))
 
@@ -115,44 +114,12 @@ class Reader:
     @cached_property
     def _whole(self) -> pa.Schema:
         if self.table.format == "parquet":
-            return self._parquet_schema()
+            return described_schema(self.table)
         return parse(nothing(self._resolved), None).rows.schema
 
     def _selected(self, schema: pa.Schema) -> pa.Schema:
         self._require(self.table.files[0], schema.names)
         return pa.schema([schema.field(name) for name in self.columns or ()])
-
-    def _parquet_schema(self) -> pa.Schema:
-        stored = parquet_schema(self.table.files[0])
-        twice = sorted({name for name in stored.names if stored.names.count(name) > 1})
-        if twice:
-            raise DataError(f"{self.table.files[0]}: there is more than one column {', '.join(twice)}")
-        said = {column.name: column for column in self.table.columns}
-        if unknown := [name for name in said if name not in stored.names]:
-            raise DataError(
-                f"{self.table.files[0]}: no column {', '.join(unknown)}, of which the dataset's types or lists say something; "
-                f"it has {', '.join(stored.names)}"
-            )
-        kinds = {field.name: _said(said.get(field.name), plain_type(field.type)) for field in stored}
-        for file in self.table.files[1:]:  # a column of nulls has no type of its own: another file may know it
-            if not any(pa.types.is_null(kind) for kind in kinds.values()):
-                break
-            also = {field.name: plain_type(field.type) for field in parquet_schema(file)}
-            kinds |= {name: also.get(name, kind) for name, kind in kinds.items() if pa.types.is_null(kind)}
-        return pa.schema(list(kinds.items()))
-
-    def _from_parquet(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        lists = {column.name: column for column in self.table.columns if column.separator is not None}
-        for file in self.table.files:
-            self._require(file, parquet_schema(file).names)
-            for stored in parquet_batches(file, schema.names, chunk_bytes=self.chunk_bytes):
-                columns = {}
-                for target in schema:
-                    values = stored.column(target.name)
-                    if target.name in lists and pa.types.is_string(plain_type(values.type)):
-                        values = split(values, lists[target.name])
-                    columns[target.name] = to_plain_type(values, target.type, name=target.name, where=str(file))
-                yield pa.table(columns, schema=schema)
 
     def _require(self, file: RawFile, names: Sequence[str]) -> None:
         missing = [column for column in self._wanted if column not in names]
@@ -169,14 +136,6 @@ class Reader:
         for part in parsed:
             self.rejected += part.bad
             yield part.rows
-
-
-def _said(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
-    """Return the type of a parquet column of which the dataset may say another, or that its texts are lists."""
-    if column is None:
-        return kind
-    said = kind if column.dtype is None else plain_type(ARROW_TYPES[column.dtype])
-    return pa.list_(said) if column.separator is not None or (is_list(kind) and column.dtype is not None) else said
 
 
 def _together(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:

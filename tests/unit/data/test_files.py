@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,102 @@ def test_all_wrong_options_come_at_once() -> None:
     assert "dataset.interactions: is needed" in caught.value.message
     assert "dataset.interaction: unknown option (did you mean interactions?)" in caught.value.message
     assert "'interactions' is a key beside tables" in caught.value.message
+
+
+def test_folder_stands_for_its_files(here: Path) -> None:
+    for name in ("plays/_SUCCESS", "plays/.1.csv.crc", "plays/deep/0.csv", "plays/.tmp/9.csv"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text("user,song\n")
+
+    for path in ("plays", "plays/", str(here / "plays")):
+        files = opened(interactions=path).tables(here)[0].files
+        assert [Path(str(file)).relative_to(path).as_posix() for file in files] == [
+            "1.csv",
+            "10.csv",
+            "2.csv",
+            "deep/0.csv",
+        ]
+
+
+def test_folder_that_keeps_a_column_in_its_names_is_refused(here: Path) -> None:
+    (here / "plays/year=2026").mkdir()
+    (here / "plays/year=2026/1.csv").write_text("user,song\n")
+
+    with pytest.raises(DataError, match="names of its folders, such as year=2026, which are not read") as found:
+        opened(interactions="plays").tables(here)
+    assert "plays/**/*" in str(found.value.hint)
+    assert len(opened(interactions="plays/**/*.csv").tables(here)[0].files) == 4
+
+
+def test_file_that_is_named_twice_is_refused(here: Path) -> None:
+    with pytest.raises(ConfigError, match=r"plays/1\.csv is named twice"):
+        opened(interactions=["plays/*.csv", "plays/1.csv"]).tables(here)
+
+
+def test_packed_files_and_plain_ones_are_one_table(here: Path) -> None:
+    for name in ("3.csv.gz", "4.csv.zst", "5.CSV.XZ"):
+        (here / "plays" / name).touch()
+
+    (table,) = opened(interactions="plays/*").tables(here)
+    assert (len(table.files), table.format, table.separator) == (6, "csv", ",")
+    (here / "plays/6.gz").touch()
+    with pytest.raises(ConfigError, match=r"cannot read files that end in , \.csv as one table"):
+        opened(interactions="plays/*").tables(here)
+
+
+def test_files_without_a_telling_name_are_what_the_user_says(here: Path) -> None:
+    (here / "u.data").write_text("1|2\n")
+
+    (table,) = opened(interactions={"files": "u.data", "separator": "|", "names": ["user", "song"]}).tables(here)
+    assert (table.format, table.separator, table.header) == ("csv", "|", False)
+    assert [(column.name, column.dtype, column.nullable) for column in table.columns] == [
+        ("user", None, True), ("song", None, True),
+    ]  # fmt: skip
+    assert opened(interactions={"files": "u.data", "format": "parquet"}).tables(here)[0].format == "parquet"
+    assert opened(interactions={"files": "u.data", "format": "csv"}).tables(here)[0].separator == ","
+
+
+def test_only_described_columns_are_described(here: Path) -> None:
+    options = {"files": "songs.tsv", "types": {"zip": "string", "ids": "int64"}, "lists": {"genres": "|", "ids": ";"}}
+
+    (table,) = opened(interactions=options).tables(here)
+    assert [(c.name, c.dtype, c.separator, c.empty) for c in table.columns] == [
+        ("zip", "string", None, None), ("ids", "int64", ";", ""), ("genres", "string", "|", ""),
+    ]  # fmt: skip
+    assert (table.separator, table.header, table.quote) == ("\t", True, '"')
+
+
+def test_options_of_text_are_not_for_parquet(here: Path) -> None:
+    options = {"files": "artists.parquet", "quote": None, "separator": ";", "types": {"user": "string"}}
+    with pytest.raises(
+        ConfigError, match="table 'interactions': separator, quote is for text, and its files are parquet"
+    ):
+        opened(interactions=options).tables(here)
+
+
+def test_identity_changes_with_how_files_are_read(here: Path) -> None:
+    plain = opened(interactions="plays/1.csv").identity()
+
+    assert opened(interactions={"files": ["plays/1.csv"], "quote": '"', "encoding": "utf-8"}).identity() == plain
+    assert opened(interactions={"files": "plays/1.csv", "types": {"user": "string"}}).identity() != plain
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (5, "dataset.interactions: has to be a path, a list of paths, or a mapping with files"),
+        ({"files": []}, "dataset.interactions.files: Tuple should have at least 1 item"),
+        ({"files": "a", "types": {"zip": "text"}}, "dataset.interactions.types.zip: Input should be 'int32'"),
+        ({"files": "a", "quote": "ab"}, "dataset.interactions.quote: String should have at most 1 character"),
+        ({"files": "a", "lists": {"genres": ""}}, "dataset.interactions.lists.genres.separator: String should have"),
+        (
+            {"files": "a", "names": ["x"], "lists": {"y": "|"}},
+            "dataset.interactions: lists has y, which is not in names",
+        ),
+        ({"files": "a", "names": ["x", "x"]}, "dataset.interactions: names has a name twice"),
+    ],
+)
+def test_wrong_options_of_a_table_are_named(options: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as found:
+        opened(interactions=options)
+    assert "of a table that is more than a path: files, format, separator" in str(found.value.hint)
