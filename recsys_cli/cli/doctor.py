@@ -47,6 +47,7 @@ def examine() -> dict[str, Any]:
         "engines": on_cpu,
         "auto_engine": _first(on_cpu),
         "gpu": {"engines": on_gpu, "auto_engine": _first(on_gpu), "releases": _releases()},
+        "clusters": _clusters(),
     }
 
 
@@ -65,6 +66,18 @@ def _releases() -> dict[str, Any]:
     return {
         "polars": {"needs": {f"{gpu.PACKAGES[0]} {release}": f"polars{polars}"}, "here": dict(gpu.facts())},
         "nvtabular": {"needs": needed, "here": {name: pins.installed(name) for name in needed}},
+    }
+
+
+def _clusters() -> dict[str, Any]:
+    """Tell of each kind of `etl.cluster` which release it would run on, or how to install it."""
+    from recsys_cli.etl.cluster import missing
+
+    needs = {"local": "distributed", "tcp://HOST:PORT": "distributed", "local_cuda": "dask-cuda"}
+    return {
+        kind: {"package": package, "version": _version(package), "install": error.hint if error else None}
+        for kind, package in needs.items()
+        for error in [missing(kind)]
     }
 
 

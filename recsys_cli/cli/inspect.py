@@ -127,6 +127,7 @@ def _draw_doctor(to: Console, found: Mapping[str, Any]) -> None:
             ("wrong pins", pins),
             ("etl engines", "; ".join([", ".join(able), *reasons])),
             ("auto takes", f"{found['auto_engine']} for etl, as the fastest of those that can run here"),
+            ("etl clusters", "; ".join(_cluster(kind, it) for kind, it in found["clusters"].items())),
             *_gpu_facts(found["gpu"]),
         ],
     )
@@ -142,6 +143,10 @@ def _gpu_facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     return [("etl on GPU", "; ".join([auto if found["auto_engine"] else "none can run here", *reasons])),
             ("go together", "; ".join(needs))]  # fmt: skip
+
+
+def _cluster(kind: str, found: Mapping[str, Any]) -> str:
+    return f"{kind} ({found['install'] or found['package'] + ' ' + str(found['version'])})"
 
 
 def _torch_facts(torch: Mapping[str, Any]) -> list[tuple[str, str]]:

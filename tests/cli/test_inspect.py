@@ -120,6 +120,16 @@ def test_doctor_says_what_a_gpu_would_need(recsys: Recsys) -> None:
         assert "pip install 'recsys-cli[gpu]'" in " ".join(recsys("doctor").out.split())
 
 
+def test_doctor_says_which_clusters_there_can_be(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recsys_cli.etl import cluster
+
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None if name == "dask_cuda" else "there")
+    found = recsys("doctor", "--json").json["clusters"]
+    assert found["local"]["install"] is None
+    assert found["local_cuda"]["install"] == "pip install 'recsys-cli[dask-cuda]'"
+    assert "local_cuda (pip install 'recsys-cli[dask-cuda]')" in recsys("doctor").out.replace("\n", " ")
+
+
 def test_doctor_names_the_pin_that_is_wrong(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsys_cli.cli import doctor
 
