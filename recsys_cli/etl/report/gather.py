@@ -17,6 +17,7 @@ from recsys_cli.etl.report.flow import Chosen, flow
 from recsys_cli.etl.report.frequency import frequency, growth
 from recsys_cli.etl.report.sample import Sample, known, repetitions
 from recsys_cli.etl.report.tables import in_tables
+from recsys_cli.features.ops import Categorify
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.schema import FIRST, Column, Role
 from recsys_cli.features.split import SPLITS, TRAIN
@@ -75,7 +76,11 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
         pairs=_pairs(look.sample, census),
         timeline=_timeline(look.clock, census, splits),
         borders=_borders(look.clock, census),
-        train_only={column.name: _is_of_train(column, census, counts) for column in look.ids if column.name in counts},
+        train_only={
+            column.name: _is_of_train(column, census, counts)
+            for column in look.ids
+            if _is_as_learnt(column.name, fitted)
+        },
         rows_first=tuple(dict.fromkeys(count.title for counts in counted.chosen.values() for count in counts)),
     )
 
@@ -178,6 +183,12 @@ def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[Border,
         )
         for earlier, later in clock.borders
     )
+
+
+def _is_as_learnt(column: str, fitted: FittedPlan) -> bool:
+    """Whether a column is as Categorify made it, not cut by an op after that: only then do its counts have to be those learnt."""
+    writers = [step.op for step in fitted.program.steps if column in step.writes]
+    return bool(writers) and isinstance(writers[-1], Categorify)
 
 
 def _is_of_train(column: Column, census: Mapping[str, Census], counts: Mapping[str, npt.NDArray[np.int64]]) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.report import Facts, sample
+from recsys_cli.etl.report.findings import conclude
 from recsys_cli.features.schema import FIRST
 from recsys_cli.workspace import PreparedData
 
@@ -230,6 +231,24 @@ def test_rows_of_lists_have_no_pairs_and_are_counted_by_element(report: Report) 
     assert facts.train_only == {"user": True, "item_list": True}
 
 
+def test_lists_that_are_cut_are_not_taken_for_a_leak(report: Report) -> None:
+    rows = [(user, item, float(user % 2), item) for user in range(6) for item in range(user, user + 3)]
+    facts = report(
+        rows,
+        {"op": "Groupby", "by": "user", "aggs": {"item": "list", "label": "max", "time": "max"}, "order_by": "time"},
+        {"op": "Categorify", "columns": ["user", "item_list"]},
+        {"op": "ListSlice", "columns": "item_list", "start": -2},
+        item="item_list",
+        label="label_max",
+        timestamp="time_max",
+        split={"method": "temporal", "valid": 0.5},
+    )
+
+    assert facts.train_only == {"user": True}
+    assert facts.splits["valid"].items is None
+    assert "not those of train" not in texts(facts, "warning")
+
+
 @pytest.mark.parametrize(
     "rows", [[(1, 1, 1.0, 5)], [(1, n, 1.0, 5) for n in range(9)], [(n, 1, 0.0, n) for n in range(9)]]
 )
@@ -248,6 +267,14 @@ def test_all_null_and_no_times_leave_gaps(report: Report) -> None:
     assert (facts.users, facts.items, facts.timeline, facts.growth) == (None, None, None, {})
     assert facts.splits["train"].label.mean is None
     assert report([*rows[:2], (1, 1, 1.0, 3)], split={"method": "random", "valid": 0}, timestamp=None).timeline is None
+
+
+def test_counts_that_are_not_those_of_train_are_a_warning(report: Report) -> None:
+    facts = report({"train": [(1, 1, 1.0, 1), (2, 2, 0.0, 2)]})
+    assert texts(facts, "warning") == ""
+    [finding] = conclude(facts.model_copy(update={"train_only": {"user": True, "item": False}}))
+    assert finding.level == "warning"
+    assert finding.text.startswith("the counts of item are not those of train")
 
 
 def test_what_is_no_report_is_said(tmp_path: Any) -> None:
