@@ -16,26 +16,44 @@ _INT32 = 2**31 - 1
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
     """Put together what parts tell of the same group, in order of first appearance."""
-    together = stacked(parts)
-    places = [name.removeprefix("num") for name in together.columns if name.startswith("num")]
-    moments = [moment for place in places for moment in _moments(place)]
-    grouped = together.group_by(key_names(together), maintain_order=True)
-    return grouped.agg([pl.col("rows").sum(), *moments]).to_arrow()
+    if len(parts) == 1:
+        return parts[0]
+    rows = stacked(parts)
+    keys = key_names(rows)
+    places = [name.removeprefix("num") for name in rows.columns if name.startswith("num")]
+    added = ["rows", *(f"{name}{place}" for place in places for name in ("num", "sum", "part"))]
+    rows = rows.with_columns((pl.col(f"mean{place}") * pl.col(f"num{place}")).alias(f"part{place}") for place in places)
+    totals = [pl.col(name).sum() for name in added]
+    totals += [limit for place in places for limit in (pl.col(f"min{place}").min(), pl.col(f"max{place}").max())]
+    whole = rows.group_by(keys, maintain_order=True).agg(totals)
+    if not places:
+        return whole.to_arrow()
+    means = [(pl.col(f"part{place}") / pl.col(f"num{place}")).alias(f"overall{place}") for place in places]
+    known = whole.select(*keys, *means)
+    apart = rows.join(known, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    spread = apart.select(*keys, *(column for place in places for column in _apart(place)))
+    sums = spread.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
+    both = whole.with_columns(means).join(sums, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return both.select(*keys, "rows", *(column for place in places for column in _together(place))).to_arrow()
 
 
-def _moments(place: str) -> list[pl.Expr]:
-    number, mean = pl.col(f"num{place}"), pl.col(f"mean{place}")
-    # From one of the means on, so that the mean of equal means is that to the last digit.
-    start = pl.when(mean.min().is_finite()).then(mean.min()).otherwise(0.0)
-    overall = start + ((mean - start) * number).sum() / number.sum()
+def _apart(place: str) -> list[pl.Expr]:
+    """Return how far a part's mean is from that of all parts, for as many values as it has, and its spread about that."""
+    number, difference = pl.col(f"num{place}"), pl.col(f"mean{place}") - pl.col(f"overall{place}")
+    spread = pl.col(f"square{place}") + (difference**2 * number).fill_null(0.0)
+    return [(difference * number).alias(f"rest{place}"), spread.alias(f"square{place}")]
+
+
+def _together(place: str) -> list[pl.Expr]:
+    constant = pl.col(f"min{place}") == pl.col(f"max{place}")
+    mean, rest = pl.col(f"overall{place}"), pl.col(f"rest{place}") / pl.col(f"num{place}")
+    square = pl.max_horizontal(pl.col(f"square{place}") - rest * pl.col(f"rest{place}"), 0.0)
     return [
-        number.sum(),
-        pl.col(f"sum{place}").sum(),
-        overall.fill_nan(None).alias(f"mean{place}"),
-        (pl.col(f"square{place}") + (mean - overall) ** 2 * number).sum().alias(f"square{place}"),
-        pl.col(f"min{place}").min(),
-        pl.col(f"max{place}").max(),
-    ]
+        *(pl.col(f"{name}{place}") for name in ("num", "sum", "min", "max")),
+        pl.when(constant).then(pl.col(f"min{place}")).when(rest.is_finite()).then(mean + rest).otherwise(mean)
+        .fill_nan(None).alias(f"mean{place}"),
+        pl.when(constant | (pl.col(f"num{place}") == 0)).then(0.0).otherwise(square).alias(f"square{place}"),
+    ]  # fmt: skip
 
 
 def finish(op: JoinGroupby, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

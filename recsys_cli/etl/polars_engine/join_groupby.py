@@ -1,8 +1,8 @@
-"""JoinGroupby on Polars: moments by group, taken in two passes, and statistics brought to rows by a join."""
+"""JoinGroupby on Polars: sums by group, then those of differences to the group's mean; statistics come to rows by a join."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 import pyarrow as pa
@@ -20,30 +20,61 @@ def learn(op: JoinGroupby, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl
     `square` is the sum of squared differences to the mean, which, other than a sum of squares, keeps its digits.
     """
     values = [pl.col(name).cast(pl.Float64).fill_nan(None).alias(f"x{at}") for at, name in enumerate(op.cont_cols)]
-    moments = [moment for at in range(len(values)) for moment in _moments(f"x{at}", at)]
     queries = {}
     for group in op.columns:
         keys = keys_of(group, frame)
         rows = frame.select([*keys, *values, weight.alias(_WEIGHT)]).filter(pl.col(_WEIGHT) > 0)
-        grouped = rows.group_by([key.meta.output_name() for key in keys], maintain_order=True)
-        queries[name_of(group)] = grouped.agg([pl.col(_WEIGHT).sum().alias("rows"), *moments])
+        queries[name_of(group)] = _moments(rows, [key.meta.output_name() for key in keys], range(len(values)))
     return queries
 
 
-def _moments(name: str, at: int) -> list[pl.Expr]:
-    value, weight = pl.col(name), pl.col(_WEIGHT)
-    number = weight.filter(value.is_not_null()).sum()
-    # Taken from the least value on, the mean of a constant is that constant to the last digit, and its variance 0.
-    start = pl.when(value.min().is_finite()).then(value.min()).otherwise(0.0)
-    mean = start + ((value - start) * weight).sum() / number
+def _moments(rows: pl.LazyFrame, keys: Sequence[str], places: Sequence[int]) -> pl.LazyFrame:
+    # All that is added up is a column first: Polars adds up columns many times faster than what it has to compute by group.
+    weight = pl.col(_WEIGHT)
+    rows = rows.with_columns(
+        column
+        for at in places
+        for column in (
+            pl.when(pl.col(f"x{at}").is_not_null()).then(weight).otherwise(0).alias(f"w{at}"),
+            (pl.col(f"x{at}") * weight).alias(f"s{at}"),
+        )
+    )
+    totals = [weight.sum().alias("rows")]
+    for at in places:
+        totals += [pl.col(f"w{at}").sum().alias(f"num{at}"), pl.col(f"s{at}").sum().alias(f"sum{at}")]
+        totals += [pl.col(f"x{at}").min().alias(f"min{at}"), pl.col(f"x{at}").max().alias(f"max{at}")]
+    means = [(pl.col(f"sum{at}") / pl.col(f"num{at}")).alias(f"mean{at}") for at in places]
+    first = rows.group_by(keys, maintain_order=True).agg(totals).with_columns(means)
+    if not places:
+        return first
+    differences = [pl.col(f"x{at}") - pl.col(f"mean{at}") for at in places]
+    apart = rows.join(
+        first.select(*keys, *(f"mean{at}" for at in places)),
+        on=keys,
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    ).select(
+        *keys,
+        *((difference * pl.col(f"w{at}")).alias(f"rest{at}") for at, difference in enumerate(differences)),
+        *((difference**2 * pl.col(f"w{at}")).alias(f"square{at}") for at, difference in enumerate(differences)),
+    )
+    second = apart.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
+    both = first.join(second, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return both.select(*keys, "rows", *(column for at in places for column in _corrected(at)))
+
+
+def _corrected(at: int) -> list[pl.Expr]:
+    """Return what is known of a column, with what rounding has left of the differences put where it belongs."""
+    constant = pl.col(f"min{at}") == pl.col(f"max{at}")
+    mean, rest = pl.col(f"mean{at}"), pl.col(f"rest{at}") / pl.col(f"num{at}")
+    square = pl.max_horizontal(pl.col(f"square{at}") - rest * pl.col(f"rest{at}"), 0.0)
     return [
-        number.alias(f"num{at}"),
-        (value * weight).sum().alias(f"sum{at}"),
-        mean.fill_nan(None).alias(f"mean{at}"),
-        ((value - mean) ** 2 * weight).sum().alias(f"square{at}"),
-        value.min().alias(f"min{at}"),
-        value.max().alias(f"max{at}"),
-    ]
+        pl.col(f"num{at}"), pl.col(f"sum{at}"), pl.col(f"min{at}"), pl.col(f"max{at}"),
+        pl.when(constant).then(pl.col(f"min{at}")).when(rest.is_finite()).then(mean + rest).otherwise(mean)
+        .fill_nan(None).alias(f"mean{at}"),
+        pl.when(constant | (pl.col(f"num{at}") == 0)).then(0.0).otherwise(square).alias(f"square{at}"),
+    ]  # fmt: skip
 
 
 def apply(op: JoinGroupby, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
