@@ -127,7 +127,7 @@ def _draw_doctor(to: Console, found: Mapping[str, Any]) -> None:
             ("wrong pins", pins),
             ("etl engines", "; ".join([", ".join(able), *reasons])),
             ("auto takes", f"{found['auto_engine']} for etl, as the fastest of those that can run here"),
-            ("etl clusters", "; ".join(_cluster(kind, it) for kind, it in found["clusters"].items())),
+            ("clusters", "; ".join(_cluster(kind, it) for kind, it in found["clusters"].items())),
             *_gpu_facts(found["gpu"]),
         ],
     )
