@@ -50,7 +50,7 @@ class EtlConfig(Section):
     """`local` for processes on this machine, `local_cuda` for its GPUs, or a Dask scheduler's address (tcp://HOST:PORT), which
     has to be one that you trust: Dask runs what it is sent. None for threads of this process."""
     workers: int | None = Field(None, ge=1)
-    """Processes of `cluster: local`; None for one per processor."""
+    """Processes of `cluster: local`, or GPUs of `local_cuda`; None for one per processor, or all GPUs."""
     layout: Literal["star", "flat"] = "star"
     """`star` keeps joined columns once per id; `flat` writes them into every row, for users who feed another tool."""
     on_bad_rows: Literal["error", "skip"] = "error"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from multiprocessing import resource_tracker
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
@@ -120,12 +119,14 @@ class Cluster:
             self._alone_since = None
             return
         self._alone_since = self._alone_since or monotonic()
-        patience = PATIENCE if self.client.cluster is None else _PATIENCE_HERE
+        is_here = self.client.cluster is not None
+        patience = _PATIENCE_HERE if is_here else PATIENCE
         if monotonic() - self._alone_since > patience:
             address = self.client.scheduler.address
+            elsewhere = f"dask worker {address}, where this recsys-cli is installed and the workspace is mounted"
             raise RecsysError(
                 f"the Dask scheduler {address} has had no worker for {patience:.0f} s",
-                hint=f"dask worker {address}, where this recsys-cli is installed and the workspace is mounted",
+                hint="look whether memory ran out; fewer etl.workers need less" if is_here else elsewhere,
             )
 
     def _workers(self) -> dict[str, int]:
@@ -294,6 +295,8 @@ def _deaf() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield
         return
+    from multiprocessing import resource_tracker
+
     resource_tracker.ensure_running()  # else the first to need it starts it, and then hears everything
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
