@@ -58,8 +58,9 @@ class RemoteFile:
     @property
     def name(self) -> str:
         """The last part of its path, without a query."""
-        first = self.url.partition("::")[0]
-        return (urlsplit(first).path or first).rpartition("/")[2]
+        address = next((link for link in self.url.split("::") if "://" in link), self.url)
+        parts = urlsplit(address)
+        return (parts.path or parts.netloc).rpartition("/")[2]
 
     @cached_property
     def info(self) -> Mapping[str, Any]:
@@ -181,9 +182,10 @@ def _sends_parts(opened: BinaryIO) -> bool:
 
 
 def _address(system: AbstractFileSystem, path: str, pattern: str) -> str:
-    """Return the URL of a path that was found: the first link of a chain is another one, the rest is the same."""
-    _, chained, rest = pattern.partition("::")
-    return f"{system.unstrip_protocol(path)}{chained}{rest}"
+    """Return the URL of a path that was found: in the first link of a chain that has a path, the rest is the same."""
+    links = pattern.split("::")
+    place = next(number for number, link in enumerate(links) if "://" in link or link == links[-1])
+    return "::".join([*links[:place], system.unstrip_protocol(path), *links[place + 1 :]])
 
 
 def _system(url: str) -> tuple[AbstractFileSystem, str]:

@@ -153,6 +153,16 @@ def test_members_of_an_archive_are_read(tmp_path: Path) -> None:
     assert Reader(described(f"zip://in/r.parquet::{tmp_path}/a.zip")).read().equals(ROWS)
 
 
+def test_files_kept_by_a_cache_are_read(memory: fsspec.AbstractFileSystem) -> None:
+    for name, content in STORED.items():
+        memory.pipe(f"/b/{name}", content)
+
+    assert Reader(described("simplecache::memory://b/r.parquet")).read().equals(ROWS)
+    table = described("simplecache::memory://b/*.gz")
+    assert names(table) == ["simplecache::memory:///b/r.csv.gz"]
+    assert Reader(table).read().equals(ROWS)
+
+
 def test_protocol_of_this_machine_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.csv").write_bytes(TEXT)
@@ -183,5 +193,10 @@ def test_missing_package_is_named_with_its_command() -> None:
 
 
 def test_remote_file_has_the_name_of_its_path() -> None:
-    urls = ("https://h/a/r.csv.gz?sig=a/b", "memory://r.csv", "zip://in/r.csv::https://h/a.zip", "s3://b/c/r.csv")
+    urls = (
+        "https://h/a/r.csv.gz?sig=a/b",
+        "memory://r.csv",
+        "zip://in/r.csv::https://h/a.zip",
+        "simplecache::s3://b/r.csv",
+    )
     assert [RemoteFile(url).name for url in urls] == ["r.csv.gz", "r.csv", "r.csv", "r.csv"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
@@ -174,6 +175,27 @@ def test_key_depends_on_how_files_are_read(workspace: Workspace) -> None:
     assert key() == data_key(config("one.csv"), workspace) == data_key(config(["one.csv"]), workspace)
     others = [key(types={"user": "string"}), key(lists={"item": "i"}), key(quote=None), key(encoding="latin-1")]
     assert len({key(), *others}) == 5
+
+
+def test_times_and_truth_values_are_the_same_in_text_and_parquet(workspace: Workspace) -> None:
+    seconds = (1_700_000_000 + INTERACTIONS["time"].to_numpy() * 3600).astype("datetime64[s]")
+    rows = INTERACTIONS.set_column(3, "time", pa.array(seconds)).set_column(
+        2, "liked", pc.greater(INTERACTIONS["rating"], 3)
+    )
+    pq.write_table(rows, "times.parquet")
+    zoned = rows.set_column(3, "time", rows["time"].cast(pa.timestamp("ms", "UTC")))
+    pq.write_table(zoned, "zoned.parquet")
+    Path("times.csv").write_bytes(as_csv(rows))
+    Path("zoned.csv").write_bytes(as_csv(zoned))
+    label = {"op": "LambdaOp", "expression": "if(liked, 1, 0)", "output": "label", "dtype": "int8"}
+    features = {**FEATURES, "ops": [*FEATURES["ops"][:2], label]}
+
+    made = [etl(config(name, features=features), workspace).artifact for name in ("times.parquet", "zoned.parquet")]
+    made += [etl(config(name, features=features), workspace).artifact for name in ("times.csv", "zoned.csv")]
+    # What went in is kept too, with its type there: milliseconds in the one and microseconds in the other.
+    first, *others = ({n: c for n, c in prepared(d).items() if not n.startswith("state/inputs")} for d in made)
+    assert all(other == first for other in others)
+    assert pq.read_table(made[0].shards("test")[-1])["time"].to_pylist()[0] > 1_700_000_000
 
 
 def test_ids_with_leading_zeros_are_kept(workspace: Workspace) -> None:
