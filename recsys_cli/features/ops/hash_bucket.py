@@ -58,11 +58,15 @@ class HashBucket(Op):
         """
         return {
             name: Spec(
-                spec.holding(pa.int32()), categorical=True, dtype="int32", cardinality=FIRST + self.buckets_of(name), lengths=spec.lengths,
+                spec.holding(pa.int32()),
+                categorical=True,
+                dtype="int32",
+                cardinality=FIRST + self.buckets_of(name),
                 tags=spec.tags,
+                lengths=spec.lengths,
             )
             for name, spec in hashable(inputs).items()
-        }  # fmt: skip
+        }
 
 
 def hashable(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
