@@ -57,10 +57,9 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The last part of its path, without a query."""
+        """The last part of its path, without the query of a web address."""
         address = next((link for link in self.url.split("::") if "://" in link), self.url)
-        parts = urlsplit(address)
-        return (parts.path or parts.netloc).rpartition("/")[2]
+        return (urlsplit(address).path if address.startswith("http") else address).rpartition("/")[2]
 
     @cached_property
     def info(self) -> Mapping[str, Any]:
