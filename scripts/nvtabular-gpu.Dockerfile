@@ -7,8 +7,8 @@
 #
 # Why these releases: NVTabular 23.08, the last one, was made for cuDF 23.08 and pandas 1.5. recsys needs Python 3.11, for which
 # cuDF is built from 24.04 on, and cuDF 24.04 needs pandas 2 (https://docs.nvidia.com/datascience/notices/rsn0036). So this is the
-# oldest cuDF that can be beside recsys. On a CPU NVTabular 23.08 passes tests/contract beside pandas 2.2.1 and dask 2024.1.1 if
-# dask leaves texts as they are (below); beside cuDF 24.08 its Categorify was seen to fail (NVTabular#1880), so no newer one.
+# oldest cuDF that can be beside recsys. On a CPU the engine's tests of NVTabular 23.08 passed beside pandas 2.2.1 and dask
+# 2024.1.1 if dask leaves texts as they are (below); beside cuDF 24.08 its Categorify was seen to fail (NVTabular#1880), so no newer one.
 FROM rapidsai/base:24.04-cuda12.2-py3.11
 
 USER root
