@@ -196,6 +196,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(name: str, workspace: Wor
     assert list((workspace.root / ".scratch").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_no_worker_left_is_an_error_and_not_a_wait(workspace: Workspace, dask: Dask, monkeypatch) -> None:
     workers = [dask.worker(), dask.worker()]
 
@@ -273,6 +274,7 @@ def started_alone(workspace: Workspace) -> subprocess.Popen[str]:
     return run
 
 
+@pytest.mark.slow
 def test_interrupted_leaves_no_process(workspace: Workspace) -> None:
     run = started_alone(workspace)
     os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all processes
@@ -286,6 +288,7 @@ def test_interrupted_leaves_no_process(workspace: Workspace) -> None:
     assert {path.name for path in workspace.root.parent.iterdir()} == {"x.yaml", "workspace"}
 
 
+@pytest.mark.slow
 def test_killed_leaves_no_process(workspace: Workspace) -> None:
     run = started_alone(workspace)
     run.kill()
