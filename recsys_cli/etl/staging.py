@@ -191,7 +191,8 @@ class Deal:
             assert isinstance(self.split, RandomSplit)
             codes = self.split.assign_rows(numbers)
         shards = below(hash_counters(numbers, mix(self.seed, _SHARD_STREAM)), self.num_shards)
-        places = np.where(codes == TRAIN, shards, self.num_shards + codes - 1).astype(np.uint16)
+        places = np.where(codes == TRAIN, shards, self.num_shards + codes - 1)
+        places = places.astype(np.min_scalar_type(self.num_shards + len(SPLITS)))  # small ones are sorted faster
         order = np.argsort(places, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(places, minlength=self.num_shards + len(SPLITS) - 1))))
         path = self.folder / f"piece-{batch.number:06d}.arrow"

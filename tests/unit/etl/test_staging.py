@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.etl.read import Reader
-from recsys_cli.etl.staging import Staged, stage
+from recsys_cli.etl.staging import Deal, Staged, _Batch, stage
 from recsys_cli.events import ignore
+from recsys_cli.features.split import RandomSplit
 
 ROWS = 5_000
 ENCODE = [{"op": "Categorify", "columns": ["user", "item"]}]
@@ -88,3 +91,11 @@ def test_staging_leaves_each_users_last_out(raw: RawTable, tmp_path: Path) -> No
 
     assert made.rows == {"train": ROWS - 100, "valid": 50, "test": 50}
     assert {item % 50 for item in items(made, "test")} == set(range(50))
+
+
+@pytest.mark.parametrize("num_shards", [1, 250, 70_000])
+def test_staging_keeps_splits_apart_whatever_the_number_of_shards(num_shards: int, tmp_path: Path) -> None:
+    rows = pa.table({"row": np.arange(100)})
+    codes = np.repeat(np.array([0, 1, 2], dtype=np.uint8), [50, 30, 20])
+    piece = Deal(tmp_path, rows.schema, num_shards, 7, RandomSplit())(_Batch(0, 0, rows, codes))
+    assert piece.starts[num_shards:].tolist() == [50, 80, 100]
