@@ -26,8 +26,7 @@ RECIPE = """
 dataset:
   name: files
   interactions: {interactions}
-  tables: {{movies: {movies}}}
-  lists: {{genres: "|"}}
+  tables: {{movies: {{files: {movies}, lists: {{genres: "|"}}}}}}
 split: {{method: random, valid: 0.2}}
 features:
   user: userId

@@ -40,7 +40,8 @@ class Spool:
         """
         with pa.ipc.new_file(str(path), schema) as file:
             for batch in batches:
-                file.write_table(typed(batch, schema))
+                # In one piece: batches come back as they went in, beside the codes of their rows.
+                file.write_table(typed(batch, schema).combine_chunks())
         return cls(path, schema)
 
     def schema(self) -> pa.Schema:
