@@ -38,7 +38,7 @@ def choose(op: KCore, rows: Flow, desk: Desk) -> Flow:
     batches, distinct = _numbered(rows, tuple(op.columns))
     rounds = _peel(batches, distinct, tuple(op.columns.values()))
     keep = np.concatenate([batch.keep for batch in batches]) if batches else np.zeros(0, dtype=bool)
-    desk.emit(Message(f"{op.title}: nothing more to leave out after {rounds} rounds"))
+    desk.emit(Message(f"{op.title}: nothing more to leave out after {rounds} round{'s' * (rounds != 1)}"))
     return Masked(rows, keep)
 
 
