@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ _MERGE_ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class Learn:
-    """One pass over one shard of train: runs in a thread, or on a worker.
+    """One pass over some shards of train: runs in a thread, or on a worker.
 
     Attributes:
         engine: What computes.
@@ -42,8 +43,14 @@ class Learn:
     staged: Staged
     number: int
 
-    def __call__(self, shard: int) -> Learnt:
-        """Return what the shard tells."""
+    def __call__(self, shards: range) -> Learnt:
+        """Return what the shards tell, merged: what goes from a worker to the process that waits for it."""
+        merged = _Merged(self.fitted.program, self.number)
+        for shard in shards:
+            merged.add(self._of(shard))
+        return merged.all()
+
+    def _of(self, shard: int) -> Learnt:
         program = self.fitted.program
         needed = program.columns_read(self.number)
         walk = program.walk(self.number, None)
@@ -98,23 +105,49 @@ def _partly(fitted: FittedPlan, program: Program, state: Mapping[tuple[int, str]
 def _over_interactions(
     fitted: FittedPlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit, number: int
 ) -> Learnt:
-    steps = fitted.program.fits(number, None)
-    if not steps:
+    if not fitted.program.fits(number, None):
         return {}
     learn = Learn(engine, fitted, staged, number)
-    shards = range(len(staged.shards[_SPLIT]))
-    parts: dict[tuple[int, str], list[pa.Table]] = defaultdict(list)
-    sizes: dict[tuple[int, str], int] = defaultdict(int)
-    ops = {step.index: step.op for step in steps if not isinstance(step.op, Gather)}
+    groups = _groups(len(staged.shards[_SPLIT]))
+    merged = _Merged(fitted.program, number)
     total = staged.rows[_SPLIT]
-    for done, learnt in enumerate(executor.map(learn, shards) if shards else iter([learn.nothing()]), 1):
+    for done, learnt in enumerate(executor.map(learn, groups) if groups else iter([learn.nothing()]), 1):
+        merged.add(learnt)
+        emit(Progress(f"learn, pass {number + 1}", total * done // max(1, len(groups)), total))
+    return merged.all()
+
+
+def _groups(shards: int) -> list[range]:
+    """Return the shards in groups that are merged on their own, more of them in a group the more there are.
+
+    Where parts run does not matter to it: sums of floats depend on what is added to what first.
+    """
+    size = max(1, math.isqrt(shards) // 2)
+    return [range(start, min(start + size, shards)) for start in range(0, shards, size)]
+
+
+class _Merged:
+    """What parts of train tell in a pass, merged in the order in which it comes, and early, so that little is held."""
+
+    def __init__(self, program: Program, number: int) -> None:
+        steps = program.fits(number, None)
+        self._ops = {step.index: step.op for step in steps if not isinstance(step.op, Gather)}
+        self._parts: dict[tuple[int, str], list[pa.Table]] = defaultdict(list)
+
+    def add(self, learnt: Learnt) -> None:
+        """Take in what the next part tells."""
         for key, table in learnt.items():
-            parts[key].append(table)
-            if sum(part.num_rows for part in parts[key][1:]) > max(_MERGE_ROWS, 2 * sizes[key]):
-                parts[key] = [fitting.of(ops[key[0]]).merge(parts[key])]
-                sizes[key] = parts[key][0].num_rows
-        emit(Progress(f"learn, pass {number + 1}", total * done // max(1, len(shards)), total))
-    return {key: fitting.of(ops[key[0]]).merge(tables) for key, tables in parts.items()}
+            parts = self._parts[key]
+            parts.append(table)
+            if sum(part.num_rows for part in parts[1:]) > max(_MERGE_ROWS, 2 * parts[0].num_rows):
+                self._parts[key] = [self._merge(key)]
+
+    def all(self) -> Learnt:
+        """Return it all."""
+        return {key: self._merge(key) for key in self._parts}
+
+    def _merge(self, key: tuple[int, str]) -> pa.Table:
+        return fitting.of(self._ops[key[0]]).merge(self._parts[key])
 
 
 def _finish(program: Program, number: int, learnt: Learnt) -> Learnt:

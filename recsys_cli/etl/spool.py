@@ -101,7 +101,7 @@ def spooled(rows: Rows, wanted: Mapping[str, str], folder: Path) -> tuple[Spool,
                 columns = {key: _checked(batch, name) for key, name in wanted.items()}
                 if "user" in columns:
                     columns["user"] = users.of(columns["user"])
-                file.write_table(pa.table(columns).cast(schema))
+                file.write_table(pa.table(columns).cast(schema).combine_chunks())
                 yield batch
 
         spool = Spool.write(watched(), rows.schema(), folder / "rows.arrow")

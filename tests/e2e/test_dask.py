@@ -263,7 +263,7 @@ def test_a_worker_without_recsys(workspace: Workspace, dask: Dask) -> None:
 def started_alone(workspace: Workspace) -> subprocess.Popen[str]:
     """Start the command on a cluster of its own and wait until it writes."""
     config_file = workspace.root.parent / "x.yaml"
-    config_file.write_text(json.dumps({**CONFIG, "etl": {"shard_rows": 50, "cluster": "local", "workers": 2}}))
+    config_file.write_text(json.dumps({**CONFIG, "etl": {"shard_rows": 10, "cluster": "local", "workers": 2}}))
     run = subprocess.Popen(
         [RECSYS, "-w", "workspace", "etl", "x.yaml"], cwd=workspace.root.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True, start_new_session=True,
