@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recsys_cli.errors import DataError
-from recsys_cli.etl.spool import Rows, Spool
+from recsys_cli.etl.spool import Rows, Spool, typed
 from recsys_cli.etl.staging import NUMBER
 from recsys_cli.events import Emit, Progress
 
@@ -69,7 +68,7 @@ class Numbered:
                 continue
             numbers = np.arange(first, first + batch.num_rows, dtype=np.int64)
             first += batch.num_rows
-            rows = _typed(batch, raw).append_column(schema.field(NUMBER), pa.array(numbers))
+            rows = typed(batch, raw).combine_chunks().append_column(schema.field(NUMBER), pa.array(numbers))
             yield rows if columns is None else rows.select(list(columns))
 
     def discard(self) -> None:
@@ -83,16 +82,6 @@ def plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
         return pa.list_(kind.value_type.value_type)
     return kind
-
-
-def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    try:
-        return rows.cast(schema).combine_chunks()
-    except pa.ArrowInvalid as error:
-        types = ", ".join(f"{field.name} {field.type}" for field in schema)
-        raise DataError(
-            f"the files with interactions differ in their types: {error}", hint=f"the first of them has {types}"
-        ) from error
 
 
 @dataclass(frozen=True)
