@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -267,6 +268,8 @@ def started_alone(workspace: Workspace) -> subprocess.Popen[str]:
     run = subprocess.Popen(
         [RECSYS, "-w", "workspace", "etl", "x.yaml"], cwd=workspace.root.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True, start_new_session=True,
+        # A shell without job control starts what runs in the background, such as these tests, deaf to Ctrl-C.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     while not list(workspace.root.glob(".scratch/*/artifact/train/*.parquet")):
         assert run.poll() is None, run.communicate()
