@@ -43,7 +43,7 @@ format: $(READY) ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-bench: $(READY) ## Measure us and the peers in turn (about an hour; needs ../shared/baselines)
+bench: $(READY) ## Measure us and the peers in turn (about two hours; needs ../shared/baselines)
 	$(BIN)/python scripts/bench.py
 
 clean: ## Remove what was built here; the workspace stays
