@@ -185,6 +185,21 @@ class Workspace:
         """Return the prepared data whose keys begin as given."""
         return [data for data in self.all_data() if data.key.startswith(key)]
 
+    def run_or_data(self, name: str) -> TrainedRun | PreparedData:
+        """Return the one run or prepared data that is like a name.
+
+        Raises:
+            MissingArtifactError: There is none, or more than one.
+        """
+        found: list[TrainedRun | PreparedData] = [*self.runs_like(name), *self.data_like(name)]
+        if len(found) == 1:
+            return found[0]
+        there = [artifact.folder.name for artifact in (found or (*self.runs(), *self.all_data()))]
+        what = f"{len(there)} runs or prepared data match {name!r}" if found else f"no run or prepared data {name!r}"
+        raise MissingArtifactError(
+            f"{what} in {self.root}; there are: {', '.join(there) or 'none yet'}", hint="recsys status"
+        )
+
     def runs(self) -> list[TrainedRun]:
         """Return all runs, finished or not, oldest first."""
         folder = self.root / "runs"

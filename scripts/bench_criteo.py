@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measure import Run, keep, machine, run, spread
+from measure import Run, figures, keep, machine, run, spread
 
 HERE = Path(__file__).resolve().parent
 RECSYS = str(Path(sys.executable).with_name("recsys"))
@@ -48,7 +48,7 @@ def main() -> None:
 
 def _result(rows: str, ours: list[Run], theirs: list[Run]) -> dict[str, object]:
     result: dict[str, object] = {"work": f"{rows} rows of 39 columns, parquet to prepared data; min / median / max"}
-    result |= {name: _figures(runs) for name, runs in (("recsys", ours), ("nvtabular", theirs)) if runs}
+    result |= {name: figures(runs) for name, runs in (("recsys", ours), ("nvtabular", theirs)) if runs}
     if theirs:
         pairs = list(zip(ours, theirs, strict=False))
         result |= {
@@ -56,14 +56,6 @@ def _result(rows: str, ours: list[Run], theirs: list[Run]) -> dict[str, object]:
             "share_of_its_memory": spread([our.peak_gb / their.peak_gb for our, their in pairs]),
         }
     return result | {"machine": machine("polars", "pyarrow", "nvtabular", "pandas", "numpy")}
-
-
-def _figures(runs: list[Run]) -> dict[str, str]:
-    return {
-        "seconds": spread([run.seconds for run in runs]),
-        "cpu_seconds": spread([run.cpu for run in runs]),
-        "peak_gb": spread([run.peak_gb for run in runs]),
-    }
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import zipfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from measure import Run, keep, machine, run, spread
+from measure import Run, figures, keep, machine, run, spread
 
 HERE = Path(__file__).resolve().parent
 RECSYS = shutil.which("recsys", path=str(Path(sys.executable).parent)) or "recsys"
@@ -103,26 +103,18 @@ def _result(runs: dict[str, list[Run]], floor: dict[str, float], overrides: list
     result: dict[str, object] = {
         "work": "raw CSV to prepared data, whole process; min / median / max",
         "overrides": overrides,
-        "recsys": _figures(ours),
+        "recsys": figures(ours),
         "floor": floor,
         "times_the_floor": round(statistics.median(r.seconds for r in ours) / max(1e-9, sum(floor.values())), 1),
     }
     for peer in ("polars_script", "nvtabular"):
         if runs[peer]:
             pairs = list(zip(ours, runs[peer], strict=False))
-            result[peer] = _figures(runs[peer]) | {
+            result[peer] = figures(runs[peer]) | {
                 "recsys_is_times_faster": spread([their.seconds / our.seconds for our, their in pairs]),
                 "recsys_takes_this_share_of_its_memory": spread([our.peak_gb / their.peak_gb for our, their in pairs]),
             }
     return result | {"machine": machine("polars", "pyarrow", "nvtabular", "pandas", "numpy")}
-
-
-def _figures(runs: list[Run]) -> dict[str, str]:
-    return {
-        "seconds": spread([run.seconds for run in runs]),
-        "cpu_seconds": spread([run.cpu for run in runs]),
-        "peak_gb": spread([run.peak_gb for run in runs]),
-    }
 
 
 if __name__ == "__main__":

@@ -57,6 +57,15 @@ def spread(values: list[float], digits: int = 2) -> str:
     return " / ".join(f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
 
 
+def figures(runs: list[Run]) -> dict[str, str]:
+    """Return what several runs of one program took, each as minimum / median / maximum."""
+    return {
+        "seconds": spread([run.seconds for run in runs]),
+        "cpu_seconds": spread([run.cpu for run in runs]),
+        "peak_gb": spread([run.peak_gb for run in runs]),
+    }
+
+
 def machine(*packages: str) -> dict[str, Any]:
     """Describe where a figure was measured."""
     model = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")

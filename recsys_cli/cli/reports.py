@@ -63,14 +63,10 @@ def _data_of(session: Session, config: str | None) -> PreparedData:
 
 
 def _named(workspace: Workspace, name: str) -> dict[str, Any]:
-    runs, data = workspace.runs_like(name), workspace.data_like(name)
-    if len(runs) + len(data) == 1:
-        return _of_run(runs[0]) if runs else _of_data(data[0])
-    there = [artifact.folder.name for artifact in ([*runs, *data] or [*workspace.runs(), *workspace.all_data()])]
-    what = f"{len(there)} runs or prepared data match {name!r}" if runs or data else f"no run or prepared data {name!r}"
-    raise MissingArtifactError(
-        f"{what} in {workspace.root}; there are: {', '.join(there) or 'none yet'}", hint="recsys status"
-    )
+    from recsys_cli.workspace import PreparedData
+
+    found = workspace.run_or_data(name)
+    return _of_data(found) if isinstance(found, PreparedData) else _of_run(found)
 
 
 def _of_run(run: TrainedRun) -> dict[str, Any]:

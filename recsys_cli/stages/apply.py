@@ -73,14 +73,8 @@ def find_data(name: str, workspace: Workspace) -> PreparedData:
         return PreparedData(folder)
     if (folder / "checkpoints").is_dir() and (folder / "config.yaml").is_file():
         return _data_of(TrainedRun(folder), Workspace(folder.resolve().parent.parent))
-    runs, data = workspace.runs_like(name), workspace.data_like(name)
-    if len(runs) + len(data) == 1:
-        return data[0] if data else _data_of(runs[0], workspace)
-    there = [artifact.folder.name for artifact in ([*runs, *data] or [*workspace.runs(), *workspace.all_data()])]
-    what = f"{len(there)} runs or prepared data match {name!r}" if runs or data else f"no run or prepared data {name!r}"
-    raise MissingArtifactError(
-        f"{what} in {workspace.root}; there are: {', '.join(there) or 'none yet'}", hint="recsys status"
-    )
+    found = workspace.run_or_data(name)
+    return found if isinstance(found, PreparedData) else _data_of(found, workspace)
 
 
 def _data_of(run: TrainedRun, workspace: Workspace) -> PreparedData:

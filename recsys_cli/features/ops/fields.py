@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.features import expression as expressions
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -24,3 +27,15 @@ def several(value: Any) -> Any:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(several)]
 """Names of columns, or one name."""
+
+
+def _readable(text: str) -> str:
+    try:
+        expressions.parse(text)
+    except ConfigError as error:
+        raise ValueError(error.message) from error
+    return text
+
+
+ExpressionText = Annotated[str, AfterValidator(_readable)]
+"""An expression as text; it is parsed to a small grammar, never run as Python."""

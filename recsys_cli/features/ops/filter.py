@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import field_validator
-
-from recsys_cli.errors import ConfigError
-from recsys_cli.features import expression as expressions
+from recsys_cli.features.ops.fields import ExpressionText
 from recsys_cli.features.ops.lambda_op import LambdaOp
 from recsys_cli.features.ops.op import Op, Phase
 from recsys_cli.features.spec import Spec
@@ -27,17 +24,8 @@ class Filter(Op):
     drops_only: ClassVar[bool] = True
 
     op: Literal["Filter"] = "Filter"
-    expression: str
+    expression: ExpressionText
     """What has to be true, as text; it is parsed to a small grammar, never run as Python."""
-
-    @field_validator("expression")
-    @classmethod
-    def _parses(cls, text: str) -> str:
-        try:
-            expressions.parse(text)
-        except ConfigError as error:
-            raise ValueError(error.message) from error
-        return text
 
     @property
     def title(self) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import field_validator
 
-from recsys_cli.errors import ConfigError
 from recsys_cli.features import expression as expressions
+from recsys_cli.features.ops.fields import ExpressionText
 from recsys_cli.features.ops.op import Op, scalars
 from recsys_cli.features.spec import Spec
 
@@ -44,21 +43,12 @@ class LambdaOp(Op):
     """
 
     op: Literal["LambdaOp"] = "LambdaOp"
-    expression: str
+    expression: ExpressionText
     """The expression, as text; it is parsed to a small grammar, never run as Python."""
     output: str
     """Name of the new column; may be that of an input."""
     dtype: Literal["int8", "int16", "int32", "int64", "float32", "float64"] = "float32"
     """Type of the new column."""
-
-    @field_validator("expression")
-    @classmethod
-    def _parses(cls, text: str) -> str:
-        try:
-            expressions.parse(text)
-        except ConfigError as error:
-            raise ValueError(error.message) from error
-        return text
 
     @property
     def title(self) -> str:

@@ -41,3 +41,4 @@ def test_a_shard_that_is_written_twice_is_there_once(tmp_path: Path) -> None:
 
 def test_a_folder_that_was_never_made_is_clean(tmp_path: Path) -> None:
     sweep(tmp_path / "test")
+    assert not list(tmp_path.iterdir())
