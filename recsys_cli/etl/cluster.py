@@ -91,7 +91,10 @@ class Cluster:
             RecsysError: There is none, or one cannot do the work; all that is wrong is named.
         """
         self.wait()
-        seen = self.client.run(self.meeting.look, engine, on_error="return")
+        try:
+            seen = self.client.run(self.meeting.look, engine, on_error="return")
+        except OSError as error:
+            raise self.gone() from error
         if problems := self.meeting.problems(seen):
             raise RecsysError("\n".join(problems), hint="; ".join(dict.fromkeys(problems.values())))
 
@@ -200,6 +203,8 @@ class _Shared(Generic[Part, Result]):
                 return future.result(timeout=_TICK)
             except TimeoutError:
                 self._cluster.look()
+            except OSError as error:  # the connection broke while the result was on its way from the scheduler
+                raise self._cluster.gone() from error
 
     def _send(self) -> Any:
         while True:
