@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -27,6 +28,12 @@ class Ragged:
             self.values.to(device, non_blocking=non_blocking), self.offsets.to(device, non_blocking=non_blocking)
         )
 
+    def span(self, start: int, stop: int) -> Ragged:
+        """Return the lists of the rows start, …, stop - 1."""
+        offsets = self.offsets[start : stop + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        return Ragged(self.values[first:last], offsets - first)
+
 
 Feature = Tensor | Ragged
 
@@ -38,10 +45,12 @@ class Batch:
     Attributes:
         features: By column name; ids are int32 or int64 of shape (B,), numbers float32 of shape (B,), lists are Ragged.
         labels: By column name, float32 of shape (B,). Empty at inference.
+        weight: How much each row counts in the loss, float32 of shape (B,); None where all count the same.
     """
 
     features: Mapping[str, Feature]
     labels: Mapping[str, Tensor]
+    weight: Tensor | None = None
 
     @property
     def num_rows(self) -> int:
@@ -54,4 +63,26 @@ class Batch:
         return Batch(
             {name: feature.to(device, non_blocking=non_blocking) for name, feature in self.features.items()},
             {name: label.to(device, non_blocking=non_blocking) for name, label in self.labels.items()},
+            None if self.weight is None else self.weight.to(device, non_blocking=non_blocking),
+        )
+
+    def parts(self, number: int) -> Iterator[Batch]:
+        """Cut into so many batches of about the same size, in order; none of them is empty, so there may be fewer."""
+        if number == 1:
+            yield self
+            return
+        rows = self.num_rows
+        for start, stop in pairwise(rows * part // number for part in range(number + 1)):
+            if start < stop:
+                yield self.span(start, stop)
+
+    def span(self, start: int, stop: int) -> Batch:
+        """Return the rows start, …, stop - 1."""
+        return Batch(
+            {
+                name: feature.span(start, stop) if isinstance(feature, Ragged) else feature[start:stop]
+                for name, feature in self.features.items()
+            },
+            {name: label[start:stop] for name, label in self.labels.items()},
+            None if self.weight is None else self.weight[start:stop],
         )

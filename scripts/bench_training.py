@@ -53,7 +53,7 @@ def work(folder: Path, steps: int, *, sparse: bool) -> dict[str, Any]:
     return {
         "seconds": seconds / (steps - 1),
         "waiting": waiting / (steps - 1),
-        "precision": training.precision,
+        "precision": training.step.precision,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }

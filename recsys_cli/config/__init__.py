@@ -10,8 +10,8 @@ from recsys_cli.config.sections import (
     EvaluateConfig,
     ModelConfig,
     RunConfig,
-    TrainConfig,
 )
+from recsys_cli.config.train import TrainConfig
 
 __all__ = [
     "HOW", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "RunConfig", "TrainConfig", "dump", "load",

@@ -7,20 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from recsys_cli.config.section import Section
+from recsys_cli.config.train import TrainConfig
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import AnySplit, RandomSplit
 from recsys_cli.registry import suggest
 
-Device = Literal["auto", "cpu", "cuda"]
-
 _CLUSTERS = ("local", "local_cuda")
 _SCHEDULER = re.compile(r"(tcp|tls)://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
-
-
-class Section(BaseModel):
-    """What all sections share: frozen, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class DatasetConfig(BaseModel):
@@ -87,43 +81,6 @@ class ModelConfig(BaseModel):
     def options(self) -> dict[str, Any]:
         """The model's own options."""
         return dict(self.model_extra or {})
-
-
-class TrainConfig(Section):
-    """How the model is trained."""
-
-    epochs: int = Field(1, ge=1)
-    """Passes over the training rows."""
-    batch_size: int = Field(32_768, ge=1)
-    """Rows of a step."""
-    seed: int = Field(42, ge=0)
-    """Decides the weights at the start, the order of the rows and the dropout."""
-    sparse: bool = False
-    """Update only the embedding rows of the batch: SparseAdam for embeddings and AdamW for the rest, instead of Adam for all."""
-    learning_rate: float = Field(0.01, gt=0)
-    """Step size of all parameters, or of all but the embeddings where `embedding_learning_rate` is given."""
-    embedding_learning_rate: float | None = Field(None, gt=0)
-    """Step size of the embedding tables; as `learning_rate` where left out."""
-    weight_decay: float = Field(0.0, ge=0)
-    """Decoupled weight decay (AdamW) of all parameters but the embeddings."""
-    embedding_weight_decay: float = Field(0.0, ge=0)
-    """Decoupled weight decay of the embedding tables; not with `sparse`, whose optimizer has none."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """bf16 autocast or fp32; `auto` is bf16 where the hardware computes it natively."""
-    device: Device = "auto"
-    """Where to train; `auto` takes a GPU if there is one."""
-    early_stopping: int | None = Field(None, ge=1)
-    """Stop after so many epochs without a better valid AUC; None trains all epochs."""
-    checkpoint_steps: int = Field(1_000, ge=1)
-    """Write the `last` checkpoint every so many steps, and at the end of every epoch."""
-    memory: int = Field(4_096, ge=1)
-    """Budget of the loader in MiB: a split that fits is kept in memory, a larger one is streamed."""
-
-    @model_validator(mode="after")
-    def _sparse_has_no_decay(self) -> TrainConfig:
-        if self.sparse and self.embedding_weight_decay:
-            raise ValueError("embedding_weight_decay is not there with sparse: true, because decay touches every row")
-        return self
 
 
 class EvaluateConfig(Section):

@@ -174,7 +174,7 @@ class _Job:
             "seconds": {"train": round(seconds, 3), "last_session": round(wall, 3)},
             "rows_per_second": round(rows / max(seconds, 1e-9)),
             "waiting_share": round(sum(record.waiting for record in history) / max(seconds, 1e-9), 4),
-            "precision": training.precision,
+            "precision": training.step.precision,
             "device": str(training.device),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,

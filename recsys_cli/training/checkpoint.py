@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -17,7 +16,6 @@ from recsys_cli.errors import TrainingError
 from recsys_cli.models.weights import PREFIX
 
 _OPTIMIZER = "optimizer."
-_RNG = "rng."
 
 
 @dataclass(frozen=True)
@@ -79,16 +77,8 @@ def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, 
     }
 
 
-def rng_state() -> dict[str, Tensor]:
-    """Return the state of torch's generators, which dropout draws from."""
-    state = {f"{_RNG}cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state[f"{_RNG}cuda"] = torch.cuda.get_rng_state()
-    return state
-
-
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer]) -> None:
-    """Put the model, its optimizers and torch's generators back to where a checkpoint was written.
+    """Put the model and its optimizers back to where a checkpoint was written.
 
     Raises:
         TrainingError: The checkpoint is of another model, or of other optimizers.
@@ -110,6 +100,3 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer
                 optimizer.state[parameter][field] = tensor.to(parameter.device, copy=True)  # off the file's pages
     except (RuntimeError, KeyError) as error:
         raise TrainingError(f"the checkpoint does not fit the model: {error}", hint="recsys train --force") from error
-    torch.set_rng_state(tensors[f"{_RNG}cpu"])
-    if torch.cuda.is_available() and f"{_RNG}cuda" in tensors:
-        torch.cuda.set_rng_state(tensors[f"{_RNG}cuda"])

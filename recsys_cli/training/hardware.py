@@ -11,7 +11,7 @@ import torch
 
 from recsys_cli.errors import ConfigError
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp16"]
 
 
 def device(choice: Literal["auto", "cpu", "cuda"]) -> torch.device:
@@ -27,7 +27,7 @@ def device(choice: Literal["auto", "cpu", "cuda"]) -> torch.device:
     return torch.device(choice)
 
 
-def precision(choice: Literal["auto", "fp32", "bf16"], where: torch.device) -> Precision:
+def precision(choice: Literal["auto", "fp32", "bf16", "fp16"], where: torch.device) -> Precision:
     """Return the precision that a config asks for; `auto` is bf16 where the hardware multiplies it natively."""
     if choice != "auto":
         return choice

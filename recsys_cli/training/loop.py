@@ -11,11 +11,14 @@ import torch
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
+from recsys_cli.config.schedule import Place
 from recsys_cli.errors import TrainingError
 from recsys_cli.models.model import Model
-from recsys_cli.training import checkpoint, hardware, optimizers
+from recsys_cli.training import checkpoint
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.events import EpochEnded, EpochRecord, Stepped, TrainingEvent, Validating
+from recsys_cli.training.ranks import Ranks
+from recsys_cli.training.step import Step
 from recsys_cli.training.validation import Validation
 
 _LOOK_STEPS = 50
@@ -61,17 +64,26 @@ class Training:
         train: Batches to learn from.
         valid: Batches to measure on after each epoch, or None.
         label: The label that the AUC is measured on.
+        ranks: The processes that train it together; None is this one alone.
     """
 
-    def __init__(self, model: Model, config: TrainConfig, train: Batches, valid: Batches | None, *, label: str) -> None:
+    def __init__(
+        self,
+        model: Model,
+        config: TrainConfig,
+        train: Batches,
+        valid: Batches | None,
+        *,
+        label: str,
+        ranks: Ranks | None = None,
+    ) -> None:
         self.model = model
         self.config = config
         self.train = train
         self.valid = valid
         self.label = label
-        self.device = next(model.parameters()).device
-        self.precision = hardware.precision(config.precision, self.device)
-        self.optimizers = optimizers.build(model, config)
+        self.step = Step(model, config, ranks or Ranks())
+        self.device = self.step.device
         self.progress = Progress()
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
 
@@ -113,11 +125,10 @@ class Training:
         """Return everything that training needs to go on from here, as references to live tensors."""
         tensors = {
             **checkpoint.weights(self.model),
-            **checkpoint.optimizer_state(self.model, self.optimizers),
-            **checkpoint.rng_state(),
+            **checkpoint.optimizer_state(self.model, self.step.optimizers),
         }
         self._look()
-        return Checkpoint(tensors, {"progress": asdict(self.progress)})
+        return Checkpoint(tensors, {"progress": asdict(self.progress), "scaler": self.step.scaler.state_dict()})
 
     def restore(self, saved: Checkpoint) -> None:
         """Go on from a state: to the same weights, bit for bit on a CPU, as if there had been no break.
@@ -125,7 +136,8 @@ class Training:
         Raises:
             TrainingError: It is the state of something else.
         """
-        checkpoint.restore(saved, self.model, self.optimizers)
+        checkpoint.restore(saved, self.model, self.step.optimizers)
+        self.step.scaler.load_state_dict(saved.meta["scaler"])
         values: dict[str, Any] = dict(saved.meta["progress"])
         history = [EpochRecord(**record) for record in values.pop("history")]
         self.progress = Progress(**values, history=history)
@@ -157,16 +169,12 @@ class Training:
             )  # fmt: skip
 
     def _step(self, batch: Batch) -> None:
-        with self._autocast():
-            loss = self.model.loss(batch)
+        qualities = [_quality(record)[0] for record in self.progress.history]
+        place = Place(self.progress.total_steps, len(self.train), self.config.epochs, qualities)
+        loss = self.step(batch, place)
         if self.device.type == "cpu" and not torch.isfinite(loss):
             raise self._not_finite()
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
-        loss.backward()
-        for optimizer in self.optimizers:
-            optimizer.step()
-        self._loss_sum += loss.detach().double() * batch.num_rows
+        self._loss_sum += loss.double() * batch.num_rows
 
     def _look(self) -> None:
         """Bring the sum of the losses to the host; it stays NaN once a loss was, so that no step has to be looked at."""
@@ -185,12 +193,9 @@ class Training:
     def _validate(self, batches: Batches, validation: Validation) -> Iterator[int]:
         self.model.eval()
         for batch in batches:
-            with self._autocast():
+            with self.step.autocast():
                 validation.add(self.model, batch)
             yield validation.rows
-
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
 
     def _trained(self) -> dict[str, Any]:
         progress = self.progress

@@ -72,8 +72,8 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ("train:", "trian:", "x.yaml:15: trian: unknown key (did you mean train?)"),
         (
             "  epochs: 1",
-            "  precision: fp16",
-            "x.yaml:16: train.precision: has to be 'auto', 'fp32' or 'bf16', not 'fp16'",
+            "  precision: fp8",
+            "x.yaml:16: train.precision: has to be 'auto', 'fp32', 'bf16' or 'fp16', not 'fp8'",
         ),
         (
             "  epochs: 1",

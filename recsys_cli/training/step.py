@@ -1,0 +1,100 @@
+"""One step: the loss of a batch, its gradient, and what becomes of that until the weights are changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import TrainConfig
+from recsys_cli.config.schedule import Place
+from recsys_cli.features.hashing import mix
+from recsys_cli.models.model import Model
+from recsys_cli.training import hardware, optimizers
+from recsys_cli.training.ranks import Ranks
+
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Step:
+    """Makes steps; holds the optimizers and, for fp16, the scale of the losses.
+
+    Args:
+        model: On its device.
+        config: How to train it.
+        ranks: Who else trains it.
+    """
+
+    def __init__(self, model: Model, config: TrainConfig, ranks: Ranks) -> None:
+        self.model = model
+        self.config = config
+        self.ranks = ranks
+        self.device = next(model.parameters()).device
+        self.precision = hardware.precision(config.precision, self.device)
+        self.optimizers = optimizers.build(model, config)
+        self._rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
+
+    def __call__(self, batch: Batch, place: Place) -> Tensor:
+        """Change the weights by what one batch teaches; return its mean loss, detached."""
+        # Random numbers follow from the step alone: nothing of the generator has to be kept to resume exactly.
+        torch.manual_seed(mix(self.config.seed, self.ranks.rank, place.step))
+        for optimizer, rates in zip(self.optimizers, self._rates, strict=True):
+            optimizer.zero_grad()
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate * self.config.schedule.factor(place)
+        loss = self._backward(batch)
+        self.ranks.sum_gradients(self.model)
+        for optimizer in self.optimizers:
+            self.scaler.unscale_(optimizer)
+        if self.config.clip is not None:
+            clip(self.optimizers, self.config.clip)
+        for optimizer in self.optimizers:
+            self.scaler.step(optimizer)
+        self.scaler.update()
+        return loss
+
+    def autocast(self) -> torch.autocast:
+        """Return a context in which the model computes in the chosen precision."""
+        dtype = _DTYPES.get(self.precision)
+        return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
+
+    def _backward(self, batch: Batch) -> Tensor:
+        """Add up the gradients of the mean loss; return that mean."""
+        total = torch.zeros((), device=self.device)
+        for part in batch.parts(self.config.accumulate):
+            with self.autocast():
+                loss = self.model.loss(part) * (part.num_rows / batch.num_rows)
+            self.scaler.scale(loss).backward()
+            total += loss.detach()
+        return total
+
+
+def clip(optimizers: Sequence[Optimizer], longest: float) -> Tensor:
+    """Shorten all gradients together to a Euclidean norm; return the norm that they had.
+
+    Sparse gradients count by what they hold, each row once.
+    """
+    found = [_values(parameter) for parameter in _trained(optimizers)]
+    norms = torch.stack([torch.linalg.vector_norm(values) for values in found])
+    norm = torch.linalg.vector_norm(norms)
+    factor = (longest / (norm + 1e-6)).clamp(max=1.0)
+    for values in found:
+        values.mul_(factor)
+    return norm
+
+
+def _trained(optimizers: Iterable[Optimizer]) -> Iterable[Tensor]:
+    groups = chain.from_iterable(optimizer.param_groups for optimizer in optimizers)
+    return (parameter for group in groups for parameter in group["params"] if parameter.grad is not None)
+
+
+def _values(parameter: Tensor) -> Tensor:
+    if not parameter.grad.is_sparse:  # type: ignore[union-attr]
+        return parameter.grad  # type: ignore[return-value]
+    parameter.grad = parameter.grad.coalesce()  # type: ignore[union-attr]
+    return parameter.grad._values()
