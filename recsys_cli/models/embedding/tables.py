@@ -1,9 +1,8 @@
-"""Embedding tables by column name, each looked up once per used row: what all models with categorical columns share."""
+"""Embedding tables by column name, on the device of the rest of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,66 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch, Ragged
-from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import PADDING, Column
-from recsys_cli.registry import suggest
+from recsys_cli.models.embedding.lookup import Lookup
 
 INITIAL_STD = 0.01
 """Standard deviation of a new table. Small, so that a row that training rarely sees stays near the average row instead of
 adding noise of its own (torch's default of 1 does), and not zero, so that rows with the same gradients can part."""
-
-
-def default_dim(cardinality: int) -> int:
-    """Return the usual width for a table of n rows: min(512, max(16, round(1.6 n^0.56))), the rule of fast.ai and NVTabular."""
-    return min(512, max(16, round(1.6 * cardinality**0.56)))
-
-
-def dims_of(columns: Sequence[Column], option: int | Mapping[str, int] | None) -> dict[str, int]:
-    """Return the width of each column's embedding.
-
-    Args:
-        columns: The categorical columns.
-        option: One width for all, widths by column name, or None; what is not named follows `default_dim`.
-
-    Raises:
-        ConfigError: A name is not that of a categorical column.
-    """
-    names = [column.name for column in columns]
-    given = dict.fromkeys(names, option) if isinstance(option, int) else dict(option or {})
-    for name in given:
-        if name not in names:
-            raise ConfigError(
-                f"embedding_dim: no categorical column {name!r}{suggest(name, names)}",
-                hint=f"the columns with embeddings are {', '.join(names)}",
-            )
-    return {column.name: given.get(column.name) or default_dim(column.cardinality or 0) for column in columns}
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """The rows of one table that a batch uses, each once, and which of them belong to which row of the batch.
-
-    What is linear and the same for all rows of the batch is cheaper done on `rows` (U of them) than after `spread` (B).
-
-    Attributes:
-        rows: The used rows; shape (U, D).
-        inverse: For each id of the batch its place in `rows`; shape (B,), or (N,) where the column is ragged.
-        offsets: Where each batch row's ids start, and N at the end; shape (B + 1,); None where every row has one id.
-    """
-
-    rows: Tensor
-    inverse: Tensor
-    offsets: Tensor | None = None
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> Lookup:
-        """Return the lookup with a function applied to the used rows, (U, D) to (U, D')."""
-        return replace(self, rows=function(self.rows))
-
-    def spread(self) -> Tensor:
-        """Return one row for each row of the batch, shape (B, D); the ids of a ragged row are summed, none give zero."""
-        if self.offsets is None:
-            return F.embedding(self.inverse, self.rows)
-        return F.embedding_bag(self.inverse, self.rows, self.offsets, mode="sum", include_last_offset=True)
 
 
 class Embeddings(nn.Module):

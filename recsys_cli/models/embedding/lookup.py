@@ -1,0 +1,36 @@
+"""What a batch takes from a table: each used row once, so that what is linear can be done before it is spread over the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The rows of one table that a batch uses, each once, and which of them belong to which row of the batch.
+
+    What is linear and the same for all rows of the batch is cheaper done on `rows` (U of them) than after `spread` (B).
+
+    Attributes:
+        rows: The used rows; shape (U, D).
+        inverse: For each id of the batch its place in `rows`; shape (B,), or (N,) where the column is ragged.
+        offsets: Where each batch row's ids start, and N at the end; shape (B + 1,); None where every row has one id.
+    """
+
+    rows: Tensor
+    inverse: Tensor
+    offsets: Tensor | None = None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Lookup:
+        """Return the lookup with a function applied to the used rows, (U, D) to (U, D')."""
+        return replace(self, rows=function(self.rows))
+
+    def spread(self) -> Tensor:
+        """Return one row for each row of the batch, shape (B, D); the ids of a ragged row are summed, none give zero."""
+        if self.offsets is None:
+            return F.embedding(self.inverse, self.rows)
+        return F.embedding_bag(self.inverse, self.rows, self.offsets, mode="sum", include_last_offset=True)
