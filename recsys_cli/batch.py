@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,22 +18,50 @@ class Ragged:
     Attributes:
         values: All elements one after the other, shape (N,).
         offsets: Where each row's list starts, and N at the end; shape (B + 1,), int64.
+        weights: How much each element counts where the list is summed, float32 of shape (N,); None where each counts once.
     """
 
     values: Tensor
     offsets: Tensor
+    weights: Tensor | None = None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Ragged:
+        """Return the lists with a function applied to each of their tensors."""
+        return Ragged(
+            function(self.values),
+            function(self.offsets),
+            self.weights if self.weights is None else function(self.weights),
+        )
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Ragged:
         """Return a copy on a device."""
-        return Ragged(
-            self.values.to(device, non_blocking=non_blocking), self.offsets.to(device, non_blocking=non_blocking)
-        )
+        return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def span(self, start: int, stop: int) -> Ragged:
         """Return the lists of the rows start, …, stop - 1."""
         offsets = self.offsets[start : stop + 1]
         first, last = int(offsets[0]), int(offsets[-1])
-        return Ragged(self.values[first:last], offsets - first)
+        weights = None if self.weights is None else self.weights[first:last]
+        return Ragged(self.values[first:last], offsets - first, weights)
+
+    def padded(self, length: int, *, keep: Literal["last", "first"] = "last") -> tuple[Tensor, Tensor]:
+        """Return the lists as a rectangle, which is what attention and exported programs want; nothing waits for the device.
+
+        Args:
+            length: L, how many elements of a list are kept at most.
+            keep: Which end of a longer list: the last elements are the latest of a history that is in order of time.
+
+        Returns:
+            The elements in their order, and 0 (the id of padding) after them, shape (B, L); and where there is one, bool, (B, L).
+        """
+        starts, ends = self.offsets[:-1, None], self.offsets[1:, None]
+        if keep == "last":
+            starts = torch.maximum(starts, ends - length)
+        places = starts + torch.arange(length, device=self.offsets.device)
+        there = places < ends
+        if not self.values.numel():
+            return self.values.new_zeros(there.shape), there
+        return self.values[places.clamp(max=self.values.numel() - 1)].masked_fill(~there, 0), there
 
 
 Feature = Tensor | Ragged

@@ -24,7 +24,9 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return what training minimises, the mean over the batch's rows: a float32 scalar.
+        """Return what training minimises, the mean over the batch's rows of weight * loss: a float32 scalar.
+
+        The sum is divided by the number of rows and not by that of the weights, so that parts of a batch and ranks add up.
 
         Args:
             batch: With labels.

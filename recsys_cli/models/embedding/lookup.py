@@ -19,11 +19,13 @@ class Lookup:
         rows: The used rows; shape (U, D).
         inverse: For each id of the batch its place in `rows`; shape (B,), or (N,) where the column is ragged.
         offsets: Where each batch row's ids start, and N at the end; shape (B + 1,); None where every row has one id.
+        weights: How much each id counts, shape (N,); None where each counts once.
     """
 
     rows: Tensor
     inverse: Tensor
     offsets: Tensor | None = None
+    weights: Tensor | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Lookup:
         """Return the lookup with a function applied to the used rows, (U, D) to (U, D')."""
@@ -33,4 +35,7 @@ class Lookup:
         """Return one row for each row of the batch, shape (B, D); the ids of a ragged row are summed, none give zero."""
         if self.offsets is None:
             return F.embedding(self.inverse, self.rows)
-        return F.embedding_bag(self.inverse, self.rows, self.offsets, mode="sum", include_last_offset=True)
+        weights = None if self.weights is None else self.weights.to(self.rows.dtype)
+        return F.embedding_bag(
+            self.inverse, self.rows, self.offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
+        )

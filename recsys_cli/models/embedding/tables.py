@@ -50,9 +50,10 @@ class Embeddings(nn.Module):
     def lookup(self, name: str, batch: Batch) -> Lookup:
         """Return the rows of a column's table that the batch uses."""
         feature = batch.features[name]
-        ids, offsets = (feature.values, feature.offsets) if isinstance(feature, Ragged) else (feature, None)
-        used, inverse = _distinct(ids)
-        return Lookup(self._rows(self.table(name), used), inverse, offsets)
+        lists = feature if isinstance(feature, Ragged) else None
+        used, inverse = _distinct(feature if lists is None else lists.values)
+        rows = self._rows(self.table(name), used)
+        return Lookup(rows, inverse) if lists is None else Lookup(rows, inverse, lists.offsets, lists.weights)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return each column's embeddings, shape (B, D); ragged columns are summed."""

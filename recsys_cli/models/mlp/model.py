@@ -51,9 +51,10 @@ class Model(BaseModel):
         return logits.squeeze(1).float()
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean binary cross-entropy; a scalar, computed in float32 whatever the precision of the layers."""
+        """Return the mean over rows of weight * binary cross-entropy; a scalar, computed in float32 whatever the precision of the layers."""
         logits = self.score(batch) if scores is None else scores
-        return F.binary_cross_entropy_with_logits(logits.float(), batch.labels[self.label].float())
+        labels = batch.labels[self.label].float()
+        return F.binary_cross_entropy_with_logits(logits.float(), labels, weight=batch.weight)
 
     def _numbers(self, batch: Batch) -> Tensor:
         columns = [batch.features[name] for name in self.numeric]
