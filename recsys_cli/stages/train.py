@@ -21,6 +21,7 @@ from recsys_cli.stages.etl import prepared_data
 from recsys_cli.training import hardware
 from recsys_cli.training.checkpoint import key_in
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
+from recsys_cli.training.goal import Goal
 from recsys_cli.training.interrupt import deferred_interrupt
 from recsys_cli.training.loop import Training
 from recsys_cli.training.recorder import Recorder
@@ -131,7 +132,7 @@ class _Job:
         else:
             what = "early stopping has nothing to go by, and " if options.early_stopping else ""
             self.emit(Message(f"the data has no valid split: {what}the best checkpoint is the last", "warning"))
-        return Training(model, options, train, valid, label=schema.labels[0].name)
+        return Training(model, options, train, valid, goal=Goal(schema.labels[0].name))
 
     def _memory(self, *, resume: bool) -> int:
         """Return the loader's budget: a streamed split's order depends on it, so a resumed run keeps the one it had."""
@@ -150,10 +151,9 @@ class _Job:
             self.emit(Progress(f"train epoch {epoch}", event.rows, training.train.num_rows, fields=fields))
         elif isinstance(event, EpochEnded):
             record = event.record
-            valid = "" if record.valid_loss is None else f", valid loss {record.valid_loss:.4f}"
-            area = "" if record.valid_auc is None else f", valid AUC {record.valid_auc:.4f}"
-            best = " (best)" if event.best and valid else ""
-            self.emit(Message(f"epoch {epoch}: loss {record.train_loss:.4f}{valid}{area}{best}"))
+            figures = [f", valid {name} {value:.4f}" for name, value in record.valid.items() if value is not None]
+            best = " (best)" if event.best and figures else ""
+            self.emit(Message(f"epoch {epoch}: loss {record.train_loss:.4f}{''.join(figures)}{best}"))
         elif training.valid is not None:
             self.emit(Progress(f"validate epoch {epoch}", event.rows, training.valid.num_rows))
 
@@ -169,7 +169,7 @@ class _Job:
             "steps": training.progress.total_steps,
             "epochs": len(history),
             "best_epoch": best.epoch if best else None,
-            "valid": {"loss": best.valid_loss, "auc": best.valid_auc} if best and best.valid_loss is not None else None,
+            "valid": (best.valid or None) if best else None,
             "history": [asdict(record) for record in history],
             "seconds": {"train": round(seconds, 3), "last_session": round(wall, 3)},
             "rows_per_second": round(rows / max(seconds, 1e-9)),

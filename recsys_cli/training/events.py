@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recsys_cli.training.goal import Figures
+
 
 @dataclass(frozen=True)
 class EpochRecord:
@@ -14,8 +16,8 @@ class EpochRecord:
         step: Steps since the start of training.
         rows: Rows that it trained on.
         train_loss: Mean loss of those rows, each at the moment it was trained on.
-        valid_loss: The same loss over the validation split; None where there is none.
-        valid_auc: AUC over the validation split; None where there is none, or it has one class only.
+        valid: What was measured on the validation split, by name: `loss`, `auc` and what `train.monitor` names. None for a
+            figure that is not defined, such as the AUC of rows of one class; empty where there is no such split.
         seconds: Time of its training steps, waiting included.
         waiting: The part of `seconds` that was spent waiting for data.
     """
@@ -24,8 +26,7 @@ class EpochRecord:
     step: int
     rows: int
     train_loss: float
-    valid_loss: float | None
-    valid_auc: float | None
+    valid: Figures
     seconds: float
     waiting: float
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from recsys_cli.models.model import Model
 from recsys_cli.training import checkpoint
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.events import EpochEnded, EpochRecord, Stepped, TrainingEvent, Validating
+from recsys_cli.training.goal import Figures, Goal
 from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step
 from recsys_cli.training.validation import Validation
@@ -63,7 +65,7 @@ class Training:
         config: How to train it; what decides the data (seed, batch size) is the loader's.
         train: Batches to learn from.
         valid: Batches to measure on after each epoch, or None.
-        label: The label that the AUC is measured on.
+        goal: What to be after.
         ranks: The processes that train it together; None is this one alone.
     """
 
@@ -74,14 +76,14 @@ class Training:
         train: Batches,
         valid: Batches | None,
         *,
-        label: str,
+        goal: Goal,
         ranks: Ranks | None = None,
     ) -> None:
         self.model = model
         self.config = config
         self.train = train
         self.valid = valid
-        self.label = label
+        self.goal = goal
         self.step = Step(model, config, ranks or Ranks())
         self.device = self.step.device
         self.progress = Progress()
@@ -95,12 +97,8 @@ class Training:
         """
         while not self.finished:
             yield from self._epoch()
-            record = EpochRecord(**self._trained(), valid_loss=None, valid_auc=None)
-            if self.valid is not None:
-                validation = Validation(self.valid.num_rows, self.label)
-                for rows in self._validate(self.valid, validation):
-                    yield Validating(record.epoch, rows)
-                record = EpochRecord(**self._trained(), valid_loss=validation.loss, valid_auc=validation.auc)
+            figures = yield from self._validate()
+            record = EpochRecord(**self._trained(), valid=figures)
             self._close(record)
             yield EpochEnded(record, best=self.best is record)
 
@@ -114,11 +112,12 @@ class Training:
 
     @property
     def best(self) -> EpochRecord | None:
-        """The epoch with the highest valid AUC (lowest loss where there is no AUC, last where nothing is measured)."""
-        best = None
+        """The best epoch by what is monitored, the first of several; the last where nothing is measured."""
+        best, highest = None, -math.inf
         for record in self.progress.history:
-            if best is None or _quality(record) > _quality(best) or record.valid_loss is None:
-                best = record
+            quality = self.goal.monitor.quality(record.valid)
+            if best is None or quality is None or quality > highest:
+                best, highest = record, -math.inf if quality is None else quality
         return best
 
     def state(self) -> Checkpoint:
@@ -169,8 +168,9 @@ class Training:
             )  # fmt: skip
 
     def _step(self, batch: Batch) -> None:
-        qualities = [_quality(record)[0] for record in self.progress.history]
-        place = Place(self.progress.total_steps, len(self.train), self.config.epochs, qualities)
+        qualities = (self.goal.monitor.quality(record.valid) for record in self.progress.history)
+        known = [quality for quality in qualities if quality is not None]
+        place = Place(self.progress.total_steps, len(self.train), self.config.epochs, known)
         loss = self.step(batch, place)
         if self.device.type == "cpu" and not torch.isfinite(loss):
             raise self._not_finite()
@@ -190,12 +190,17 @@ class Training:
             hint="try a smaller train.learning_rate or train.precision=fp32, and look for nulls in numeric features",
         )
 
-    def _validate(self, batches: Batches, validation: Validation) -> Iterator[int]:
+    def _validate(self) -> Generator[Validating, None, Figures]:
+        """Measure the model on the validation split, where there is one."""
+        if self.valid is None:
+            return {}
         self.model.eval()
-        for batch in batches:
+        validation = Validation(self.valid.num_rows, self.goal)
+        for batch in self.valid:
             with self.step.autocast():
                 validation.add(self.model, batch)
-            yield validation.rows
+            yield Validating(self.progress.epoch + 1, validation.rows)
+        return validation.figures(self.model)
 
     def _trained(self) -> dict[str, Any]:
         progress = self.progress
@@ -212,8 +217,3 @@ class Training:
         history = [*self.progress.history, record]
         self.progress = Progress(epoch=record.epoch, total_steps=record.step, history=history)
         self._loss_sum.zero_()
-
-
-def _quality(record: EpochRecord) -> tuple[float, float]:
-    loss = float("inf") if record.valid_loss is None or record.valid_loss != record.valid_loss else record.valid_loss
-    return (-1.0 if record.valid_auc is None else record.valid_auc, -loss)

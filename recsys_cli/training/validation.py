@@ -1,4 +1,4 @@
-"""The validation split under the model as it is: the loss that training minimises, and the AUC beside it."""
+"""The validation split under the model as it is: the loss that training minimises, the AUC, and the figure that is monitored."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import torch
 from recsys_cli.batch import Batch
 from recsys_cli.metrics import auc
 from recsys_cli.models.model import Model
+from recsys_cli.training.goal import Goal, Scored
 
 
 class Validation:
-    """Mean loss and exact AUC, gathered batch by batch; keeps 5 bytes a row on the host and nothing on the device.
+    """Figures of one pass, gathered batch by batch; keeps 5 bytes a row on the host and nothing on the device.
 
     Args:
         num_rows: Rows of the split.
-        label: Name of the label that the scores are for.
+        goal: Which label the scores are for, and what to measure beside loss and AUC.
     """
 
-    def __init__(self, num_rows: int, label: str) -> None:
-        self._label = label
+    def __init__(self, num_rows: int, goal: Goal) -> None:
+        self._goal = goal
         self._scores = np.empty(num_rows, dtype=np.float32)
         self._positive = np.empty(num_rows, dtype=np.bool_)
         self._loss = 0.0
@@ -34,16 +35,20 @@ class Validation:
         here = slice(self.rows, self.rows + batch.num_rows)
         self._loss += float(model.loss(batch, scores=scores)) * batch.num_rows
         self._scores[here] = scores.float().cpu().numpy()
-        self._positive[here] = (batch.labels[self._label] > 0.5).cpu().numpy()
+        self._positive[here] = (batch.labels[self._goal.label] > 0.5).cpu().numpy()
         self.rows = here.stop
 
-    @property
-    def loss(self) -> float:
-        """Mean loss of the rows so far."""
-        return self._loss / self.rows
+    def figures(self, model: Model) -> dict[str, float | None]:
+        """Return the figures of the rows so far, by name; None for what is not defined, all where a score is no number.
 
-    @property
-    def auc(self) -> float | None:
-        """AUC of the rows so far; None where they are of one class, or a score is not a number."""
-        area = auc(self._positive[: self.rows], self._scores[: self.rows])
-        return None if math.isnan(area) or not np.isfinite(self._loss) else area
+        Args:
+            model: The one that scored them.
+        """
+        scored = Scored(model, self._scores[: self.rows], self._positive[: self.rows])
+        monitor = self._goal.monitor
+        others = {} if monitor.measure is None else {monitor.name: monitor.measure}
+        if not (math.isfinite(self._loss) and np.isfinite(scored.scores).all()):
+            return dict.fromkeys(("loss", "auc", *others))
+        found = {"loss": self._loss / self.rows, "auc": auc(scored.positive, scored.scores)}
+        found |= {name: measure(scored) for name, measure in others.items()}
+        return {name: value if math.isfinite(value) else None for name, value in found.items()}

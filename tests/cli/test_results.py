@@ -45,15 +45,14 @@ EPOCH = {
     "epoch": 1,
     "rows": 4000,
     "train_loss": 0.61234,
-    "valid_loss": 0.6,
-    "valid_auc": 0.71239,
+    "valid": {"loss": 0.6, "auc": 0.71239},
     "seconds": 2.0,
     "waiting": 0.1,
 }
 TRAIN: dict[str, Any] = {
     "up_to_date": False,
     "path": "workspace/runs/x",
-    "history": [EPOCH, {**EPOCH, "epoch": 2, "valid_loss": None, "valid_auc": None}],
+    "history": [EPOCH, {**EPOCH, "epoch": 2, "valid": {"loss": 0.6, "auc": None}}],
     "best_epoch": 1,
     "parameters": 53_889,
     "device": "cpu",

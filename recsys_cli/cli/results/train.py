@@ -33,7 +33,8 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
         line(to, f"training is up to date: {found['path']}")
     else:
         cells = [_epoch(epoch, is_best=epoch["epoch"] == found["best_epoch"]) for epoch in found["history"]]
-        headings = ("epoch", "train loss", "valid loss", "valid AUC", "rows/s", "waiting", "time")
+        figures = [f"valid {name}" for name in found["history"][0]["valid"]]
+        headings = ("epoch", "train loss", *figures, "rows/s", "waiting", "time")
         table(to, "", headings, cells, text=0)
         kept = " (* best epoch, which is kept)" if len(found["history"]) > 1 else ""
         line(to, f"trained {found['parameters']:,} parameters on {found['device']}, {found['precision']}{kept}")
@@ -46,7 +47,7 @@ def _epoch(epoch: Mapping[str, Any], *, is_best: bool) -> tuple[str, ...]:
     seconds = epoch["seconds"] or 1e-9
     return (
         f"{'* ' if is_best else ''}{epoch['epoch']}",
-        *(_figure(epoch[name]) for name in ("train_loss", "valid_loss", "valid_auc")),
+        *map(_figure, (epoch["train_loss"], *epoch["valid"].values())),
         amount(epoch["rows"] / seconds),
         share(epoch["waiting"] / seconds),
         duration(epoch["seconds"]),

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ def read_history(path: Path) -> History:
     return History(
         step_loss=_curve(steps, "loss"),
         train_loss=_curve(epochs, "train_loss"),
-        valid_loss=_curve(epochs, "valid_loss"),
-        valid_auc=_curve(epochs, "valid_auc"),
+        valid_loss=_curve(epochs, "valid", "loss"),
+        valid_auc=_curve(epochs, "valid", "auc"),
     )
 
 
@@ -51,10 +52,15 @@ def _parse(line: str) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def _curve(records: Sequence[dict[str, Any]], name: str) -> Curve:
-    points = [(_number(record.get("step")), _number(record.get(name))) for record in records]
+def _curve(records: Sequence[dict[str, Any]], *path: str) -> Curve:
+    """Return what stands at a path of keys, over the steps of its records."""
+    points = [(_number(record.get("step")), _number(reduce(_inside, path, record))) for record in records]
     there = [(x, y) for x, y in points if x is not None and y is not None]
     return Curve(x=tuple(x for x, _ in there), y=tuple(y for _, y in there))
+
+
+def _inside(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
 
 
 def _number(value: Any) -> float | None:

@@ -60,7 +60,7 @@ LINES = """\
 {"event": "step", "epoch": 1, "step": 1, "loss": 0.7}
 {"event": "step", "epoch": 1, "step": 2, "loss": NaN}
 {"event": "step", "epoch": 1, "step": 3, "loss": 0.6}
-{"event": "epoch", "epoch": 1, "step": 3, "train_loss": 0.65, "valid_loss": null, "valid_auc": 0.7}
+{"event": "epoch", "epoch": 1, "step": 3, "train_loss": 0.65, "valid": {"loss": null, "auc": 0.7}}
 {"event": "other"}
 [1, 2]
 {"event": "epoch", "epoch": 2, "step": 6, "train_l"""

@@ -102,7 +102,7 @@ def test_train_leaves_a_whole_run(make_prepared: MakePrepared, workspace: Worksp
     bars = [event for event in events if isinstance(event, Progress) and event.task == "train epoch 2/2"]
     assert (bars[-1].done, bars[-1].total) == (2_000, 2_000)
     assert set(bars[-1].fields) == {"loss", "rows/s", "waiting"}
-    assert any(isinstance(event, Message) and "valid AUC" in event.text for event in events)
+    assert any(isinstance(event, Message) and "valid auc" in event.text for event in events)
 
 
 def test_mean_loss_of_the_lines_is_that_of_the_epoch(make_prepared: MakePrepared, workspace: Workspace) -> None:
@@ -142,7 +142,7 @@ def test_best_is_the_best_epoch_not_the_last(make_prepared: MakePrepared, worksp
         epochs=30, early_stopping=2, learning_rate=0.05, batch_size=128, model={"name": "mlp", "embedding_dim": 16}
     )
     run = train_on(make_prepared(users=200, items=200, rows=1_000), config, workspace).artifact
-    areas = [record["valid_auc"] for record in run.manifest["history"]]
+    areas = [record["valid"]["auc"] for record in run.manifest["history"]]
     best = run.manifest["best_epoch"]
     assert areas[best - 1] == max(areas) == run.manifest["valid"]["auc"]
     assert len(areas) == best + 2
@@ -254,7 +254,7 @@ def test_a_killed_run_resumes_to_the_same_bits(
     assert any(isinstance(event, Message) and "at step 13" in event.text for event in events)
     assert same_weights(left, whole)
     assert same_weights(left, whole, "best")
-    kept = ("event", "epoch", "step", "loss", "train_loss", "valid_loss", "valid_auc")
+    kept = ("event", "epoch", "step", "loss", "train_loss", "valid")
     assert [[x.get(k) for k in kept] for x in lines(left)] == [[x.get(k) for k in kept] for x in lines(whole)]
     assert {path.name for path in (left.folder / "checkpoints").iterdir()} == {"best.safetensors", "last.safetensors"}
 

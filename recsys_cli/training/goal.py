@@ -1,0 +1,73 @@
+"""What training is after: the label to learn, and the figure that decides which epoch is best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.models.model import Model
+
+Better = Literal["higher", "lower", "one"]
+"""Which values of a figure are better; `one` where 1 is right."""
+Figures = Mapping[str, float | None]
+"""Figures by name; None where one is not defined, such as the AUC of rows of one class."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A validation split that was scored: everything that a figure can be made of.
+
+    Attributes:
+        model: In evaluation mode.
+        scores: Its logits, shape (N,), float32.
+        positive: Which rows have the label, shape (N,).
+    """
+
+    model: Model
+    scores: npt.NDArray[np.float32]
+    positive: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """The figure that decides which epoch is best, when to stop early, and what a plateau is.
+
+    Attributes:
+        name: As in the records of epochs.
+        better: Which values are better.
+        measure: How to get it, NaN where it is not defined; None for `loss` and `auc`, which are always measured.
+    """
+
+    name: str = "auc"
+    better: Better = "higher"
+    measure: Callable[[Scored], float] | None = None
+
+    def quality(self, valid: Figures) -> float | None:
+        """Return how good an epoch was, more being better; None where nothing was measured.
+
+        Where the figure is not defined the loss decides: in all epochs of a run, as it is the labels that do not define it,
+        or in one whose loss is no number either, which is the worst there can be.
+        """
+        if not valid:
+            return None
+        value, loss = valid[self.name], valid["loss"]
+        if value is None:
+            return -float("inf") if loss is None else -loss
+        return {"higher": value, "lower": -value, "one": -abs(value - 1)}[self.better]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What training is after.
+
+    Attributes:
+        label: The label that the scores are for.
+        monitor: Decides which epoch is best.
+    """
+
+    label: str
+    monitor: Monitor = Monitor()
