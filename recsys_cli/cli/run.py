@@ -72,7 +72,7 @@ def etl(
     """Prepare the data: split, encode, join.
 
     recsys etl --apply RUN_OR_DATA NEW.parquet prepares new rows: every row, in its order, in one parquet file with all joined
-    columns in it. The label, the time, and columns that only they are made of, may be missing.
+    columns in it. Labels, weights, the time, and columns that only they are made of, may be missing.
     """
     from recsys_cli.cli.results import etl as shown
 

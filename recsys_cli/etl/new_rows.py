@@ -30,7 +30,7 @@ from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.spec import is_list
 from recsys_cli.workspace import PreparedData
 
-_MAY_LACK = frozenset({Role.LABEL, Role.TIMESTAMP, Role.SAMPLED})
+_MAY_LACK = frozenset({Role.LABEL, Role.WEIGHT, Role.TIMESTAMP, Role.SAMPLED})
 """What no model looks at: new rows need not have it."""
 _READ_AS: tuple[tuple[pa.DataType, RawType], ...] = (
     (pa.float32(), "float32"), (pa.float64(), "float64"), (pa.bool_(), "bool"),
@@ -164,7 +164,7 @@ def _left_out(fitted: FittedPlan, rows: NewRows) -> dict[str, tuple[str, ...]]:
     raise DataError(
         f"{', '.join(rows.paths)}: no column {', '.join(raw)}, which {', '.join(needed)} cannot do without; "
         f"there are {', '.join(rows.names)}",
-        hint="new rows need the columns that the data was prepared from, but for those of the label and the time alone",
+        hint="new rows need the columns that the data was prepared from, but for those of labels, weights and the time alone",
     )
 
 

@@ -21,7 +21,7 @@ class Interactions:
     Attributes:
         user_idx: Encoded users, shape (N,).
         item_idx: Encoded items, shape (N,).
-        labels: 0 or 1, shape (N,), float32.
+        labels: The main label, 0 or 1, shape (N,), float32.
         drawn: Which rows were drawn by NegativeSampling, shape (N,); None where there are none.
     """
 
@@ -58,7 +58,7 @@ def read_interactions(data: PreparedData, split: str) -> Interactions:
         DataError: A label is neither 0 nor 1; the metrics here would mean nothing.
     """
     schema = data.schema
-    user, item, label = schema.only(Role.USER).name, schema.only(Role.ITEM).name, schema.only(Role.LABEL).name
+    user, item, label = schema.only(Role.USER).name, schema.only(Role.ITEM).name, schema.label.name
     sampled = [column.name for column in schema.select(lambda column: column.role is Role.SAMPLED)]
     parts = [pq.read_table(path, columns=[user, item, label, *sampled]) for path in data.shards(split)]
     if not parts:

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.ops import (
@@ -27,6 +27,9 @@ from recsys_cli.features.program import GATHERED, INTERACTIONS, Program, State, 
 from recsys_cli.features.schema import Column, Kind, Role, Schema, file_of
 from recsys_cli.features.spec import Spec
 
+_NUMBERS = {Role.LABEL, Role.WEIGHT, Role.LIST_WEIGHT}
+"""Parts that only numbers can play."""
+
 
 class FeaturePlan(BaseModel):
     """What the prepared data holds: the columns that ops wrote, and those that are named here."""
@@ -37,8 +40,13 @@ class FeaturePlan(BaseModel):
     """Column with the user's id; has to be categorified."""
     item: str
     """Column with the item's id; has to be categorified."""
-    label: str
-    """Column to predict."""
+    label: str | Annotated[tuple[str, ...], Field(min_length=1)]
+    """Column to predict, or a list of them; metrics and reports are about the first."""
+    weight: str | None = None
+    """Column with how much a row counts in the loss, 0 or more; the model never sees it, and new rows need not have it."""
+    list_weights: dict[str, str] = {}
+    """Which list column's elements are weighted by which list of numbers where they are summed, such as
+    {genres: genre_scores}. The lists of a row have the same length; the numbers are no feature of their own."""
     timestamp: str | None = None
     """Column with the time of the interaction (seconds); kept in the prepared data, never shown to the model."""
     ops: tuple[AnyOp, ...]
@@ -49,9 +57,21 @@ class FeaturePlan(BaseModel):
     @property
     def roles(self) -> dict[str, Role]:
         """The part of each column that is named here, or that tells drawn rows apart."""
-        named = {self.user: Role.USER, self.item: Role.ITEM, self.label: Role.LABEL}
-        sampled = {op.output: Role.SAMPLED for op in self.ops if isinstance(op, NegativeSampling)}
-        return named | ({self.timestamp: Role.TIMESTAMP} if self.timestamp else {}) | sampled
+        return dict(self._parts)
+
+    @property
+    def _parts(self) -> list[tuple[str, Role]]:
+        """Columns and their parts, as they are named: a column that has two is there twice."""
+        parts = [(self.user, Role.USER), (self.item, Role.ITEM), *((name, Role.LABEL) for name in self.labels)]
+        parts += [(name, Role.TIMESTAMP) for name in (self.timestamp,) if name]
+        parts += [(name, Role.WEIGHT) for name in (self.weight,) if name]
+        parts += [(name, Role.LIST_WEIGHT) for name in dict.fromkeys(self.list_weights.values())]
+        return [*parts, *((op.output, Role.SAMPLED) for op in self.ops if isinstance(op, NegativeSampling))]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns to predict, the main one first."""
+        return (self.label,) if isinstance(self.label, str) else self.label
 
     @property
     def categorified(self) -> tuple[str, ...]:
@@ -107,8 +127,19 @@ class FeaturePlan(BaseModel):
         names = [name for op in self.ops if isinstance(op, Categorify) for name in op.vocabularies]
         same = {name for name in names if names.count(name) > 1} - twice
         problems += [f"two vocabularies are called {name!r}; rename a column" for name in sorted(same)]
-        if self.label in self.categorified:
-            problems.append(f"the label {self.label!r} is categorified; a label has to be a number")
+        problems += [
+            f"the {role} {name!r} is categorified; a {role} has to be a number"
+            for name, role in self._parts
+            if role in _NUMBERS and name in self.categorified
+        ]
+        parts: dict[str, list[Role]] = {}
+        for name, role in self._parts:
+            parts.setdefault(name, []).append(role)
+        problems += [
+            f"{name!r} is named as {' and as '.join(roles)}; a column plays one part"
+            for name, roles in parts.items()
+            if len(roles) > 1
+        ]
         if sum(isinstance(op, NegativeSampling) for op in self.ops) > 1:
             problems.append("NegativeSampling is there twice; one of them can draw all rows")
         problems += self._wrong_drops()
@@ -139,14 +170,31 @@ class FeaturePlan(BaseModel):
         names += [name for op in self.ops if isinstance(op, DropLowCardinality) for name in op.columns]
         problems = [f"drop: no op computes {name!r}" for name in self.drop if name not in names]
         for name, spec, home in program.columns:
-            if name in self.drop or spec.categorical or self.roles.get(name) is Role.TIMESTAMP:
+            role = self.roles.get(name)
+            if name in self.drop or spec.categorical or role is Role.TIMESTAMP:
                 continue
             if not spec.is_number:
                 problems.append(f"{name!r} is not a number, so it has to be categorified, or named in drop")
-            elif spec.ragged and self.roles.get(name) is Role.LABEL:
-                problems.append(f"the label {name!r} holds a list in each row; a label has to be one number")
-            elif home is not None and self.roles.get(name) is Role.LABEL:
-                problems.append(f"the label {name!r} comes from a table; it has to belong to the interaction")
+            elif spec.ragged and role in {Role.LABEL, Role.WEIGHT}:
+                problems.append(f"the {role} {name!r} holds a list in each row; a {role} has to be one number")
+            elif home is not None and role in {Role.LABEL, Role.WEIGHT}:
+                problems.append(f"the {role} {name!r} comes from a table; it has to belong to the interaction")
+        return problems + self._wrong_lists(program)
+
+    def _wrong_lists(self, program: Program) -> list[str]:
+        """Say which columns of `list_weights` are not two lists side by side, of ids and of numbers."""
+        problems = []
+        there = {name: (spec, home) for name, spec, home in program.columns if name not in self.drop}
+        for name, weights in self.list_weights.items():
+            if name not in there:
+                if name not in program.lacking:
+                    problems.append(f"list_weights: no op makes ids of {name!r}, or it is dropped")
+            elif not (there[name][0].categorical and there[name][0].ragged):
+                problems.append(f"list_weights: {name!r} is no column of lists that are categorified")
+            elif weights in there and not there[weights][0].ragged:
+                problems.append(f"list_weights: {weights!r} holds no list in each row, as {name!r} does")
+            elif weights in there and there[weights][1] != there[name][1]:
+                problems.append(f"list_weights: {name!r} and {weights!r} have to live in the same table")
         return problems
 
 
@@ -213,9 +261,14 @@ class FittedPlan:
         Args:
             layout: "star", or "flat" where joined columns stand in the interactions.
         """
-        kept = [(name, spec, home) for name, spec, home in self.program.columns if name not in self.plan.drop]
+        kept = {name: (spec, home) for name, spec, home in self.program.columns if name not in self.plan.drop}
+        labels = iter(
+            [name for name in self.plan.labels if name in kept]
+        )  # the main one first, whichever op came first
+        order = [next(labels) if self.plan.roles.get(name) is Role.LABEL else name for name in kept]
+        columns = ((name, *kept[name]) for name in order)
         return Schema(
-            columns=tuple(self._column(n, spec, home if layout == "star" else None) for n, spec, home in kept)
+            columns=tuple(self._column(n, spec, home if layout == "star" else None) for n, spec, home in columns)
         )
 
     def _column(self, name: str, spec: Spec, home: str | None) -> Column:
@@ -225,7 +278,7 @@ class FittedPlan:
         if spec.categorical:
             return Column(
                 kind=Kind.CATEGORICAL, dtype="int32", cardinality=spec.cardinality, vocabulary=spec.vocabulary,
-                buckets=spec.buckets, **shared,
+                buckets=spec.buckets, weights=self.plan.list_weights.get(name), **shared,
             )  # fmt: skip
         dtype: Any = spec.dtype or ("int64" if role is Role.TIMESTAMP else "float32")
         return Column(kind=Kind.NUMERIC, dtype=dtype, **shared)

@@ -298,7 +298,7 @@ def compile_plan(
 
     Args:
         ops: The ops, in order.
-        roles: Columns that the plan names beside its ops: user, item, label, timestamp.
+        roles: Columns that the plan names beside its ops: user, item, labels, weights, timestamp.
         tables: Columns and types by table, "interactions" among them.
         state: What was learnt, where it is known: then cardinalities are, too.
         lacks: For new rows: columns of the interactions that they do not have. What needs those is left out.

@@ -29,6 +29,8 @@ class Role(StrEnum):
     ITEM = "item"
     FEATURE = "feature"
     LABEL = "label"
+    WEIGHT = "weight"
+    LIST_WEIGHT = "list_weight"
     TIMESTAMP = "timestamp"
     SAMPLED = "sampled"
 
@@ -63,6 +65,8 @@ class Column(BaseModel):
     """How many of the last rows of the embedding table stand for values that train did not have."""
     tags: tuple[str, ...] = ()
     """What AddTags says of it."""
+    weights: str | None = None
+    """Column with the numbers that its elements are multiplied by where a list is summed; None where each counts once."""
     lengths: tuple[int, int] | None = None
     """Shortest and longest list in train, where ValueCount has counted them."""
     table: str | None = None
@@ -109,7 +113,7 @@ class Schema(BaseModel):
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """What a model may look at: user, item and feature columns; never the label or the time."""
+        """What a model may look at: user, item and feature columns; never labels, weights or the time."""
         return self.select(lambda column: column.role in {Role.USER, Role.ITEM, Role.FEATURE})
 
     @property
@@ -124,8 +128,24 @@ class Schema(BaseModel):
 
     @property
     def labels(self) -> tuple[Column, ...]:
-        """What is to be predicted."""
+        """What is to be predicted; the first is the main one."""
         return self.select(lambda column: column.role is Role.LABEL)
+
+    @property
+    def label(self) -> Column:
+        """The main label, which metrics are measured on.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        if not self.labels:
+            raise ConfigError("the prepared data has no label")
+        return self.labels[0]
+
+    @property
+    def weight(self) -> Column | None:
+        """How much a row counts in the loss; None where all count the same."""
+        return next(iter(self.select(lambda column: column.role is Role.WEIGHT)), None)
 
     def only(self, role: Role) -> Column:
         """Return the single column of a role (user, item).

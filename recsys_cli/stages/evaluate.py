@@ -114,10 +114,10 @@ def _model_of(run: TrainedRun, whole: RunConfig, data: PreparedData) -> Model:
 
 
 def _ceiling(workspace: Workspace, whole: RunConfig) -> Ceiling | None:
-    """Return what the data allows, where its generator knows that and the config's label is the one that it knows it for."""
+    """Return what the data allows, where its generator knows that and the config's main label is the one that it knows it for."""
     raw = workspace.raw(whole.dataset.name)
     known = raw.manifest.get("facts", {}).get("ceiling") if raw.exists else None
-    label = next((op.expression for op in whole.features.lambdas if op.output == whole.features.label), None)
+    label = next((op.expression for op in whole.features.lambdas if op.output == whole.features.labels[0]), None)
     if known is None or label is None or parse(label) != parse(known["label"]):
         return None
     return Ceiling(label=known["label"], auc=known["auc"])

@@ -99,7 +99,7 @@ def _look(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: Cou
     return Look(
         ids=tuple(here[name] for name in ids),
         sample=Sample(user, item, rows) if pair and user and item else None,
-        label=plan.label,
+        label=plan.labels[0],
         timestamp=timestamp,
         clock=read_clock(timestamp, shards, every=max(1, rows // sample.ROWS)) if timestamp else None,
         drawn=drawn[0] if drawn else None,

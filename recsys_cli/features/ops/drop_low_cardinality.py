@@ -21,7 +21,7 @@ class DropLowCardinality(Op):
     values: null and unseen are none, nor are padding and buckets, and values below a `freq_threshold` are not in it.
     (NVTabular compares the highest id instead, where those count.) Lists count by their elements. No row is looked at,
     empty input gives an empty vocabulary, and what is dropped is dropped from every split and table.
-    The user, the item, the label, the timestamp and keys of joins cannot be dropped, and no later op may read a column
+    The columns that `features` names beside its ops, and keys of joins, cannot be dropped, and no later op may read a column
     that might be. Nothing is fitted: what Categorify has learnt decides.
     Output: the columns that are left, as they are.
     """

@@ -18,7 +18,7 @@ class Rename(Op):
     Values, nulls, types, tags and vocabularies stay as they are, lists and empty input too: nothing is computed.
     The old name is no longer there. A new name that another column has is an error, and so is one that is renamed by the
     same op: swap names with two of them. A column that a join takes for its key keeps its name from there on. A raw
-    column becomes one that is prepared. The user, the item, the label and the timestamp are given by their new names;
+    column becomes one that is prepared. The columns that `features` names beside its ops are given by their new names;
     the user and the item are renamed before they are categorified. Nothing is fitted.
     """
 

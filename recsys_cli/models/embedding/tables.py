@@ -50,10 +50,11 @@ class Embeddings(nn.Module):
     def lookup(self, name: str, batch: Batch) -> Lookup:
         """Return the rows of a column's table that the batch uses."""
         feature = batch.features[name]
-        lists = feature if isinstance(feature, Ragged) else None
-        used, inverse = _distinct(feature if lists is None else lists.values)
+        used, inverse = _distinct(feature.values if isinstance(feature, Ragged) else feature)
         rows = self._rows(self.table(name), used)
-        return Lookup(rows, inverse) if lists is None else Lookup(rows, inverse, lists.offsets, lists.weights)
+        if isinstance(feature, Ragged):
+            return Lookup(rows, inverse, feature.offsets, feature.weights)
+        return Lookup(rows, inverse)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return each column's embeddings, shape (B, D); ragged columns are summed."""

@@ -51,7 +51,7 @@ class Model(BaseModel):
         return logits.squeeze(1).float()
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over rows of weight * binary cross-entropy; a scalar, computed in float32 whatever the precision of the layers."""
+        """Return the mean over rows of weight * binary cross-entropy; a scalar, in float32 whatever the layers compute in."""
         logits = self.score(batch) if scores is None else scores
         labels = batch.labels[self.label].float()
         return F.binary_cross_entropy_with_logits(logits.float(), labels, weight=batch.weight)
