@@ -64,8 +64,13 @@ def read(path: Path) -> Document:
     return Document(values, places)
 
 
-def override(document: Document, overrides: Sequence[str]) -> None:
+def override(document: Document, overrides: Sequence[str], *, place: str | None = None) -> None:
     """Put `section.key=value` over the document; the value is read as YAML, list elements are numbered from 0.
+
+    Args:
+        document: Is changed.
+        overrides: What to put over it.
+        place: Where they were written, for problems with them; None for the line that recsys was called with.
 
     Raises:
         ConfigError: An override has no `=`, or goes through something that is not a mapping or list.
@@ -81,7 +86,10 @@ def override(document: Document, overrides: Sequence[str]) -> None:
             raise ConfigError(
                 f"{text!r}: the value is not YAML: {_reason(error)}", hint="quote it: 'section.key=\"a: b\"'"
             ) from error
-        document.places[_set(document.values, key, parsed, text)] = f"override {text}"
+        set_key = _set(document.values, key, parsed, text)
+        for inner in [known for known in document.places if known[: len(set_key)] == set_key]:
+            del document.places[inner]  # what it replaced
+        document.places[set_key] = place or f"override {text}"
 
 
 def _set(values: dict[str, Any], key: Key, value: Any, text: str) -> Key:

@@ -14,6 +14,7 @@ from recsys_cli.config import yaml12
 from recsys_cli.config.document import Document, Key, override, read
 from recsys_cli.config.problems import describe
 from recsys_cli.config.sections import RunConfig
+from recsys_cli.config.space import space_problems
 from recsys_cli.errors import ConfigError
 from recsys_cli.registry import DATASETS, ENGINES, MODELS, lookup
 from recsys_cli.registry import load as load_component
@@ -34,13 +35,8 @@ def validate(document: Document, *, source: Path) -> RunConfig:
     """Validate plain values; see `load`."""
     # A section whose lines are all commented out is one that is left out.
     document.values = {name: value for name, value in document.values.items() if value is not None}
-    problems: list[str] = []
-    config: RunConfig | None = None
-    try:
-        config = RunConfig.model_validate(document.values)
-    except ValidationError as error:
-        problems += describe(error, RunConfig, document)
-    problems += _component_problems(document)
+    config, problems = _check(document)
+    problems += space_problems(document, lambda changed: _check(changed)[1])
     if problems or config is None:
         what = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         message = "\n  ".join([f"{source}: {what}", *sorted(problems, key=_line_number)])
@@ -48,9 +44,33 @@ def validate(document: Document, *, source: Path) -> RunConfig:
     return config
 
 
-def dump(config: BaseModel) -> str:
+def vary(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """Return a config with some values replaced, and without what it says of tuning.
+
+    Raises:
+        ConfigError: They are not good for it.
+    """
+    document = Document(_values(config))
+    document.values.pop("tune", None)
+    override(document, overrides)
+    return validate(document, source=Path("this trial"))
+
+
+def dump(config: RunConfig) -> str:
     """Write a config as YAML, with every default spelled out; `load` gives the same config back."""
-    return yaml12.write(config.model_dump(mode="json"))
+    return yaml12.write(_values(config))
+
+
+def _values(config: RunConfig) -> dict[str, Any]:
+    """Return a config as plain values; a section that is not there has none."""
+    return {name: value for name, value in config.model_dump(mode="json").items() if value is not None}
+
+
+def _check(document: Document) -> tuple[RunConfig | None, list[str]]:
+    try:
+        return RunConfig.model_validate(document.values), _component_problems(document)
+    except ValidationError as error:
+        return None, [*describe(error, RunConfig, document), *_component_problems(document)]
 
 
 def model_config_type(name: str) -> type[BaseModel]:

@@ -152,7 +152,9 @@ def _known_keys(root: type[BaseModel], values: Any, path: Key) -> list[str]:
     found: Any = root
     for part in path:
         values = values[part] if _leads_into(values, part) else None
-        if isinstance(part, str) and isinstance(found, type) and issubclass(found, BaseModel):
+        if get_origin(found) is dict:
+            found = get_args(found)[1]
+        elif isinstance(part, str) and isinstance(found, type) and issubclass(found, BaseModel):
             if part not in found.model_fields:
                 return []
             found = found.model_fields[part].annotation
@@ -171,8 +173,11 @@ def _member(annotation: Any, values: Any) -> Any:
         return _member(get_args(annotation)[0], values)
     if origin in {Union, types.UnionType} and isinstance(values, dict):
         tags = {values.get(tag) for tag in _TAGS}
-        for member in get_args(annotation):
-            is_model = isinstance(member, type) and issubclass(member, BaseModel)
-            if is_model and any(member.model_fields[t].default in tags for t in _TAGS if t in member.model_fields):
+        models = [
+            member for member in get_args(annotation) if isinstance(member, type) and issubclass(member, BaseModel)
+        ]
+        for member in models:
+            if any(member.model_fields[t].default in tags for t in _TAGS if t in member.model_fields):
                 return member
+        return models[0] if len(models) == 1 else annotation
     return annotation

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from recsys_cli.config.section import Section
 from recsys_cli.config.train import TrainConfig
+from recsys_cli.config.tune import TuneConfig
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import AnySplit, RandomSplit
 from recsys_cli.registry import suggest
@@ -126,6 +127,8 @@ class RunConfig(Section):
     """How it is trained."""
     evaluate: EvaluateConfig = EvaluateConfig()
     """How it is measured."""
+    tune: TuneConfig | None = None
+    """Which other values of `model` and `train` are tried by `recsys tune`; part of no key."""
 
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:

@@ -69,9 +69,9 @@ def write(values: Any) -> str:
     return yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-def quoted(text: str) -> str:
-    """Write a text as one YAML value that may stand anywhere on a line, in quotes where it needs them."""
-    plain = yaml.dump([text], Dumper=Dumper, default_flow_style=True, allow_unicode=True, width=10_000).strip()[1:-1]
+def quoted(value: object) -> str:
+    """Write a value, such as a text, so that it may stand anywhere on a line, in quotes where it needs them."""
+    plain = yaml.dump([value], Dumper=Dumper, default_flow_style=True, allow_unicode=True, width=10_000).strip()[1:-1]
     if plain.isprintable():
         return plain
-    return yaml.dump([text], default_style='"', default_flow_style=True, width=10_000).strip()[1:-1]
+    return yaml.dump([value], default_style='"', default_flow_style=True, width=10_000).strip()[1:-1]

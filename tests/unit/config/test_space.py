@@ -1,0 +1,146 @@
+"""What a person reads who asked `recsys tune` for values that cannot be: every one of them at once, with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.config import RunConfig, dump, load
+from recsys_cli.config.load import vary
+from recsys_cli.config.tune import Values
+from recsys_cli.errors import ConfigError
+
+HEAD = """\
+dataset: {name: movielens-25m}
+features:
+  user: userId
+  item: movieId
+  label: label
+  ops:
+    - {op: Categorify, columns: [userId, movieId]}
+    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+train: {embedding_weight_decay: 0.1}
+tune:
+  space:
+"""
+GOOD = """\
+    train.learning_rate: {low: 1e-4, high: 0.1, log: true}
+    train.batch_size: {low: 256, high: 1024, step: 256}
+    model.hidden: {choices: [[64], [128, 128]]}
+    train.sparse: {choices: [true, false]}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Write a config with a space, named x.yaml in the working directory so that messages are short."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(space: str) -> Path:
+        path = Path("x.yaml")
+        path.write_text(HEAD + space)
+        return path
+
+    return write
+
+
+def problems(path: Path, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigError, match=r"x\.yaml: \d+ problem") as caught:
+        load(path, overrides)
+    return [line.strip() for line in caught.value.message.splitlines()[1:]]
+
+
+def test_a_good_space_is_read_and_written(write) -> None:
+    config = load(write(GOOD))
+    assert config.tune is not None
+    assert config.tune.space["train.learning_rate"] == Values(low=1e-4, high=0.1, log=True)
+    assert config.tune.space["train.batch_size"].is_whole
+    assert not config.tune.space["train.learning_rate"].is_whole
+    assert RunConfig.model_validate(config.model_dump(mode="json")) == config
+    Path("again.yaml").write_text(dump(config))
+    assert load(Path("again.yaml")) == config
+
+
+@pytest.mark.parametrize(
+    ("entry", "line"),
+    [
+        ("train.learning_rate: {low: 0, high: 1}", "tune.space: train.learning_rate: has to be more than 0, not 0"),
+        ("model.dropout: {low: 0.0, high: 1}", "tune.space: model.dropout: has to be less than 1, not 1"),
+        (
+            "train.learningrate: {low: 0.1, high: 1.0}",
+            "tune.space: train.learningrate: unknown key (did you mean learning_rate?)",
+        ),
+        ("model.hiden: {choices: [[64]]}", "tune.space: model.hiden: unknown key (did you mean hidden?)"),
+        (
+            "model.hidden: {choices: [[64], [64, wide]]}",
+            "tune.space: model.hidden.1: has to be a whole number, not 'wide'",
+        ),
+        ("model.hidden: {low: 1, high: 2}", "tune.space: model.hidden: has to be a list, not 1"),
+        (
+            "train.batch_size: {low: 16.0, high: 1000}",
+            "tune.space: train.batch_size: has to be a whole number, not 624.112",
+        ),
+        (
+            "train.schedule: {choices: [cosine, {name: step, epochs: 2}, plateu]}",
+            "tune.space: train.schedule: unknown name 'plateu' (did you mean plateau?)",
+        ),
+        (
+            "learning_rate: {low: 0.1, high: 1.0}",
+            "tune.space: learning_rate: only keys of model and train can be searched (did you mean train.learning_rate?)",
+        ),
+        ("split.seed: {low: 1, high: 3}", "tune.space: split.seed: only keys of model and train can be searched"),
+        (
+            "train.epochs.more: {low: 1, high: 3}",
+            "tune.space: train.epochs.more: 'train.epochs.more=1': train.epochs is 3, which has no 'more' in it",
+        ),
+        ("train.clip: {low: 5, high: 1}", "tune.space.train.clip: low has to be less than high, and 5 is not"),
+        ("train.clip: {low: 1, hi: 5}", "tune.space.train.clip.hi: unknown key (did you mean high?)"),
+        ("train.clip: {low: 1}", "tune.space.train.clip: needs low and high, or choices"),
+        ("train.clip: {low: 1, high: big}", "tune.space.train.clip.high: has to be a number, not 'big'"),
+        ("train.clip: {low: 1, high: .inf}", "tune.space.train.clip.high: has to be a number, not inf"),
+        ("train.clip: {low: 0, high: 5, log: true}", "tune.space.train.clip: log needs a low above 0, and no step"),
+        ("train.clip: {low: 1, high: 5, step: 9}", "tune.space.train.clip: step has to be more than 0 and at most"),
+        ("train.clip: {low: 1, choices: [1]}", "tune.space.train.clip: has to be a range (low, high) or choices"),
+        ("train.clip: {choices: []}", "tune.space.train.clip.choices: needs 1 or more, and has 0"),
+        ("train.clip: 5", "tune.space.train.clip: has to be a mapping"),
+    ],
+)
+def test_the_mistake_is_named_with_its_line(write, entry: str, line: str) -> None:
+    found = problems(write(f"{GOOD}    {entry}\n"), "train.epochs=3")
+    assert len(found) == 1
+    assert found[0].startswith(f"x.yaml:16: {line}")
+
+
+def test_all_mistakes_come_at_once_those_of_other_sections_too(write) -> None:
+    path = write("    train.clip: {low: 5, high: 1}\n    train.sparse: {choices: [maybe]}\n")
+    assert problems(path, "tune.trails=3", "train.epochs=0") == [
+        "x.yaml:12: tune.space.train.clip: low has to be less than high, and 5 is not less than 1",
+        "x.yaml:13: tune.space: train.sparse: has to be true or false, not 'maybe'",
+        "override tune.trails=3: tune.trails: unknown key (did you mean trials?)",
+        "override train.epochs=0: train.epochs: has to be at least 1, not 0",
+    ]
+
+
+def test_a_space_given_on_the_line_is_checked_too(write) -> None:
+    (found,) = problems(write(GOOD), "tune.space={train.epochs: {low: 0, high: 2}}")
+    assert found.endswith("tune.space: train.epochs: has to be at least 1, not 0")
+
+
+def test_a_section_without_space_is_a_mistake(write) -> None:
+    (found,) = problems(write(GOOD), "tune={trials: 3}")
+    assert found.endswith("tune.space: is missing")
+
+
+def test_vary_replaces_values_and_leaves_tuning_out(write) -> None:
+    config = load(write(GOOD))
+    changed = vary(config, ["model.hidden=[64]", "train.learning_rate=1e-05"])
+    assert changed.tune is None
+    assert changed.model.options == {"hidden": [64]}
+    assert changed.train == config.train.model_copy(update={"learning_rate": 1e-5})
+    assert changed.features == config.features
+
+
+def test_values_that_exclude_each_other_are_found_where_they_meet(write) -> None:
+    with pytest.raises(ConfigError, match="embedding_weight_decay is not there with sparse"):
+        vary(load(write(GOOD)), ["train.sparse=true"])
