@@ -46,6 +46,8 @@ def _problems(document: Document, key: str, values: Values, check: Check) -> lis
     if key.partition(".")[0] not in {"model", "train"} or "." not in key:
         near = suggest(key, [f"train.{name}" for name in TrainConfig.model_fields])
         return [f"{_marker(document.place(here))}{key}: only keys of model and train can be searched{near}"]
+    if key == "train.monitor":
+        return [f"{_marker(document.place(here))}{key}: is what trials are compared by, and has to be the same for all"]
     found: dict[str, None] = {}
     for inner, value in values.examples.items():
         marker = _marker(document.place((*here, *inner)))
@@ -57,6 +59,8 @@ def _problems(document: Document, key: str, values: Values, check: Check) -> lis
             return [f"{marker}{key}: {error.message}"]
         # What is wrong with the rest of the config, or with the two together, is not this value's.
         found |= dict.fromkeys(problem for problem in check(changed) if problem.startswith(f"{marker}{key}"))
+        if found and values.choices is None:
+            break  # the other numbers of a range are as wrong as this one
     return list(found)
 
 
