@@ -1,4 +1,4 @@
-"""Dense layers that know how their input came to be: a concatenation of table rows, or a last batch of one row."""
+"""A dense layer that knows how its input came to be: a concatenation of table rows."""
 
 from __future__ import annotations
 
@@ -46,16 +46,3 @@ class ConcatLinear(nn.Module):
         for lookup, weight in zip(lookups, weights, strict=True):
             output = output + lookup.map(partial(F.linear, weight=weight)).spread()
         return output
-
-
-class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation that takes a batch of one row, as the last of an epoch may be.
-
-    One row has no variance: it is normalised with the running statistics, which it leaves as they are.
-    """
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the rows normalised; shape (B, D)."""
-        if self.training and inputs.shape[0] == 1:
-            return F.batch_norm(inputs, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
-        return super().forward(inputs)

@@ -1,15 +1,43 @@
-"""The processes that train together: which one this is, and what they tell each other."""
+"""The processes that train together: how they meet, what they tell each other, and what becomes of it when one is lost."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
-from torch import nn
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from recsys_cli.errors import RecsysError, TrainingError
+from recsys_cli.models.batch_norm import BatchNorm
+from recsys_cli.training import gradients
+from recsys_cli.training.environment import Member
+
+MEETING = timedelta(minutes=5)
+"""How long the first process waits for the last to come."""
+SILENCE = timedelta(minutes=10)
+"""How long a rank waits in a collective for one that neither comes nor ends; writing a large checkpoint fits into it."""
+_LAST_WORDS = timedelta(seconds=2)
+"""How long to wait for what a rank that failed may have to say: it breaks its connections a moment later."""
+_BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+_FAILED = "failed"
+
+
+class LostRankError(TrainingError):
+    """A collective failed, because another rank is gone or does not answer: seldom the cause of what went wrong."""
 
 
 @dataclass(frozen=True)
 class Ranks:
     """One process among those that train a model together; alone, everything here does nothing.
+
+    All of them call the same methods in the same order. Values that are looked at, such as sizes, losses and decisions,
+    are CPU tensors and go through gloo, which notices at once when a process ends; gradients go where the model is.
 
     Attributes:
         rank: Which one this is.
@@ -19,5 +47,158 @@ class Ranks:
     rank: int = 0
     world_size: int = 1
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes."""
+        return self.rank == 0
+
+    def prepare(self, model: nn.Module) -> None:
+        """Give a model the weights that it has on the first rank, and let its batch normalisation see all ranks' rows."""
+        if self.world_size == 1:
+            return
+        with _speaking():
+            for tensor in (*model.parameters(), *model.buffers()):
+                dist.broadcast(tensor.detach(), 0)
+        for module in model.modules():
+            if isinstance(module, BatchNorm):
+                module.gather = gather
+
     def sum_gradients(self, model: nn.Module) -> None:
-        """Replace each gradient by the sum of that parameter's gradients on all ranks."""
+        """Replace each gradient by the sum of that parameter's gradients on all ranks, the same bit for bit on each."""
+        if self.world_size > 1:
+            with _speaking():
+                gradients.add_up(list(model.parameters()))
+
+    def sum(self, value: Tensor) -> Tensor:
+        """Return the sum of a tensor over all ranks."""
+        if self.world_size == 1:
+            return value
+        total = value.clone()
+        with _speaking():
+            dist.all_reduce(total)
+        return total
+
+    def any(self, here: bool) -> bool:
+        """Whether something is so on any of the ranks."""
+        return bool(self.sum(torch.tensor(int(here)))) if self.world_size > 1 else here
+
+    def gather_rows(self, rows: Tensor) -> Tensor:
+        """Return the rows of all ranks, in the order of the ranks; as many on each as there happen to be.
+
+        Args:
+            rows: Shape (n, ...), with another n on each rank.
+        """
+        if self.world_size == 1:
+            return rows
+        with _speaking():
+            return gradients.gather_rows(rows)
+
+    def from_first(self, value: Any) -> Any:
+        """Return what the first rank has: a value that JSON can hold."""
+        if self.world_size == 1:
+            return value
+        text = torch.tensor(list(json.dumps(value).encode()) if self.is_first else [], dtype=torch.uint8)
+        return json.loads(bytes(self.gather_rows(text).tolist()))
+
+
+def gather(value: Tensor) -> Tensor:
+    """Return a tensor of shape (D,) of all ranks; shape (ranks, D). No gradient flows through it."""
+    with _speaking():
+        return gradients.gather(value)
+
+
+@contextmanager
+def joined(member: Member | None, device: torch.device, *, patience: timedelta = MEETING) -> Iterator[Ranks]:
+    """Meet the other processes of the run, and part from them at the end.
+
+    A rank that fails says so to the others, so that they raise its error instead of that of a broken connection.
+
+    Args:
+        member: Which process this is; None is one alone.
+        device: Where it trains.
+        patience: How long to wait for the others.
+
+    Raises:
+        TrainingError: Not all of them came; or another one failed, with what it said.
+    """
+    if member is None:
+        yield Ranks()
+        return
+    store = _meet(member, patience)
+    with _speaking():
+        dist.init_process_group(
+            _BACKENDS[device.type], store=dist.PrefixStore("group", store),
+            rank=member.rank, world_size=member.world_size, timeout=SILENCE,
+        )  # fmt: skip
+    ranks = Ranks(member.rank, member.world_size)
+    try:
+        yield ranks
+        ranks.any(False)  # whoever leaves first would break the connections that others still use
+    except LostRankError as lost:
+        raise _cause(store, lost) from lost
+    except Exception as error:
+        _tell(store, member, error)
+        raise
+    finally:
+        if device.type == "cpu":  # NCCL would wait for what is lost; the end of the process frees it
+            dist.destroy_process_group()
+
+
+def _meet(member: Member, patience: timedelta) -> dist.Store:
+    """Return the store through which the processes find each other, once all of them are there."""
+    everyone = [f"here-{rank}" for rank in range(member.world_size)]
+    store = None
+    try:
+        found, _, _ = next(dist.rendezvous("env://", timeout=patience))
+        store = dist.PrefixStore("recsys", found)
+        store.set(everyone[member.rank], "")
+        store.wait(everyone, patience)
+    except (RuntimeError, ValueError) as error:
+        missing = [] if store is None else [str(r) for r, key in enumerate(everyone) if not store.check([key])]
+        who = f"rank {', '.join(missing)} of {member.world_size}" if missing else f"{member.world_size} ranks"
+        raise TrainingError(
+            f"{who} did not come together within {patience.total_seconds():.0f} s: {_first_line(error)}",
+            hint="look whether all processes were started, and whether MASTER_ADDR and MASTER_PORT can be reached from each",
+        ) from error
+    return store
+
+
+@contextmanager
+def _speaking() -> Iterator[None]:
+    """Turn an error of torch.distributed into one of ours."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise LostRankError(
+            f"another rank of this run is gone: {_first_line(error)}", hint="recsys train --resume"
+        ) from error
+
+
+def _tell(store: dist.Store, member: Member, error: Exception) -> None:
+    message = error.message if isinstance(error, RecsysError) else f"{type(error).__name__}: {error}"
+    hint = error.hint if isinstance(error, RecsysError) else None
+    # The first to fail is the one to hear.
+    _quietly(lambda: store.compare_set(_FAILED, "", json.dumps([member.rank, message, hint])))
+
+
+def _cause(store: dist.Store, lost: LostRankError) -> TrainingError:
+    """Return the error of the rank that failed, where it said one."""
+
+    def listen() -> Any:
+        store.wait([_FAILED], _LAST_WORDS)
+        return json.loads(store.get(_FAILED))
+
+    said = _quietly(listen)
+    return lost if said is None else TrainingError(f"rank {said[0]}: {said[1]}", hint=said[2])
+
+
+def _quietly(do: Any) -> Any:
+    """Do what need not succeed: the store may be gone with the process that held it."""
+    try:
+        return do()
+    except RuntimeError:
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

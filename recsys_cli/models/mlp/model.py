@@ -9,7 +9,8 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.dense import BatchNorm, ConcatLinear
+from recsys_cli.models.batch_norm import BatchNorm
+from recsys_cli.models.dense import ConcatLinear
 from recsys_cli.models.embedding import Embeddings, dims_of
 from recsys_cli.models.mlp.config import Config
 from recsys_cli.models.model import Model as BaseModel

@@ -12,7 +12,7 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.dense import BatchNorm
+from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.embedding import default_dim, dims_of
 from recsys_cli.models.weights import load_weights
 

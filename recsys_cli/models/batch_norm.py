@@ -1,0 +1,90 @@
+"""Batch normalisation for batches that have a single row, and for batches that several processes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+Gather = Callable[[Tensor], Tensor]
+"""Takes a tensor of shape (D,) and returns those of all processes, shape (processes, D)."""
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation that takes a batch of one row, as the last of an epoch may be.
+
+    One row has no variance: it is normalised with the running statistics, which it leaves as they are.
+
+    Attributes:
+        gather: Where several processes have a piece of the batch each, how they tell each other what they have: then mean
+            and variance are those of all rows. Pieces may be empty. None is a process alone. torch.nn.SyncBatchNorm does
+            this on GPUs only.
+    """
+
+    gather: Gather | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the rows normalised; shape (B, D)."""
+        if self.training and self.gather is not None:
+            return self._with_others(inputs, self.gather)
+        if self.training and inputs.shape[0] == 1:
+            return F.batch_norm(inputs, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(inputs)
+
+    def _with_others(self, inputs: Tensor, gather: Gather) -> Tensor:
+        running_mean, running_var = self.get_buffer("running_mean"), self.get_buffer("running_var")
+        rows, mean, variance = _statistics(inputs.detach().float(), gather)
+        several = rows > 1  # not looked at, because on a GPU that would wait for it
+        mean, variance = torch.where(several, mean, running_mean), torch.where(several, variance, running_var)
+        outputs: Tensor = _Normalised.apply(
+            inputs, self.weight, self.bias, mean, variance, several / rows, self.eps, gather
+        )
+        with torch.no_grad():
+            momentum = several * (self.momentum or 0.0)
+            running_mean.lerp_(mean, momentum)
+            running_var.lerp_(variance * (rows / (rows - 1).clamp(min=1)), momentum)
+            self.get_buffer("num_batches_tracked").add_(several)
+        return outputs
+
+
+def _statistics(inputs: Tensor, gather: Gather) -> tuple[Tensor, Tensor, Tensor]:
+    """Return number, mean and variance of the rows of all processes.
+
+    Each one's own are put together as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+    computing sample variances" (1979): exact, where a difference of sums of squares would cancel.
+    """
+    rows, width = inputs.shape
+    own = torch.zeros((1 + 2 * width,), device=inputs.device)
+    if rows:
+        variance, mean = torch.var_mean(inputs, 0, correction=0)
+        own = torch.cat([own[:1] + rows, mean, variance * rows])
+    counts, means, squares = gather(own).split([1, width, width], dim=1)
+    total = counts.sum()
+    mean = (counts * means).sum(0) / total
+    return total, mean, (squares + counts * (means - mean).square()).sum(0) / total
+
+
+class _Normalised(torch.autograd.Function):
+    """`(inputs - mean) / sqrt(variance + eps) * weight + bias`, where mean and variance depend on all processes' inputs.
+
+    `share` is 1 / rows of all processes, or 0 where mean and variance are constants.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Tensor:
+        mean, variance, share, eps, ctx.gather = rest
+        ctx.save_for_backward(inputs, weight, mean, torch.rsqrt(variance + eps), share)
+        return F.batch_norm(inputs, mean, variance, weight, bias, eps=eps)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, weight, mean, scale, share = ctx.saved_tensors
+        gradient = gradients[0].float()
+        normalised = (inputs.float() - mean) * scale
+        of_bias, of_weight = gradient.sum(0), (gradient * normalised).sum(0)
+        lost_mean, lost_scale = (ctx.gather(torch.cat([of_bias, of_weight])).sum(0) * share).chunk(2)
+        gradient = (gradient - lost_mean - normalised * lost_scale) * (weight * scale)
+        return gradient.to(inputs.dtype), of_weight, of_bias, None, None, None, None, None
