@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-Unit = Literal["rows", "bytes", "steps", "users"]
+Unit = Literal["rows", "bytes", "steps", "users", "trials"]
 
 
 @dataclass(frozen=True)
 class Message:
-    """A sentence for the user; `warning` for what they should act on."""
+    """A sentence for the user.
+
+    Attributes:
+        text: The sentence.
+        level: `warning` for what they should act on.
+        facts: What it says as plain values, for a caller that reckons with them.
+    """
 
     text: str
     level: Literal["info", "warning"] = "info"
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

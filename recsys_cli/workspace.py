@@ -138,8 +138,28 @@ class TrainedRun(Artifact):
         return self.folder / "report.html"
 
 
+@dataclass(frozen=True)
+class TunedStudy(Artifact):
+    """What `recsys tune` wrote: which values were tried, and how good each was. It grows with every trial."""
+
+    @property
+    def journal(self) -> Path:
+        """The trials, in the form of the library that chooses them."""
+        return self.folder / "journal.jsonl"
+
+    @property
+    def best(self) -> Path:
+        """The config of the best trial so far."""
+        return self.folder / "best.yaml"
+
+    @property
+    def report(self) -> Path:
+        """The page that shows all of them."""
+        return self.folder / "tune.html"
+
+
 class Workspace:
-    """A directory with everything that was made: raw/, data/, runs/, current.yaml."""
+    """A directory with everything that was made: raw/, data/, runs/, tune/, current.yaml."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -151,6 +171,14 @@ class Workspace:
     def data(self, key: str) -> PreparedData:
         """Return the place of the prepared data with a key, whether or not it is there."""
         return PreparedData(self.root / "data" / key[:16])
+
+    def study(self, key: str) -> TunedStudy:
+        """Return the place of the study with a key, whether or not it is there."""
+        return TunedStudy(self.root / "tune" / key[:16])
+
+    def studies(self) -> list[TunedStudy]:
+        """Return the studies that are there, by key."""
+        return [TunedStudy(path) for path in self._artifacts("tune")]
 
     def all_raw(self) -> list[RawData]:
         """Return the datasets that are there, by name."""

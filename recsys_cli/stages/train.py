@@ -66,7 +66,7 @@ def train_on(
 ) -> Made[TrainedRun]:
     """Train on given data; see `train`."""
     key = run_key(config, data)
-    unfinished = _unfinished(workspace, key)
+    unfinished = unfinished_run(workspace, key)
     finished = [run for run in workspace.runs() if run.exists and run.key == key]
     if resume and unfinished is not None:
         with workspace.lock(f"run-{unfinished.folder.name}", timeout=1):
@@ -153,7 +153,8 @@ class _Job:
             record = event.record
             figures = [f", valid {name} {value:.4f}" for name, value in record.valid.items() if value is not None]
             best = " (best)" if event.best and figures else ""
-            self.emit(Message(f"epoch {epoch}: loss {record.train_loss:.4f}{''.join(figures)}{best}"))
+            text = f"epoch {epoch}: loss {record.train_loss:.4f}{''.join(figures)}{best}"
+            self.emit(Message(text, facts=asdict(record)))
         elif training.valid is not None:
             self.emit(Progress(f"validate epoch {epoch}", event.rows, training.valid.num_rows))
 
@@ -218,7 +219,7 @@ def _new_run(workspace: Workspace, config: RunConfig, key: str) -> TrainedRun:
             return run
 
 
-def _unfinished(workspace: Workspace, key: str) -> TrainedRun | None:
+def unfinished_run(workspace: Workspace, key: str) -> TrainedRun | None:
     """Return the latest run with a key that has a checkpoint and no manifest."""
     runs = [run for run in workspace.runs() if not run.exists and run.folder.name.endswith(key[:8])]
     return next((run for run in reversed(runs) if key_in(run.checkpoint("last")) == key), None)
