@@ -8,8 +8,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
+from recsys_cli.loader.copying import Built, SideStream, to_device
 from recsys_cli.loader.order import Deal
 from recsys_cli.loader.prefetch import prefetch
 from recsys_cli.loader.reading import row_groups
@@ -37,7 +38,7 @@ class Loader:
     Args:
         data: What `recsys etl` wrote.
         split: Name of the split.
-        batch_size: Rows of a batch on this rank.
+        batch_size: Rows of a step, which the ranks share.
         shuffle: Whether to shuffle; otherwise rows come in the order of the files.
         seed: Decides the order.
         device: Where the batches are wanted.
@@ -66,8 +67,10 @@ class Loader:
         if batch_size < 1 or not 0 <= rank < world_size:
             raise ConfigError(f"a loader cannot have batch_size={batch_size}, rank={rank} of {world_size}")
         schema = data.schema
-        self._labels = frozenset(column.name for column in schema.labels)
-        columns = [column for column in (*schema.features, *schema.labels) if column.table is None]
+        self._labels = tuple(column.name for column in schema.labels)
+        self._weight = schema.weight.name if schema.weight else None
+        named = (*schema.features, *schema.labels, *([schema.weight] if schema.weight else []))
+        columns = [column for column in named if column.table is None]
         groups = row_groups(data, split, columns)
         layout = Layout.of(columns, groups)
         self.num_rows = sum(group.num_rows for group in groups)
@@ -89,6 +92,11 @@ class Loader:
         """Steps of an epoch, the same on every rank."""
         return self._deal.num_steps
 
+    def step_rows(self, step: int) -> int:
+        """Return how many rows a step of an epoch has, over all ranks."""
+        start, stop = self._deal.step(step)
+        return stop - start
+
     def __iter__(self) -> Iterator[Batch]:
         self._step, self._start = self._start, 0
         return self._batches(self._step)
@@ -108,38 +116,28 @@ class Loader:
         self._step = self._start = int(state["step"])
 
     def _batches(self, first: int) -> Iterator[Batch]:
-        epoch = self._source.epoch(self._epoch)
+        epoch, side = self._source.epoch(self._epoch), SideStream(self._device)
 
-        def build(step: int) -> Batch:
-            return self._build(epoch, step)
+        def build(step: int) -> Built:
+            return side.build(lambda: self._build(epoch, step))
 
         built = prefetch(build, range(first, len(self)), threads=epoch.threads, depth=_DEPTH)
         try:
-            for step, batch in enumerate(built, first + 1):
+            for step, one in enumerate(built, first + 1):
                 self._step = step
-                yield batch
+                yield side.take(one)
         finally:
             built.close()
             epoch.close()
+            side.close()
 
     def _build(self, epoch: ResidentEpoch | StreamingEpoch, step: int) -> Batch:
         rows = epoch.rows(*self._deal.span(step, self._rank))
-        rows = {name: _move(column, self._device) for name, column in rows.items()}
+        rows = {name: to_device(column, self._device) for name, column in rows.items()}
         labels = {name: cast(Tensor, rows.pop(name)) for name in self._labels}
+        weight = None if self._weight is None else cast(Tensor, rows.pop(self._weight))
         ids = {name: column for name, column in rows.items() if isinstance(column, Tensor)}
-        return Batch({**self._tables.join(ids), **rows}, labels)
-
-
-def _move(column: Feature, device: torch.device) -> Feature:
-    """Bring a column to the device; from pinned memory, so that the copy does not wait (CUDA: not run here yet)."""
-    values = column.values if isinstance(column, Ragged) else column
-    if device.type != "cuda" or values.is_cuda:
-        return column
-    if isinstance(column, Ragged):
-        pinned: Feature = Ragged(column.values.pin_memory(), column.offsets.pin_memory())
-    else:
-        pinned = column.pin_memory()
-    return pinned.to(device, non_blocking=True)
+        return Batch({**self._tables.join(ids), **rows}, labels, weight)
 
 
 def _on_device(records: Records, device: torch.device) -> Records:

@@ -75,11 +75,10 @@ def _random_numbers(count: int, below: int, key: int) -> npt.NDArray[np.uint64]:
 class Deal:
     """Deal rows to ranks: the same number of steps for every rank, each row exactly once over all of them.
 
-    A step takes the next `batch_size * world_size` rows of the order, whatever the number of ranks, and cuts them into
-    one contiguous piece for each rank, whose sizes differ by one at most. The last step takes what is left. Where that
-    is not two rows for each rank (or one, with batches of one), which would leave a rank with nothing or batch
-    normalisation with a single row, it joins the step before: the last batch is then larger by two rows at most. Only
-    data with fewer rows than ranks gives some of them an empty batch.
+    A step takes the next `batch_size` rows of the order, whatever the number of ranks, and cuts them into one contiguous
+    piece for each rank, whose sizes differ by one at most; a piece is empty where there are more ranks than rows. The last
+    step takes what is left. Where that is a single row, which batch normalisation cannot use, it joins the step before
+    (unless batches are of one row anyway).
     """
 
     num_rows: int
@@ -89,15 +88,16 @@ class Deal:
     @property
     def num_steps(self) -> int:
         """Steps of one epoch, on every rank."""
-        step = self.batch_size * self.world_size
-        whole, left = divmod(self.num_rows, step)
-        least = min(2, self.batch_size) * self.world_size
-        return whole if whole and left < least else whole + (left > 0)
+        whole, left = divmod(self.num_rows, self.batch_size)
+        return whole if whole and left < min(2, self.batch_size) else whole + (left > 0)
+
+    def step(self, step: int) -> tuple[int, int]:
+        """Return the first position of a step, and the one after its last."""
+        start = step * self.batch_size
+        return start, self.num_rows if step == self.num_steps - 1 else start + self.batch_size
 
     def span(self, step: int, rank: int = 0) -> tuple[int, int]:
         """Return the first position that a rank gets in a step, and the one after its last."""
-        size = self.batch_size * self.world_size
-        start = step * size
-        stop = self.num_rows if step == self.num_steps - 1 else start + size
+        start, stop = self.step(step)
         taken = stop - start
         return start + taken * rank // self.world_size, start + taken * (rank + 1) // self.world_size

@@ -188,8 +188,7 @@ def test_loader_ranks_share_each_step_of_one_process(streamed: Make, memory: int
     how: dict[str, Any] = {"shuffle": True, "seed": 1, "memory": memory}
     one = [batch.features["userId"].tolist() for batch in Loader(data, "train", batch_size=6_000, **how)]  # type: ignore[union-attr]
     ranks = [
-        Loader(data, "train", batch_size=6_000 // world_size, rank=rank, world_size=world_size, **how)
-        for rank in range(world_size)
+        Loader(data, "train", batch_size=6_000, rank=rank, world_size=world_size, **how) for rank in range(world_size)
     ]
     assert {len(rank) for rank in ranks} == {len(one)}
     for step, pieces in enumerate(zip(*ranks, strict=True)):
@@ -198,7 +197,7 @@ def test_loader_ranks_share_each_step_of_one_process(streamed: Make, memory: int
 
 def test_loader_gives_ranks_without_rows_empty_batches(numbered: Make) -> None:
     data = numbered(2, shards=1)
-    ranks = [Loader(data, "train", batch_size=4, rank=rank, world_size=3) for rank in range(3)]
+    ranks = [Loader(data, "train", batch_size=12, rank=rank, world_size=3) for rank in range(3)]
     assert [[batch.num_rows for batch in rank] for rank in ranks] == [[0], [1], [1]]
 
 
