@@ -33,6 +33,10 @@ class Ragged:
             self.weights if self.weights is None else function(self.weights),
         )
 
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield all that it holds."""
+        yield from (part for part in (self.values, self.offsets, self.weights) if part is not None)
+
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Ragged:
         """Return a copy on a device."""
         return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
@@ -95,15 +99,21 @@ class Batch:
             None if self.weight is None else self.weight.to(device, non_blocking=non_blocking),
         )
 
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield all that it holds."""
+        for feature in (*self.features.values(), *self.labels.values()):
+            yield from feature.tensors() if isinstance(feature, Ragged) else (feature,)
+        if self.weight is not None:
+            yield self.weight
+
     def parts(self, number: int) -> Iterator[Batch]:
-        """Cut into so many batches of about the same size, in order; none of them is empty, so there may be fewer."""
+        """Cut into so many batches of about the same size, in order; some are empty where there are fewer rows."""
         if number == 1:
             yield self
             return
         rows = self.num_rows
         for start, stop in pairwise(rows * part // number for part in range(number + 1)):
-            if start < stop:
-                yield self.span(start, stop)
+            yield self.span(start, stop)
 
     def span(self, start: int, stop: int) -> Batch:
         """Return the rows start, …, stop - 1."""

@@ -1,7 +1,7 @@
 """Parquet to Batch: reads prepared data, resident or streaming, and looks up the tables that a batch's ids point into."""
 
 from recsys_cli.loader.loader import Loader
-from recsys_cli.loader.reading import value_range
 from recsys_cli.loader.tables import Tables
+from recsys_cli.loader.targets import check_targets
 
-__all__ = ["Loader", "Tables", "value_range"]
+__all__ = ["Loader", "Tables", "check_targets"]

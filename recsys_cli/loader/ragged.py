@@ -8,7 +8,9 @@ from torch import Tensor
 from recsys_cli.batch import Feature, Ragged
 
 
-def pick_lists(values: Tensor, starts: Tensor, lengths: Tensor, dtype: torch.dtype) -> Ragged:
+def pick_lists(
+    values: Tensor, starts: Tensor, lengths: Tensor, dtype: torch.dtype, weights: Tensor | None = None
+) -> Ragged:
     """Gather a list for each of B rows.
 
     Where each element comes from is a running sum: one further inside a list, and at the first element of a list a jump
@@ -19,6 +21,7 @@ def pick_lists(values: Tensor, starts: Tensor, lengths: Tensor, dtype: torch.dty
         starts: Where the list of each row starts in `values`, shape (B,).
         lengths: How many elements it has, shape (B,).
         dtype: What the elements are wanted as.
+        weights: How much each element counts, shape (N,), or None.
     """
     num_rows = starts.numel()
     offsets = torch.empty(num_rows + 1, dtype=torch.int64, device=starts.device)
@@ -31,9 +34,12 @@ def pick_lists(values: Tensor, starts: Tensor, lengths: Tensor, dtype: torch.dty
     positions = torch.ones(total + 1, dtype=starts.dtype, device=starts.device)
     positions.scatter_add_(0, offsets[:-1], jumps)
     positions = torch.cumsum(positions[:total], 0, dtype=starts.dtype)
+    picked_weights = None if weights is None else weights.index_select(0, positions)
     if values.dtype == torch.uint16:  # which torch converts but does not gather
-        return Ragged(values.view(torch.int16).index_select(0, positions).view(torch.uint16).to(dtype), offsets)
-    return Ragged(values.index_select(0, positions).to(dtype), offsets)
+        picked = values.view(torch.int16).index_select(0, positions).view(torch.uint16)
+    else:
+        picked = values.index_select(0, positions)
+    return Ragged(picked.to(dtype), offsets, picked_weights)
 
 
 def join(parts: list[Feature]) -> Feature:
@@ -45,4 +51,6 @@ def join(parts: list[Feature]) -> Feature:
     for part in lists[1:]:
         offsets.append(part.offsets[1:] + end)
         end += part.values.numel()
-    return Ragged(torch.cat([part.values for part in lists]), torch.cat(offsets))
+    weights = [part.weights for part in lists if part.weights is not None]
+    values = torch.cat([part.values for part in lists])
+    return Ragged(values, torch.cat(offsets), torch.cat(weights) if weights else None)

@@ -24,10 +24,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ListArrays:
-    """A column of lists as it was read: all elements, and how many each row has."""
+    """A column of lists as it was read: all elements, how many each row has, and what each counts (None: once)."""
 
     values: Array
     lengths: Array
+    weights: Array | None = None
 
 
 Arrays = Mapping[str, Array | ListArrays]
@@ -75,27 +76,12 @@ def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column])
     """Read and check one part of an open file; a null list is an empty list, a null number is NaN.
 
     Raises:
-        DataError: An id is null, negative or not below the cardinality, or a column does not hold numbers.
+        DataError: An id is null, negative or not below the cardinality, a column does not hold numbers, or a list and its
+            weights differ in length.
     """
-    table = file.read_row_group(group.index, columns=[column.name for column in columns])
-    return {column.name: _to_array(table[column.name], column, group.path) for column in columns}
-
-
-def value_range(data: PreparedData, split: str, column: str) -> tuple[float, float]:
-    """Return the least and the greatest value of a column as the footers tell them; (inf, -inf) where they tell none.
-
-    Raises:
-        DataError: A file is not readable.
-    """
-    low, high = float("inf"), float("-inf")
-    for path in data.shards(split):
-        with open_parquet(path) as file:
-            place, metadata = file.schema_arrow.names.index(column), file.metadata
-        for group in range(metadata.num_row_groups):
-            statistics = metadata.row_group(group).column(place).statistics
-            if statistics is not None and statistics.has_min_max:
-                low, high = min(low, statistics.min), max(high, statistics.max)
-    return low, high
+    names = [name for column in columns for name in (column.name, column.weights) if name]
+    table = file.read_row_group(group.index, columns=names)
+    return {column.name: _to_array(table, column, group) for column in columns}
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -131,29 +117,62 @@ def groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
 
 def _require(found: pa.Schema, columns: Sequence[Column], path: Path) -> None:
     for column in columns:
-        if column.name not in found.names:
-            raise DataError(f"{path}: no column {column.name!r}, which schema.json says is there", hint=REDO)
-        if _is_list(found.field(column.name).type) != column.ragged:
-            wanted = "lists" if column.ragged else "single values"
-            raise DataError(f"{path}: column {column.name!r} does not hold {wanted} as schema.json says", hint=REDO)
+        for name in (column.name, column.weights):
+            if name is None:
+                continue
+            if name not in found.names:
+                raise DataError(f"{path}: no column {name!r}, which schema.json says is there", hint=REDO)
+            if _is_list(found.field(name).type) != column.ragged:
+                wanted = "lists" if column.ragged else "single values"
+                raise DataError(f"{path}: column {name!r} does not hold {wanted} as schema.json says", hint=REDO)
 
 
 def _is_list(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype))
 
 
-def _to_array(data: pa.ChunkedArray, column: Column, path: Path) -> Array | ListArrays:
+def _to_array(table: pa.Table, column: Column, group: RowGroup) -> Array | ListArrays:
+    data = table[column.name]
     if not column.ragged:
-        return _values(data, column, path)
-    lengths = pc.fill_null(pc.list_value_length(data), 0).to_numpy()
-    return ListArrays(_values(pc.list_flatten(data), column, path), lengths)
+        return _values(data, column, group.path)
+    values = _values(pc.list_flatten(data), column, group.path)
+    if column.weights is None:
+        return ListArrays(values, _lengths(data))
+    weights = _numbers(pc.list_flatten(table[column.weights]), column.weights, group.path)
+    _check_weights(_lengths(data), _lengths(table[column.weights]), weights, column, group)
+    return ListArrays(values, _lengths(data), weights)
+
+
+def _lengths(data: pa.ChunkedArray) -> Array:
+    return np.asarray(pc.fill_null(pc.list_value_length(data), 0).to_numpy())
+
+
+def _check_weights(lengths: Array, others: Array, weights: Array, column: Column, group: RowGroup) -> None:
+    differ = np.flatnonzero(lengths != others)
+    if differ.size:
+        row = int(differ[0])
+        raise DataError(
+            f"{group.path}: row {row} of row group {group.index} has {lengths[row]} elements in {column.name!r} and "
+            f"{others[row]} in {column.weights!r}, by which they are weighted",
+            hint="what cuts or chooses elements of one in features.ops has to do the same to the other",
+        )
+    if not np.isfinite(weights).all():
+        raise DataError(
+            f"{group.path}: row group {group.index} has elements of {column.weights!r} that are no finite numbers, "
+            f"by which those of {column.name!r} are weighted",
+            hint=f"fill them in features.ops: {{op: FillMissing, columns: [{column.weights}], fill_val: 1}}",
+        )
 
 
 def _values(data: pa.ChunkedArray, column: Column, path: Path) -> Array:
     if column.kind is Kind.CATEGORICAL:
         return _ids(data, column, path)
+    return _numbers(data, column.name, path)
+
+
+def _numbers(data: pa.ChunkedArray, name: str, path: Path) -> Array:
     if not (pa.types.is_integer(data.type) or pa.types.is_floating(data.type) or pa.types.is_boolean(data.type)):
-        raise DataError(f"{path}: column {column.name!r} holds {data.type}, not numbers", hint=REDO)
+        raise DataError(f"{path}: column {name!r} holds {data.type}, not numbers", hint=REDO)
     return np.asarray(data.to_numpy())
 
 

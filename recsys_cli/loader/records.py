@@ -21,6 +21,7 @@ from recsys_cli.loader.reading import Arrays, ListArrays, RowGroup, open_parquet
 
 _WORDS = {4: torch.int32, 8: torch.int64, 16: torch.complex128}
 """Record sizes in bytes that one tensor element holds, so that a record is picked as an element is."""
+_WEIGHT = np.dtype(np.float32)
 _TORCH = {
     name: getattr(torch, name) for name in ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32")
 }  # fmt: skip
@@ -68,7 +69,8 @@ class Layout:
         """Return how much memory some parts of files take at most, once they are read."""
         size = sum(group.num_rows for group in groups) * self.record.itemsize
         for column in self.lists:
-            size += np.dtype(stored_type(column)).itemsize * _num_values(column, groups)
+            element = np.dtype(stored_type(column)).itemsize + (_WEIGHT.itemsize if column.weights else 0)
+            size += element * _num_values(column, groups)
         return size
 
 
@@ -80,11 +82,13 @@ class Records:
         layout: What they hold.
         words: One record a row: shape (R,) where one element holds a record, else (R, W) of int64.
         values: The elements of the list columns, by name.
+        weights: How much each element counts, by the same names, where that is known.
     """
 
     layout: Layout
     words: Tensor
     values: Mapping[str, Tensor]
+    weights: Mapping[str, Tensor]
 
     @property
     def num_rows(self) -> int:
@@ -94,12 +98,14 @@ class Records:
     @property
     def num_bytes(self) -> int:
         """The memory they take."""
-        return self.words.nbytes + sum(values.nbytes for values in self.values.values())
+        return self.words.nbytes + sum(part.nbytes for part in (*self.values.values(), *self.weights.values()))
 
     def to(self, device: torch.device | str) -> Records:
         """Return a copy on a device."""
-        values = {name: values.to(device) for name, values in self.values.items()}
-        return Records(self.layout, self.words.to(device), values)
+        values, weights = (
+            {name: part.to(device) for name, part in parts.items()} for parts in (self.values, self.weights)
+        )
+        return Records(self.layout, self.words.to(device), values, weights)
 
     def span(self, start: int, stop: int) -> dict[str, Feature]:
         """Return consecutive rows by column name; ids as int32, numbers as float32."""
@@ -123,7 +129,8 @@ class Records:
             dtype = torch.int32 if column.kind is Kind.CATEGORICAL else torch.float32
             if column.ragged:
                 starts, lengths = self._field(words, _start(column)), self._field(words, _length(column))
-                found[column.name] = pick_lists(self.values[column.name], starts, lengths, dtype)
+                weights = self.weights.get(column.name)
+                found[column.name] = pick_lists(self.values[column.name], starts, lengths, dtype, weights)
             else:
                 found[column.name] = self._field(words, column.name).to(dtype, copy=True).contiguous()
         return found
@@ -147,6 +154,9 @@ class _Builder:
         self._values = {
             column.name: np.empty(_num_values(column, groups), stored_type(column)) for column in layout.lists
         }
+        self._weights = {
+            column.name: np.empty(_num_values(column, groups), _WEIGHT) for column in layout.lists if column.weights
+        }
         self._num_rows = 0
         self._num_values = dict.fromkeys(self._values, 0)
 
@@ -161,6 +171,8 @@ class _Builder:
                 last = first + array.values.size
                 self._num_values[column.name] = last
                 self._values[column.name][first:last] = array.values
+                if array.weights is not None:
+                    self._weights[column.name][first:last] = array.weights
                 records[_length(column)] = array.lengths
                 records[_start(column)] = first + np.cumsum(array.lengths, dtype=np.int64) - array.lengths
             else:
@@ -168,8 +180,11 @@ class _Builder:
 
     def finish(self) -> Records:
         """Return the rows that were added."""
-        values = {name: torch.from_numpy(values[: self._num_values[name]]) for name, values in self._values.items()}
-        return Records(self._layout, _words(self._records), values)
+        values, weights = (
+            {name: torch.from_numpy(part[: self._num_values[name]]) for name, part in parts.items()}
+            for parts in (self._values, self._weights)
+        )
+        return Records(self._layout, _words(self._records), values, weights)
 
 
 def read_records(layout: Layout, groups: Sequence[RowGroup], stop: Event | None = None) -> Records:

@@ -12,9 +12,9 @@ import torch
 import yaml
 
 from recsys_cli.config import RunConfig, dump
-from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message, Progress, ignore
-from recsys_cli.loader import Loader, value_range
+from recsys_cli.loader import Loader, check_targets
 from recsys_cli.models import build
 from recsys_cli.stages import Made
 from recsys_cli.stages.etl import prepared_data
@@ -48,7 +48,7 @@ def train(
     Raises:
         MissingArtifactError: The data is not prepared, or there is nothing to resume.
         ConfigError: The model does not fit the data, or the device is not there.
-        DataError: The label is not 0 or 1.
+        DataError: A label is not 0 or 1, or a weight is negative or missing.
         TrainingError: The loss is not finite, or a checkpoint cannot be read.
         KeyboardInterrupt: It was interrupted; what was trained is kept and can be resumed.
     """
@@ -119,7 +119,7 @@ class _Job:
 
     def _training(self, *, memory: int) -> Training:
         options, schema = self.config.train, self.data.schema
-        _check_labels(self.data)
+        check_targets(self.data)
         device = hardware.device(options.device)
         torch.manual_seed(options.seed)
         model = build(self.config.model.name, self.config.model.options, schema, sparse=options.sparse).to(device)
@@ -132,7 +132,7 @@ class _Job:
         else:
             what = "early stopping has nothing to go by, and " if options.early_stopping else ""
             self.emit(Message(f"the data has no valid split: {what}the best checkpoint is the last", "warning"))
-        return Training(model, options, train, valid, goal=Goal(schema.labels[0].name))
+        return Training(model, options, train, valid, goal=Goal(schema.label.name))
 
     def _memory(self, *, resume: bool) -> int:
         """Return the loader's budget: a streamed split's order depends on it, so a resumed run keeps the one it had."""
@@ -181,17 +181,6 @@ class _Job:
             "torch": torch.__version__,
             "peak_memory": hardware.peak_memory(),
         }
-
-
-def _check_labels(data: PreparedData) -> None:
-    """Refuse labels that are no probabilities: binary cross-entropy would go down without end."""
-    for column in data.schema.labels:
-        low, high = value_range(data, "train", column.name)
-        if low < 0 or high > 1:
-            raise DataError(
-                f"the label {column.name} goes from {low:g} to {high:g} in train, and has to be 0 or 1",
-                hint=f"make it so in features.ops, such as {{op: LambdaOp, expression: {column.name} > 3, output: label}}",
-            )
 
 
 @contextmanager
