@@ -9,10 +9,11 @@ from recsys_cli.config.sections import (
     EtlConfig,
     EvaluateConfig,
     ModelConfig,
+    Placement,
     RunConfig,
 )
 from recsys_cli.config.train import TrainConfig
 
 __all__ = [
-    "HOW", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "RunConfig", "TrainConfig", "dump", "load",
+    "HOW", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "Placement", "RunConfig", "TrainConfig", "dump", "load",
 ]  # fmt: skip

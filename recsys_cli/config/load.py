@@ -121,6 +121,7 @@ def _open_dataset(name: str, **options: Any) -> None:
 
 
 def _model_problems(document: Document, name: str = "mlp", **options: Any) -> list[str]:
+    options.pop("embedding", None)  # ours, and checked with the sections
     problems = _attempt(lambda: model_config_type(name), document, ("model",))
     try:
         if not problems:

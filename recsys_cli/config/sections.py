@@ -70,6 +70,17 @@ HOW = frozenset({"engine", "device", "memory", "cluster", "workers"})
 """Keys of `etl` that change nothing of what comes out, and so are not part of its key."""
 
 
+Placement = Literal["device", "host", "sharded"]
+
+
+class EmbeddingConfig(Section):
+    """Where the model's embedding tables are kept; how, not what, and so no part of a run's key."""
+
+    placement: Placement = "device"
+    """`device`: with the rest of the model. `host`: in host memory, with the optimizer's state; the rows of a batch move.
+    `sharded`: each process keeps a part of them (TorchRec). The last two need train.sparse=true."""
+
+
 class ModelConfig(BaseModel):
     """Which model; the options beside the name are the model's own, and are checked by it."""
 
@@ -77,6 +88,8 @@ class ModelConfig(BaseModel):
 
     name: str = "mlp"
     """Name of the model (`recsys ls models`), or "package.module" with `config.Config` and `model.Model`."""
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    """Where its embedding tables are kept."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -133,6 +146,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:
         problems = [f"features: {problem}" for problem in self.features.wrong_roles()]
+        problems += self._placement_problems()
         if "timestamp" in self.split.reads and self.features.timestamp is None:
             problems.append(
                 f"split.method={self.split.method} orders by time, so features.timestamp has to name the column"
@@ -140,3 +154,24 @@ class RunConfig(Section):
         if problems:
             raise ValueError("\n  ".join(problems))
         return self
+
+    def _placement_problems(self) -> list[str]:
+        placement, train = self.model.embedding.placement, self.train
+        if placement == "device":
+            return []
+        where = f"model.embedding.placement={placement}"
+        if not train.sparse:
+            return [f"{where} moves the rows of a batch only, and needs train.sparse=true"]
+        if placement == "host":
+            return []
+        # Sharded tables are updated while the gradient is being computed: nothing can come between.
+        wrong = {
+            "clip": train.clip is not None,
+            "accumulate": train.accumulate > 1,
+            "precision": train.precision == "fp16",
+        }
+        return [
+            f"{where} updates tables within the backward pass, which does not go with train.{option}={getattr(train, option)}"
+            for option, is_wrong in wrong.items()
+            if is_wrong
+        ]

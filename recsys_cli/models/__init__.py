@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from recsys_cli.config import Placement
 from recsys_cli.config.load import model_config
 from recsys_cli.errors import ConfigError
 from recsys_cli.registry import MODELS
@@ -16,7 +18,14 @@ if TYPE_CHECKING:
     from recsys_cli.models.model import Model
 
 
-def build(name: str, options: dict[str, Any], schema: Schema, *, sparse: bool = False) -> Model:
+def build(
+    name: str,
+    options: dict[str, Any],
+    schema: Schema,
+    *,
+    sparse: bool = False,
+    placement: Placement = "device",
+) -> Model:
     """Build a model from its name and options, with weights drawn from torch's global generator.
 
     Args:
@@ -24,13 +33,22 @@ def build(name: str, options: dict[str, Any], schema: Schema, *, sparse: bool = 
         options: The model's own options.
         schema: The prepared columns.
         sparse: Whether embedding tables shall have sparse gradients.
+        placement: Where its embedding tables are kept.
 
     Raises:
-        ConfigError: The model is not known, an option is wrong, or it does not fit the columns.
+        ConfigError: The model is not known, an option is wrong, it does not fit the columns, or it cannot keep its tables
+            elsewhere than on its device.
     """
     try:
         config = model_config(name, options)
     except ValidationError as error:
         raise ConfigError(f"model {name}: {error}") from error
-    built: Model = load_component(f"{MODELS.get(name, name)}.model:Model")(config, schema, sparse=sparse)
+    kind = load_component(f"{MODELS.get(name, name)}.model:Model")
+    elsewhere = {} if placement == "device" else {"placement": placement}
+    if elsewhere and "placement" not in inspect.signature(kind).parameters:
+        raise ConfigError(
+            f"model.embedding.placement is {placement}, and the model {name} keeps its tables on its device",
+            hint="leave it out; or let the model's constructor take `placement` and give it to models.embedding.embed",
+        )
+    built: Model = kind(config, schema, sparse=sparse, **elsewhere)
     return built

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
@@ -15,8 +17,14 @@ class Model(nn.Module, ABC):
 
     A model is built as `Model(config, schema, sparse=False)`: its own Config, the prepared columns, and whether the
     gradients of its embedding tables shall be sparse tensors, which is what `train.sparse` asks for. Tables are
-    `nn.Embedding` or `nn.EmbeddingBag` modules: that is how the optimizers tell them from the rest.
+    `nn.Embedding` or `nn.EmbeddingBag` modules: that is how the optimizers tell them from the rest. A model that can keep
+    them elsewhere than on its device takes `placement` as well, and hands it to `models.embedding.embed`.
+
+    Attributes:
+        device: Where it computes, and where batches have to be; its tables may be elsewhere.
     """
+
+    device = torch.device("cpu")
 
     @abstractmethod
     def score(self, batch: Batch) -> Tensor:
@@ -36,3 +44,8 @@ class Model(nn.Module, ABC):
     def forward(self, batch: Batch) -> Any:
         """Return `score(batch)`: torch's own name for it."""
         return self.score(batch)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Keep in mind where the model goes; everything that moves a module comes through here."""
+        self.device = fn(torch.empty(0, device=self.device)).device
+        return super()._apply(fn, recurse)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recsys_cli.config import EvaluateConfig, RunConfig, load
+from recsys_cli.config import EvaluateConfig, Placement, RunConfig, load
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation import Ceiling, Evaluation
 from recsys_cli.evaluation.measure import Place, measure
@@ -108,7 +108,9 @@ def _data_of(run: TrainedRun, workspace: Workspace) -> PreparedData:
 
 
 def _model_of(run: TrainedRun, whole: RunConfig, data: PreparedData) -> Model:
-    model = build(whole.model.name, whole.model.options, data.schema)
+    # Tables that were sharded are whole in the checkpoint, and larger than a device.
+    placement: Placement = "device" if whole.model.embedding.placement == "device" else "host"
+    model = build(whole.model.name, whole.model.options, data.schema, placement=placement)
     load_weights(model, run.checkpoint("best"))
     return model.eval()
 

@@ -29,8 +29,8 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, wr
 
 _VALID_BATCH = 32_768
 """Rows scored at a time while validating; changes nothing but speed and memory."""
-_HOW = {"device", "memory", "checkpoint_steps"}
-"""What of the train section is how, not what: no part of the key, so that a run may be resumed on another device."""
+_HOW = {"device", "memory", "checkpoint_steps", "embedding"}
+"""What of train and model is how, not what: no part of the key, so that a run may be resumed on another device."""
 
 
 def train(
@@ -87,8 +87,8 @@ def train_on(
 
 def run_key(config: RunConfig, data: PreparedData) -> str:
     """Return what a run depends on: the model, how it is trained, and the data."""
-    sections = config.model.model_dump(mode="json"), config.train.model_dump(mode="json", exclude=_HOW)
-    return key_of("run", *sections, data.key)
+    model = config.model.model_dump(mode="json", exclude=_HOW)
+    return key_of("run", model, config.train.model_dump(mode="json", exclude=_HOW), data.key)
 
 
 @dataclass
@@ -122,7 +122,10 @@ class _Job:
         check_targets(self.data)
         device = hardware.device(options.device)
         torch.manual_seed(options.seed)
-        model = build(self.config.model.name, self.config.model.options, schema, sparse=options.sparse).to(device)
+        wanted = self.config.model
+        model = build(
+            wanted.name, wanted.options, schema, sparse=options.sparse, placement=wanted.embedding.placement
+        ).to(device)
         train = Loader(
             self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=device, memory=memory
         )  # fmt: skip

@@ -33,7 +33,7 @@ class Step:
         self.model = model
         self.config = config
         self.ranks = ranks
-        self.device = next(model.parameters()).device
+        self.device = model.device
         self.precision = hardware.precision(config.precision, self.device)
         self.optimizers = optimizers.build(model, config)
         self._rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]

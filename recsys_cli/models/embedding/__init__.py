@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Column
+from recsys_cli.models.embedding.host import HostEmbeddings
 from recsys_cli.models.embedding.lookup import Lookup
 from recsys_cli.models.embedding.tables import Embeddings
 from recsys_cli.models.embedding.widths import default_dim, dims_of
 
-__all__ = ["Embeddings", "Lookup", "default_dim", "dims_of"]
+__all__ = ["Embeddings", "HostEmbeddings", "Lookup", "default_dim", "dims_of", "embed"]
+
+_PLACES = {"device": Embeddings, "host": HostEmbeddings}
+
+
+def embed(
+    columns: Sequence[Column], dims: Mapping[str, int], *, sparse: bool = False, placement: Placement = "device"
+) -> Embeddings:
+    """Return new tables, of the same numbers wherever they are kept.
+
+    Args:
+        columns: The categorical columns.
+        dims: Width of each column's rows, as `dims_of` gives it.
+        sparse: Whether the tables' gradients are sparse tensors, coalesced, holding only the rows of the batch.
+        placement: Where they are kept, as in `model.embedding.placement`.
+    """
+    return _PLACES[placement](columns, dims, sparse=sparse)

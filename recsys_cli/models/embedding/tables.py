@@ -37,54 +37,94 @@ class Embeddings(nn.Module):
         self.sparse = sparse
         self.tables = nn.ModuleDict()
         for column in sorted(columns, key=lambda column: column.name):
-            table = nn.Embedding(column.cardinality or 0, dims[column.name], padding_idx=PADDING, sparse=sparse)
-            nn.init.normal_(table.weight, std=INITIAL_STD)
-            with torch.no_grad():
-                table.weight[PADDING] = 0
-            self.tables[_key(column.name)] = table
+            self._add(column.name, column.cardinality or 0, seed=int(torch.randint(1 << 62, ())))
+
+    def _add(self, name: str, num_rows: int, *, seed: int) -> None:
+        """Make the table of a column. Its rows follow from one number, so that whoever keeps a part can draw it alone."""
+        weight = initial_rows(num_rows, self.dims[name], seed=seed)
+        self.tables[key_of(name)] = nn.Embedding(
+            num_rows, self.dims[name], padding_idx=PADDING, sparse=self.sparse, _weight=weight
+        )
 
     def table(self, name: str) -> Tensor:
         """Return a column's table, shape (cardinality, D)."""
-        return self.tables[_key(name)].get_parameter("weight")
+        return self.tables[key_of(name)].get_parameter("weight")
 
-    def lookup(self, name: str, batch: Batch) -> Lookup:
-        """Return the rows of a column's table that the batch uses."""
-        feature = batch.features[name]
-        used, inverse = _distinct(feature.values if isinstance(feature, Ragged) else feature)
-        rows = self._rows(self.table(name), used)
-        if isinstance(feature, Ragged):
-            return Lookup(rows, inverse, feature.offsets, feature.weights)
-        return Lookup(rows, inverse)
+    def lookups(self, batch: Batch) -> dict[str, Lookup]:
+        """Return the rows of each column's table that the batch uses, by name in the order of `names`."""
+        features = {name: batch.features[name] for name in self.names}
+        places = {name: _distinct(f.values if isinstance(f, Ragged) else f) for name, f in features.items()}
+        rows = self.rows({name: used for name, (used, _) in places.items()})
+        return {name: _lookup(feature, rows[name], places[name][1]) for name, feature in features.items()}
+
+    def rows(self, used: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return some rows of each table, shape (U, D), on the device of their ids.
+
+        Args:
+            used: For each name the ids, ascending without repeats; shape (U,), int64.
+        """
+        return {name: self._rows_of(self.table(name), ids) for name, ids in used.items()}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return each column's embeddings, shape (B, D); ragged columns are summed."""
-        return {name: self.lookup(name, batch).spread() for name in self.names}
+        return {name: lookup.spread() for name, lookup in self.lookups(batch).items()}
 
-    def _rows(self, table: Tensor, used: Tensor) -> Tensor:
-        if self.sparse and torch.is_grad_enabled():
+    def _rows_of(self, table: Tensor, used: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return _take(table, used.to(table.device), used.device)
+        if self.sparse:
             rows: Tensor = _SparseRows.apply(table, used)
             return rows
         return F.embedding(used, table, padding_idx=PADDING)
+
+
+def initial_rows(num_rows: int, dim: int, *, seed: int) -> Tensor:
+    """Return a new table, shape (num_rows, dim), on the host; row 0, which is padding, is zero."""
+    weight = torch.empty(num_rows, dim).normal_(std=INITIAL_STD, generator=torch.Generator().manual_seed(seed))
+    weight[:1] = 0
+    return weight
+
+
+def key_of(name: str) -> str:
+    """Return a column name as a submodule name: no dots, which torch reserves, and nothing that ModuleDict calls its own."""
+    return "of_" + name.replace("%", "%25").replace(".", "%2E")
+
+
+def _lookup(feature: Tensor | Ragged, rows: Tensor, inverse: Tensor) -> Lookup:
+    if isinstance(feature, Ragged):
+        return Lookup(rows, inverse, feature.offsets, feature.weights)
+    return Lookup(rows, inverse)
 
 
 class _SparseRows(torch.autograd.Function):
     """`table[used]` for ascending ids without repeats: the gradient needs no sorting and no adding up.
 
     F.embedding(sparse=True) would return a gradient that has to be coalesced, which costs more than the update itself.
+    The table may be on another device than the ids: only rows and their gradients move.
     """
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, used: Tensor) -> Tensor:
+        ids = used.to(table.device)
         ctx.size = table.shape
-        ctx.padded = int(used.numel() > 0 and used[0] == PADDING)
-        ctx.save_for_backward(used)
-        return table.index_select(0, used)
+        ctx.padded = int(ids.numel() > 0 and ids[0] == PADDING)
+        ctx.save_for_backward(ids)
+        return _take(table, ids, used.device)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (used,) = ctx.saved_tensors
-        ids, values = used[ctx.padded :].unsqueeze(0), gradients[0][ctx.padded :]
+        (ids,) = ctx.saved_tensors
+        ids, values = ids[ctx.padded :].unsqueeze(0), gradients[0][ctx.padded :].to(ids.device)
         return torch.sparse_coo_tensor(ids, values, ctx.size, is_coalesced=True, check_invariants=False), None
+
+
+def _take(table: Tensor, ids: Tensor, device: torch.device) -> Tensor:
+    """Return `table[ids]` on a device, which may be another than the table's: the host then does not wait for the copy."""
+    if table.device == device:
+        return table.index_select(0, ids)
+    rows = torch.empty((ids.numel(), table.shape[1]), dtype=table.dtype, pin_memory=device.type == "cuda")
+    torch.index_select(table.detach(), 0, ids, out=rows)
+    return rows.to(device, non_blocking=True)
 
 
 def _distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,8 +134,3 @@ def _distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(used.astype(np.int64, copy=False)), torch.from_numpy(inverse)
     used_ids, places = torch.unique(ids, return_inverse=True)
     return used_ids.long(), places
-
-
-def _key(name: str) -> str:
-    """Return a column name as a submodule name: no dots, which torch reserves, and nothing that ModuleDict calls its own."""
-    return "of_" + name.replace("%", "%25").replace(".", "%2E")

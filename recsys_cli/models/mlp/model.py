@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch, Ragged
+from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.dense import ConcatLinear
-from recsys_cli.models.embedding import Embeddings, dims_of
+from recsys_cli.models.embedding import dims_of, embed
 from recsys_cli.models.mlp.config import Config
 from recsys_cli.models.model import Model as BaseModel
 
@@ -26,7 +27,9 @@ class Model(BaseModel):
             `embedding_dim`.
     """
 
-    def __init__(self, config: Config, schema: Schema, *, sparse: bool = False) -> None:
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
         super().__init__()
         self.config = config
         self.label = _single_label(schema)
@@ -34,9 +37,8 @@ class Model(BaseModel):
         lists = [column.name for column in schema.numeric if column.ragged]
         if lists:
             raise ConfigError(f"mlp takes no lists of numbers, and {', '.join(lists)} has them", hint="categorify them")
-        self.embeddings = Embeddings(
-            schema.categorical, dims_of(schema.categorical, config.embedding_dim), sparse=sparse
-        )
+        widths_of = dims_of(schema.categorical, config.embedding_dim)
+        self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
         dims = list(self.embeddings.dims.values())
         if not dims and not self.numeric:
             raise ConfigError("the prepared data has no feature column for the model to look at")
@@ -46,7 +48,7 @@ class Model(BaseModel):
 
     def score(self, batch: Batch) -> Tensor:
         """Return one logit a row; shape (B,)."""
-        lookups = [self.embeddings.lookup(name, batch) for name in self.embeddings.names]
+        lookups = list(self.embeddings.lookups(batch).values())
         dropout = self.config.embedding_dropout if self.training else 0.0
         logits: Tensor = self.rest(self.first(lookups, self._numbers(batch), dropout=dropout))
         return logits.squeeze(1).float()
