@@ -36,6 +36,9 @@ class Batches(Protocol):
 
     def __len__(self) -> int: ...
 
+    def step_rows(self, step: int) -> int:
+        """Return how many rows a step of an epoch has, over all ranks."""
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iteration."""
 
@@ -66,7 +69,7 @@ class Training:
         train: Batches to learn from.
         valid: Batches to measure on after each epoch, or None.
         goal: What to be after.
-        ranks: The processes that train it together; None is this one alone.
+        ranks: The processes that train it together, each with its piece of the batches; None is this one alone.
     """
 
     def __init__(
@@ -84,7 +87,8 @@ class Training:
         self.train = train
         self.valid = valid
         self.goal = goal
-        self.step = Step(model, config, ranks or Ranks())
+        self.ranks = ranks or Ranks()
+        self.step = Step(model, config, self.ranks)
         self.device = self.step.device
         self.progress = Progress()
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -154,10 +158,11 @@ class Training:
             start = time.perf_counter()
             batch = next(batches)
             waited = time.perf_counter() - start
-            self._step(batch)
+            rows = self.train.step_rows(progress.step)
+            self._step(batch, rows)
             progress.step += 1
             progress.total_steps += 1
-            progress.rows += batch.num_rows
+            progress.rows += rows
             if self.device.type == "cpu" or progress.step % _LOOK_STEPS == 0 or progress.step == num_steps:
                 self._look()
             progress.waiting += waited
@@ -167,14 +172,14 @@ class Training:
                 progress.seconds, progress.waiting,
             )  # fmt: skip
 
-    def _step(self, batch: Batch) -> None:
+    def _step(self, batch: Batch, rows: int) -> None:
         qualities = (self.goal.monitor.quality(record.valid) for record in self.progress.history)
         known = [quality for quality in qualities if quality is not None]
         place = Place(self.progress.total_steps, len(self.train), self.config.epochs, known)
-        loss = self.step(batch, place)
+        loss = self.step(batch, place, rows=rows)
         if self.device.type == "cpu" and not torch.isfinite(loss):
             raise self._not_finite()
-        self._loss_sum += loss.double() * batch.num_rows
+        self._loss_sum += loss.double() * rows
 
     def _look(self) -> None:
         """Bring the sum of the losses to the host; it stays NaN once a loss was, so that no step has to be looked at."""
@@ -195,7 +200,7 @@ class Training:
         if self.valid is None:
             return {}
         self.model.eval()
-        validation = Validation(self.valid.num_rows, self.goal)
+        validation = Validation(self.valid.num_rows, self.goal, self.ranks)
         for batch in self.valid:
             with self.step.autocast():
                 validation.add(self.model, batch)

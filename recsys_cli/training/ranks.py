@@ -63,6 +63,17 @@ class Ranks:
             if isinstance(module, BatchNorm):
                 module.gather = gather
 
+    @contextmanager
+    def whole(self, model: nn.Module) -> Iterator[None]:
+        """Undo what a forward pass did to the model's buffers where it is broken off because a rank is lost."""
+        before = [buffer.clone() for buffer in model.buffers()] if self.world_size > 1 else []
+        try:
+            yield
+        except LostRankError:
+            for buffer, value in zip(model.buffers(), before, strict=True):
+                buffer.copy_(value)
+            raise
+
     def sum_gradients(self, model: nn.Module) -> None:
         """Replace each gradient by the sum of that parameter's gradients on all ranks, the same bit for bit on each."""
         if self.world_size > 1:

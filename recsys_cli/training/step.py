@@ -39,16 +39,26 @@ class Step:
         self._rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
-    def __call__(self, batch: Batch, place: Place) -> Tensor:
-        """Change the weights by what one batch teaches; return its mean loss, detached."""
+    def __call__(self, batch: Batch, place: Place, *, rows: int | None = None) -> Tensor:
+        """Change the weights by what one batch teaches; return its mean loss, detached.
+
+        Args:
+            batch: This rank's piece of it.
+            place: Where training is.
+            rows: How many rows all pieces have together; None where this is all.
+
+        Raises:
+            LostRankError: Another rank is gone; weights and buffers are as they were before.
+        """
         # Random numbers follow from the step alone: nothing of the generator has to be kept to resume exactly.
         torch.manual_seed(mix(self.config.seed, self.ranks.rank, place.step))
         for optimizer, rates in zip(self.optimizers, self._rates, strict=True):
             optimizer.zero_grad()
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * self.config.schedule.factor(place)
-        loss = self._backward(batch)
-        self.ranks.sum_gradients(self.model)
+        with self.ranks.whole(self.model):
+            loss = self.ranks.sum(self._backward(batch, rows or batch.num_rows))
+            self.ranks.sum_gradients(self.model)
         for optimizer in self.optimizers:
             self.scaler.unscale_(optimizer)
         if self.config.clip is not None:
@@ -63,12 +73,16 @@ class Step:
         dtype = _DTYPES.get(self.precision)
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
-    def _backward(self, batch: Batch) -> Tensor:
-        """Add up the gradients of the mean loss; return that mean."""
+    def _backward(self, batch: Batch, rows: int) -> Tensor:
+        """Add up the gradients of the mean loss; return this rank's share of that mean."""
         total = torch.zeros((), device=self.device)
         for part in batch.parts(self.config.accumulate):
+            if not (part.num_rows or self.ranks.world_size > 1):
+                continue
             with self.autocast():
-                loss = self.model.loss(part) * (part.num_rows / batch.num_rows)
+                # Of no rows there is no mean; but what the ranks compute together, they compute with this one.
+                loss = self.model.loss(part) if part.num_rows else self.model.score(part).sum()
+                loss = loss * (part.num_rows / rows)
             self.scaler.scale(loss).backward()
             total += loss.detach()
         return total

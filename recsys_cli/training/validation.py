@@ -11,6 +11,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.metrics import auc
 from recsys_cli.models.model import Model
 from recsys_cli.training.goal import Goal, Scored
+from recsys_cli.training.ranks import Ranks
 
 
 class Validation:
@@ -19,10 +20,12 @@ class Validation:
     Args:
         num_rows: Rows of the split.
         goal: Which label the scores are for, and what to measure beside loss and AUC.
+        ranks: Who else scores a piece of each batch; everyone gets to know all scores, in the order of the rows.
     """
 
-    def __init__(self, num_rows: int, goal: Goal) -> None:
+    def __init__(self, num_rows: int, goal: Goal, ranks: Ranks) -> None:
         self._goal = goal
+        self._ranks = ranks
         self._scores = np.empty(num_rows, dtype=np.float32)
         self._positive = np.empty(num_rows, dtype=np.bool_)
         self._loss = 0.0
@@ -32,10 +35,12 @@ class Validation:
     def add(self, model: Model, batch: Batch) -> None:
         """Score a batch; the model has to be in evaluation mode."""
         scores = model.score(batch)
-        here = slice(self.rows, self.rows + batch.num_rows)
-        self._loss += float(model.loss(batch, scores=scores)) * batch.num_rows
-        self._scores[here] = scores.float().cpu().numpy()
-        self._positive[here] = (batch.labels[self._goal.label] > 0.5).cpu().numpy()
+        loss = float(model.loss(batch, scores=scores)) * batch.num_rows if batch.num_rows else 0.0
+        positive = batch.labels[self._goal.label] > 0.5
+        found = self._ranks.gather_rows(torch.stack([scores.float(), positive.float()], dim=1).cpu()).numpy()
+        here = slice(self.rows, self.rows + len(found))
+        self._loss += float(self._ranks.sum(torch.tensor(loss, dtype=torch.float64)))
+        self._scores[here], self._positive[here] = found[:, 0], found[:, 1]
         self.rows = here.stop
 
     def figures(self, model: Model) -> dict[str, float | None]:
@@ -51,4 +56,5 @@ class Validation:
             return dict.fromkeys(("loss", "auc", *others))
         found = {"loss": self._loss / self.rows, "auc": auc(scored.positive, scored.scores)}
         found |= {name: measure(scored) for name, measure in others.items()}
-        return {name: value if math.isfinite(value) else None for name, value in found.items()}
+        figures = {name: value if math.isfinite(value) else None for name, value in found.items()}
+        return dict(self._ranks.from_first(figures))  # what follows from them has to be the same decision everywhere
