@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import torch
+from torch.profiler import record_function
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
@@ -23,6 +24,8 @@ from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step
 from recsys_cli.training.validation import Validation
 
+WAITING = "recsys: waiting for data"
+"""Name of the range in a profiler's trace in which there is no batch yet."""
 _LOOK_STEPS = 50
 """How often the loss is looked at on a GPU, where looking waits for it. On the CPU it is free, and done every step."""
 
@@ -156,7 +159,8 @@ class Training:
         batches = iter(self.train)
         for _ in range(progress.step, num_steps):
             start = time.perf_counter()
-            batch = next(batches)
+            with record_function(WAITING):
+                batch = next(batches)
             waited = time.perf_counter() - start
             rows = self.train.step_rows(progress.step)
             self._step(batch, rows)

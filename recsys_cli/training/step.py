@@ -8,6 +8,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.profiler import record_function
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
@@ -17,6 +18,8 @@ from recsys_cli.models.model import Model
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.ranks import Ranks
 
+FORWARD, BACKWARD, UPDATE = "recsys: forward", "recsys: backward", "recsys: optimizer"
+"""What a step does, by the names of the ranges in a profiler's trace."""
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -36,6 +39,7 @@ class Step:
         self.device = model.device
         self.precision = hardware.precision(config.precision, self.device)
         self.optimizers = optimizers.build(model, config)
+        self.learning_rate = config.learning_rate
         self._rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
@@ -56,9 +60,15 @@ class Step:
             optimizer.zero_grad()
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * self.config.schedule.factor(place)
+        self.learning_rate = self.config.learning_rate * self.config.schedule.factor(place)
         with self.ranks.whole(self.model):
             loss = self.ranks.sum(self._backward(batch, rows or batch.num_rows))
             self.ranks.sum_gradients(self.model)
+        with record_function(UPDATE):
+            self._update()
+        return loss
+
+    def _update(self) -> None:
         for optimizer in self.optimizers:
             self.scaler.unscale_(optimizer)
         if self.config.clip is not None:
@@ -66,7 +76,6 @@ class Step:
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
         self.scaler.update()
-        return loss
 
     def autocast(self) -> torch.autocast:
         """Return a context in which the model computes in the chosen precision."""
@@ -79,11 +88,12 @@ class Step:
         for part in batch.parts(self.config.accumulate):
             if not (part.num_rows or self.ranks.world_size > 1):
                 continue
-            with self.autocast():
+            with record_function(FORWARD), self.autocast():
                 # Of no rows there is no mean; but what the ranks compute together, they compute with this one.
                 loss = self.model.loss(part) if part.num_rows else self.model.score(part).sum()
                 loss = loss * (part.num_rows / rows)
-            self.scaler.scale(loss).backward()
+            with record_function(BACKWARD):
+                self.scaler.scale(loss).backward()
             total += loss.detach()
         return total
 
