@@ -35,6 +35,9 @@ MODELS: dict[str, str] = {
     "mlp": "recsys_cli.models.mlp",
 }
 
+# What reads the name of a metric, such as ndcg@10: takes it, and raises a ConfigError where there is none.
+METRIC = "recsys_cli.evaluation.metrics.named:find_metric"
+
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return " (did you mean X?)" for the nearest known name, or nothing where none is near."""

@@ -16,7 +16,7 @@ from recsys_cli.config.problems import describe
 from recsys_cli.config.sections import RunConfig
 from recsys_cli.config.space import space_problems
 from recsys_cli.errors import ConfigError
-from recsys_cli.registry import DATASETS, ENGINES, MODELS, lookup
+from recsys_cli.registry import DATASETS, ENGINES, METRIC, MODELS, lookup
 from recsys_cli.registry import load as load_component
 
 
@@ -104,15 +104,17 @@ def _line_number(problem: str) -> float:
 
 
 def _component_problems(document: Document) -> list[str]:
-    """Check what the sections leave to their components: dataset and model options, the engine's name."""
+    """Check what the sections leave to their components: dataset and model options, the names of engine and metric."""
     problems: list[str] = []
-    dataset, model, etl = (document.values.get(name) for name in ("dataset", "model", "etl"))
+    dataset, model, etl, train = (document.values.get(name) for name in ("dataset", "model", "etl", "train"))
     if isinstance(dataset, dict) and isinstance(dataset.get("name"), str):
         problems += _attempt(lambda: _open_dataset(**dataset), document, ("dataset",))
     if isinstance(model, dict) and isinstance(model.get("name", "mlp"), str):
         problems += _model_problems(document, **model)
     if isinstance(etl, dict) and isinstance(etl.get("engine"), str) and etl["engine"] != "auto":
         problems += _attempt(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
+    if isinstance(train, dict) and isinstance(train.get("monitor"), str):
+        problems += _attempt(lambda: load_component(METRIC)(train["monitor"]), document, ("train", "monitor"))
     return problems
 
 

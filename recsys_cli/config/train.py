@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -37,12 +37,27 @@ class TrainConfig(Section):
     """Longest gradient, as the Euclidean norm over all parameters; a longer one is shortened to it. None leaves them."""
     accumulate: int = Field(1, ge=1)
     """Compute each batch in so many parts whose gradients are added up: less memory, the same step."""
+    positive_weight: Literal["balanced"] | Annotated[float, Field(gt=0)] | None = None
+    """How much a positive row counts in the loss of training, a negative one counting 1; `balanced` lets all positive rows of
+    train together count as much as all negative ones. Of several labels it is the main one that weights a row."""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """Share of the labels of training that is replaced by 0.5, so that 0 becomes half of it: the model gets less sure of itself."""
+    ema: float | None = Field(None, gt=0, lt=1)
+    """Average the weights over the steps: what the average keeps of itself in a step, at most (less in the first steps), such as
+    0.999. Validation measures, and `best` holds, the average. Not of the tables with `sparse`: averaging touches every row."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """fp32, or autocast to bf16, or to fp16 with scaled losses; `auto` is bf16 where the hardware computes it natively."""
+    tf32: bool = False
+    """Let a GPU multiply fp32 numbers with 10 bits of mantissa, several times as fast; on a CPU it changes nothing."""
+    compile: bool = False
+    """Compile the loss with torch.compile, which pays in long runs on a GPU; needs a C++ compiler, and Triton on a GPU."""
     device: Device = "auto"
     """Where to train; `auto` takes a GPU if there is one."""
+    monitor: str = "auc"
+    """Figure of the validation split that decides which epoch is best: `loss`, or one that `recsys ls metrics` lists, such as
+    log_loss or ndcg@10 (of a sample of 2,000 users). Where it is not defined the loss decides."""
     early_stopping: int | None = Field(None, ge=1)
-    """Stop after so many epochs without a better valid AUC; None trains all epochs."""
+    """Stop after so many epochs that were no better by what is monitored; None trains all epochs."""
     checkpoint_steps: int = Field(1_000, ge=1)
     """Write the `last` checkpoint every so many steps, and at the end of every epoch."""
     memory: int = Field(4_096, ge=1)

@@ -22,10 +22,10 @@ from recsys_cli.evaluation.metrics import Hits
 from recsys_cli.evaluation.pointwise import Rows, measure_rows, predict
 from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.result import MODEL, Estimates, Measured
-from recsys_cli.evaluation.scorers import BaselineScorer, ModelScorer
+from recsys_cli.evaluation.scorers import BaselineScorer, ModelScorer, why_not
 from recsys_cli.evaluation.words import count, describe, ranks_worse
 from recsys_cli.events import Emit, Progress, ignore
-from recsys_cli.features.schema import PADDING, Role
+from recsys_cli.features.schema import Role
 from recsys_cli.loader import Loader, Tables
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
@@ -143,16 +143,8 @@ class _Measurement:
         """Return who ranks, by system; nobody where there is nothing to rank, and a note says why."""
         schema, device = self.data.schema, self.place.device
         tables = Tables(self.data, device=device)
-        nobody = torch.full((1,), PADDING, dtype=torch.int32, device=device)
-        known = tables.join({schema.only(Role.USER).name: nobody, schema.only(Role.ITEM).name: nobody})
-        unknown = [column.name for column in schema.features if column.name not in known]
-        if unknown:
-            self.notes.append(
-                f"No ranking: {', '.join(unknown)} belongs to an interaction, so it is not known for items not met yet."
-            )
-            return {}
-        if not len(held_out.user_idx) or not len(held_out.candidates):
-            self.notes.append("No ranking: no user that train knows has anything to find in this split.")
+        if (reason := why_not(held_out, tables, schema, device=device)) is not None:
+            self.notes.append(f"No ranking: {reason}.")
             return {}
         candidates = torch.from_numpy(held_out.candidates).to(device)
         scorer = ModelScorer(self.model, tables, schema, candidates, batch_size=self.config.batch_size)

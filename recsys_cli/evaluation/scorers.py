@@ -12,12 +12,25 @@ from torch import Tensor
 from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.baselines import RankingBaseline
-from recsys_cli.features.schema import Role, Schema
+from recsys_cli.evaluation.held_out import HeldOut
+from recsys_cli.features.schema import PADDING, Role, Schema
 from recsys_cli.loader import Tables
 from recsys_cli.models.model import Model
 
 NOT_A_NUMBER = "train again with a lower train.learning_rate or with train.precision=fp32"
 """What to do about a model whose scores are not finite."""
+
+
+def why_not(held_out: HeldOut, tables: Tables, schema: Schema, *, device: torch.device | str) -> str | None:
+    """Return why a model cannot rank, or that there is nothing to rank, as a sentence without its dot; None where it can."""
+    nobody = torch.full((1,), PADDING, dtype=torch.int32, device=device)
+    known = tables.join({schema.only(Role.USER).name: nobody, schema.only(Role.ITEM).name: nobody})
+    unknown = [column.name for column in schema.features if column.name not in known]
+    if unknown:
+        return f"{', '.join(unknown)} belongs to an interaction, so it is not known for items not met yet"
+    if not len(held_out.user_idx) or not len(held_out.candidates):
+        return "no user that train knows has anything to find in this split"
+    return None
 
 
 class ModelScorer:

@@ -18,10 +18,10 @@ from recsys_cli.loader import Loader, check_targets
 from recsys_cli.models import build
 from recsys_cli.stages import Made
 from recsys_cli.stages.etl import prepared_data
+from recsys_cli.stages.goal import goal_of
 from recsys_cli.training import hardware
 from recsys_cli.training.checkpoint import key_in
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
-from recsys_cli.training.goal import Goal
 from recsys_cli.training.interrupt import deferred_interrupt
 from recsys_cli.training.loop import Training
 from recsys_cli.training.recorder import Recorder
@@ -133,9 +133,11 @@ class _Job:
         if self.data.rows("valid"):
             valid = Loader(self.data, "valid", batch_size=_VALID_BATCH, device=device, memory=memory)
         else:
-            what = "early stopping has nothing to go by, and " if options.early_stopping else ""
-            self.emit(Message(f"the data has no valid split: {what}the best checkpoint is the last", "warning"))
-        return Training(model, options, train, valid, goal=Goal(schema.label.name))
+            needs = {"early stopping": options.early_stopping, "the plateau": options.schedule.name == "plateau"}
+            what = "".join(f"{name} has nothing to go by, " for name, wanted in needs.items() if wanted)
+            text = f"the data has no valid split: {what}{'and ' if what else ''}the best checkpoint is the last"
+            self.emit(Message(text, "warning"))
+        return Training(model, options, train, valid, goal=goal_of(options, self.data, device=device, emit=self.emit))
 
     def _memory(self, *, resume: bool) -> int:
         """Return the loader's budget: a streamed split's order depends on it, so a resumed run keeps the one it had."""

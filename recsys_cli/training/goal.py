@@ -1,4 +1,4 @@
-"""What training is after: the label to learn, and the figure that decides which epoch is best."""
+"""What training is after: the label to learn, what its rows count, and the figure that decides which epoch is best."""
 
 from __future__ import annotations
 
@@ -67,7 +67,11 @@ class Goal:
     Attributes:
         label: The label that the scores are for.
         monitor: Decides which epoch is best.
+        positive_weight: How much a positive row counts in the loss, a negative one counting 1; None where both count 1.
+        label_smoothing: Share of the labels that is replaced by 0.5.
     """
 
     label: str
     monitor: Monitor = Monitor()
+    positive_weight: float | None = None
+    label_smoothing: float = 0.0

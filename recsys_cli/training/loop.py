@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 from torch.profiler import record_function
 
 from recsys_cli.batch import Batch
@@ -17,9 +19,11 @@ from recsys_cli.config.schedule import Place
 from recsys_cli.errors import TrainingError
 from recsys_cli.models.model import Model
 from recsys_cli.training import checkpoint
+from recsys_cli.training.average import Average
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.events import EpochEnded, EpochRecord, Stepped, TrainingEvent, Validating
 from recsys_cli.training.goal import Figures, Goal
+from recsys_cli.training.objective import aimed
 from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step
 from recsys_cli.training.validation import Validation
@@ -94,6 +98,7 @@ class Training:
         self.step = Step(model, config, self.ranks)
         self.device = self.step.device
         self.progress = Progress()
+        self._average = Average(model, decay=config.ema, sparse=config.sparse) if config.ema else None
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
 
     def run(self) -> Iterator[TrainingEvent]:
@@ -127,13 +132,23 @@ class Training:
                 best, highest = record, -math.inf if quality is None else quality
         return best
 
+    def weights(self) -> dict[str, Tensor]:
+        """Return what validation measures, under the names of a checkpoint: the average where there is one."""
+        with self._averaged():
+            return checkpoint.weights(self.model)
+
     def state(self) -> Checkpoint:
-        """Return everything that training needs to go on from here, as references to live tensors."""
+        """Return everything that training needs to go on from here, as references to live tensors.
+
+        Raises:
+            TrainingError: The loss is not finite, so that there is nothing to go on from.
+        """
+        self._look()
         tensors = {
             **checkpoint.weights(self.model),
             **checkpoint.optimizer_state(self.model, self.step.optimizers),
+            **({} if self._average is None else self._average.state()),
         }
-        self._look()
         return Checkpoint(tensors, {"progress": asdict(self.progress), "scaler": self.step.scaler.state_dict()})
 
     def restore(self, saved: Checkpoint) -> None:
@@ -144,6 +159,8 @@ class Training:
         """
         checkpoint.restore(saved, self.model, self.step.optimizers)
         self.step.scaler.load_state_dict(saved.meta["scaler"])
+        if self._average is not None:
+            self._average.restore(saved.tensors)
         values: dict[str, Any] = dict(saved.meta["progress"])
         history = [EpochRecord(**record) for record in values.pop("history")]
         self.progress = Progress(**values, history=history)
@@ -180,24 +197,21 @@ class Training:
         qualities = (self.goal.monitor.quality(record.valid) for record in self.progress.history)
         known = [quality for quality in qualities if quality is not None]
         place = Place(self.progress.total_steps, len(self.train), self.config.epochs, known)
-        loss = self.step(batch, place, rows=rows)
-        if self.device.type == "cpu" and not torch.isfinite(loss):
-            raise self._not_finite()
+        loss = self.step(aimed(batch, self.goal), place, rows=rows)
+        if self._average is not None:
+            self._average.update(place.step)
         self._loss_sum += loss.double() * rows
 
     def _look(self) -> None:
         """Bring the sum of the losses to the host; it stays NaN once a loss was, so that no step has to be looked at."""
-        self.progress.loss = float(self._loss_sum)
-        if not torch.isfinite(self._loss_sum):
-            raise self._not_finite()
-
-    def _not_finite(self) -> TrainingError:
-        step = self.progress.total_steps + (self.device.type == "cpu")
-        by = "at" if self.device.type == "cpu" else "at or before"
-        return TrainingError(
-            f"the loss is not a finite number {by} step {step} (epoch {self.progress.epoch + 1})",
-            hint="try a smaller train.learning_rate or train.precision=fp32, and look for nulls in numeric features",
-        )
+        progress = self.progress
+        progress.loss = float(self._loss_sum)
+        if not math.isfinite(progress.loss):
+            by = "at" if self.device.type == "cpu" else "at or before"
+            raise TrainingError(
+                f"the loss is not a finite number {by} step {progress.total_steps} (epoch {progress.epoch + 1})",
+                hint="try a smaller train.learning_rate or train.precision=fp32, and look for nulls in numeric features",
+            )
 
     def _validate(self) -> Generator[Validating, None, Figures]:
         """Measure the model on the validation split, where there is one."""
@@ -206,10 +220,14 @@ class Training:
         self.model.eval()
         validation = Validation(self.valid.num_rows, self.goal, self.ranks)
         for batch in self.valid:
-            with self.step.autocast():
+            with self._averaged(), self.step.autocast():
                 validation.add(self.model, batch)
             yield Validating(self.progress.epoch + 1, validation.rows)
-        return validation.figures(self.model)
+        with self._averaged():
+            return validation.figures(self.model)
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._average is None else self._average.applied()
 
     def _trained(self) -> dict[str, Any]:
         progress = self.progress

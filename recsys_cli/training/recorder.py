@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from recsys_cli.training import checkpoint
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.loop import Training
@@ -61,7 +60,7 @@ class Recorder:
             self._since = (0, 0.0)
             if event.best:
                 meta = {"epoch": event.record.epoch, "metrics": asdict(event.record)}
-                Checkpoint(checkpoint.weights(self._training.model), meta).save(self._run.checkpoint("best"))
+                Checkpoint(self._training.weights(), meta).save(self._run.checkpoint("best"))
             self.save_last()
 
     def save_last(self) -> None:

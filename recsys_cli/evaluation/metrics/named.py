@@ -1,0 +1,45 @@
+"""What a metric's name means where one is chosen by name: `auc` is a metric, `ndcg@10` a ranking metric and its cut-off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.metrics import POINTWISE, RANKING
+from recsys_cli.evaluation.metrics.metric import PointwiseMetric, RankingMetric
+from recsys_cli.registry import suggest
+
+LOSS = "loss"
+"""What a model minimises: no metric of evaluation, and a figure that one may go by all the same."""
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """A ranking metric over the first k places."""
+
+    metric: RankingMetric
+    k: int
+
+
+def find_metric(name: str) -> PointwiseMetric | CutOff | None:
+    """Return what a name such as `auc` or `ndcg@10` stands for; None for `loss`.
+
+    Raises:
+        ConfigError: There is no such metric, or it lacks a cut-off, or has one that it does not take.
+    """
+    if name == LOSS:
+        return None
+    base, at, cut_off = name.partition("@")
+    if base in RANKING:
+        if not at:
+            raise ConfigError(f"{name} needs a cut-off, such as {name}@10")
+        if not (cut_off.isascii() and cut_off.isdecimal() and int(cut_off)):
+            raise ConfigError(f"the cut-off of {name} has to be a whole number from 1, such as {base}@10")
+        return CutOff(RANKING[base], int(cut_off))
+    if base in POINTWISE:
+        if at:
+            raise ConfigError(f"{base} takes no cut-off, and {name} has one")
+        return POINTWISE[base]
+    near = suggest(name, [LOSS, *POINTWISE, *(f"{metric}@{cut_off or 10}" for metric in RANKING)])
+    known = ", ".join([LOSS, *POINTWISE, *(f"{metric}@K" for metric in RANKING)])
+    raise ConfigError(f"unknown metric {name!r}{near}; known: {known}")

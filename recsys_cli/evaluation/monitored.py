@@ -1,0 +1,71 @@
+"""Figures that are measured again and again while a model is trained: what does not change between is prepared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.held_out import candidate_items, hold_out
+from recsys_cli.evaluation.interactions import read_interactions
+from recsys_cli.evaluation.measure import Place
+from recsys_cli.evaluation.metrics import PointwiseMetric
+from recsys_cli.evaluation.metrics.named import CutOff
+from recsys_cli.evaluation.ranking import rank
+from recsys_cli.evaluation.scorers import ModelScorer, why_not
+from recsys_cli.evaluation.tally import Tally
+from recsys_cli.events import Progress
+from recsys_cli.features.schema import Role
+from recsys_cli.loader import Tables
+from recsys_cli.models.model import Model
+from recsys_cli.workspace import PreparedData
+
+
+def of_rows(metric: PointwiseMetric, positive: npt.NDArray[np.bool_], logits: npt.NDArray[np.float32]) -> float:
+    """Return a figure of rows, as `recsys evaluate` has it; NaN where it is not defined.
+
+    Args:
+        metric: What to measure.
+        positive: Which rows have the label, shape (N,).
+        logits: Their scores, shape (N,).
+    """
+    return float(metric.compute(Tally.of(positive.astype(np.float32), logits))[0])
+
+
+def of_rankings(
+    wanted: CutOff, data: PreparedData, *, config: EvaluateConfig, place: Place
+) -> Callable[[Model], float]:
+    """Prepare a ranking of the valid split; return what measures a model by it, as `recsys evaluate` does.
+
+    Args:
+        wanted: The metric and its cut-off.
+        data: Whose valid split to rank for.
+        config: Whom to rank for, and what they should find.
+        place: Where to rank.
+
+    Raises:
+        ConfigError: The data cannot be ranked, or there is nothing to find.
+    """
+    num_items = int(data.schema.only(Role.ITEM).cardinality or 0)
+    met, rows = read_interactions(data, "train").met(), read_interactions(data, "valid").met()
+    candidates = candidate_items(met, num_items=num_items)
+    held_out = hold_out(rows, met, candidates=candidates, num_items=num_items, config=config)
+    tables = Tables(data, device=place.device)
+    name = f"{wanted.metric.name}@{wanted.k}"
+    if (reason := why_not(held_out, tables, data.schema, device=place.device)) is not None:
+        raise ConfigError(f"{name} cannot be measured: {reason}", hint="set train.monitor to auc or loss")
+    places = torch.from_numpy(candidates).to(place.device)
+
+    def progress(done: int) -> None:
+        place.emit(Progress(f"rank for {name}", done, len(held_out.user_idx), unit="users"))
+
+    def measure(model: Model) -> float:
+        scorer = ModelScorer(model, tables, data.schema, places, batch_size=config.batch_size)
+        hits, _ = rank(held_out, scorer, cut_off=wanted.k, progress=progress)
+        return float(wanted.metric.compute(hits, wanted.k).mean())
+
+    return measure

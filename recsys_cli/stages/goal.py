@@ -1,0 +1,54 @@
+"""What a run is after, from its config and its data: training and evaluation do not know each other, so they meet here."""
+
+from __future__ import annotations
+
+import torch
+
+from recsys_cli.config import EvaluateConfig, TrainConfig
+from recsys_cli.evaluation.measure import Place
+from recsys_cli.evaluation.metrics.named import CutOff, find_metric
+from recsys_cli.evaluation.monitored import of_rankings, of_rows
+from recsys_cli.events import Emit
+from recsys_cli.loader.balance import negatives_per_positive
+from recsys_cli.training.goal import Goal, Monitor
+from recsys_cli.workspace import PreparedData
+
+
+def goal_of(config: TrainConfig, data: PreparedData, *, device: torch.device, emit: Emit) -> Goal:
+    """Work out what to be after.
+
+    Args:
+        config: What is monitored, and what rows count.
+        data: Where negative and positive rows are counted, and users and items are read for a ranking.
+        device: Where to rank.
+        emit: Is told how rankings go.
+
+    Raises:
+        ConfigError: There is no such metric, or the data cannot be ranked.
+        DataError: There is nothing to balance.
+    """
+    weight = config.positive_weight
+    return Goal(
+        label=data.schema.label.name,
+        monitor=_monitor(config.monitor, data, device, emit),
+        positive_weight=negatives_per_positive(data, data.schema.label) if weight == "balanced" else weight,
+        label_smoothing=config.label_smoothing,
+    )
+
+
+def _monitor(name: str, data: PreparedData, device: torch.device, emit: Emit) -> Monitor:
+    """Prepare what decides which epoch is best.
+
+    Rankings are for the users that evaluation takes where nothing else is said: a run depends on its train section alone.
+    """
+    metric = find_metric(name)
+    if metric is None:
+        return Monitor(name, "lower")
+    if isinstance(metric, CutOff):
+        if not data.rows("valid"):
+            return Monitor()
+        ranked = of_rankings(metric, data, config=EvaluateConfig(), place=Place(device=device, emit=emit))
+        return Monitor(name, "higher", lambda scored: ranked(scored.model))
+    if name == "auc":
+        return Monitor()
+    return Monitor(name, metric.better, lambda scored: of_rows(metric, scored.positive, scored.scores))
