@@ -35,6 +35,13 @@ MODELS: dict[str, str] = {
     "mlp": "recsys_cli.models.mlp",
 }
 
+# Tracker name → "module:Class", a training.trackers.tracker.Tracker.
+TRACKERS: dict[str, str] = {
+    "tensorboard": "recsys_cli.training.trackers.tensorboard:TensorBoard",
+    "mlflow": "recsys_cli.training.trackers.mlflow:MLflow",
+    "wandb": "recsys_cli.training.trackers.wandb:WandB",
+}
+
 # What reads the name of a metric, such as ndcg@10: takes it, and raises a ConfigError where there is none.
 METRIC = "recsys_cli.evaluation.metrics.named:find_metric"
 

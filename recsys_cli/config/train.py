@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from recsys_cli.config.schedule import Constant, Schedule
 from recsys_cli.config.section import Section
+from recsys_cli.registry import TRACKERS, suggest
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -60,8 +61,19 @@ class TrainConfig(Section):
     """Stop after so many epochs that were no better by what is monitored; None trains all epochs."""
     checkpoint_steps: int = Field(1_000, ge=1)
     """Write the `last` checkpoint every so many steps, and at the end of every epoch."""
+    trackers: tuple[str, ...] = ("tensorboard",)
+    """Who else is told what training measures: `tensorboard` (event files in the run's folder), `mlflow` (a store in the workspace,
+    or MLFLOW_TRACKING_URI), `wandb` (offline), or "package.module:Class". metrics.jsonl is written in any case."""
     memory: int = Field(4_096, ge=1)
     """Budget of the loader in MiB: a split that fits is kept in memory, a larger one is streamed."""
+
+    @field_validator("trackers")
+    @classmethod
+    def _trackers_are_known(cls, trackers: tuple[str, ...]) -> tuple[str, ...]:
+        for name in trackers:
+            if ":" not in name and name not in TRACKERS:
+                raise ValueError(f"unknown tracker {name!r}{suggest(name, TRACKERS)}; known: {', '.join(TRACKERS)}")
+        return tuple(dict.fromkeys(trackers))
 
     @model_validator(mode="after")
     def _sparse_has_no_decay(self) -> TrainConfig:

@@ -25,11 +25,12 @@ from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.interrupt import deferred_interrupt
 from recsys_cli.training.loop import Training
 from recsys_cli.training.recorder import Recorder
+from recsys_cli.training.trackers import Series, Trackers, find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_manifest, write_text
 
 _VALID_BATCH = 32_768
 """Rows scored at a time while validating; changes nothing but speed and memory."""
-_HOW = {"device", "memory", "checkpoint_steps", "embedding"}
+_HOW = {"device", "memory", "checkpoint_steps", "trackers", "embedding"}
 """What of train and model is how, not what: no part of the key, so that a run may be resumed on another device."""
 
 
@@ -47,6 +48,7 @@ def train(
 
     Raises:
         MissingArtifactError: The data is not prepared, or there is nothing to resume.
+        MissingExtraError: What a tracker writes with is not installed.
         ConfigError: The model does not fit the data, or the device is not there.
         DataError: A label is not 0 or 1, or a weight is negative or missing.
         TrainingError: The loss is not finite, or a checkpoint cannot be read.
@@ -78,6 +80,7 @@ def train_on(
         raise _nothing_to_resume(workspace, config)
     if unfinished is not None:
         emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: --resume goes on with it"))
+    find(config.train.trackers)  # one that is missing is told of before there is a run
     run = _new_run(workspace, config, key)
     with workspace.lock(f"run-{run.folder.name}", timeout=1):
         write_text(run.config, dump(config))
@@ -106,11 +109,14 @@ class _Job:
         started = time.perf_counter()
         training = self._training(memory=self._memory(resume=resume))
         steps = self.config.train.checkpoint_steps
-        recorder = Recorder(self.target, training, key=self.key, checkpoint_steps=steps)
+        trackers = Trackers(find(self.config.train.trackers), self.emit)
+        recorder = Recorder(self.target, training, key=self.key, checkpoint_steps=steps, trackers=trackers)
+        seen = {}
         if resume:
-            recorder.resume()
+            seen = recorder.resume()
             self.emit(Message(f"resuming {self.target.folder.name} at step {training.progress.total_steps + 1}"))
-        with _interruptible(recorder) as check:
+        series = Series(self.target, self.config.model_dump(mode="json"), training.progress.total_steps)
+        with trackers.following(series, seen=seen), _interruptible(recorder) as check:
             for event in training.run():
                 recorder.record(event)
                 self._tell(event, training)

@@ -1,14 +1,20 @@
-"""What a run keeps while it trains: metrics.jsonl, and the `last` and `best` checkpoints, in step with each other."""
+"""What a run keeps while it trains: metrics.jsonl, and the `last` and `best` checkpoints, in step with each other.
+
+Trackers are told each line of metrics.jsonl, and nothing else: what they show is what the run's own record says.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.loop import Training
+from recsys_cli.training.trackers import Trackers
 from recsys_cli.workspace import TrainedRun, write_text
 
 _LINES = 100
@@ -25,10 +31,14 @@ class Recorder:
         training: What is being trained.
         key: What the run depends on; kept in `last`, because an unfinished run has no manifest yet.
         checkpoint_steps: How often to write `last`, beside the end of every epoch.
+        trackers: Who else is told what is measured.
     """
 
-    def __init__(self, run: TrainedRun, training: Training, *, key: str, checkpoint_steps: int) -> None:
+    def __init__(
+        self, run: TrainedRun, training: Training, *, key: str, checkpoint_steps: int, trackers: Trackers
+    ) -> None:
         self._run = run
+        self._trackers = trackers
         self._key = key
         self._training = training
         self._checkpoint_steps = checkpoint_steps
@@ -36,8 +46,11 @@ class Recorder:
         self._lines = 0
         self._since = (0, 0.0)  # rows and sum of losses of the epoch at the last line
 
-    def resume(self) -> None:
+    def resume(self) -> dict[str, int]:
         """Put the training and the metrics back to where `last` was written.
+
+        Returns:
+            The last step of each event that the metrics had before: after a kill they had gone further than `last`.
 
         Raises:
             TrainingError: The checkpoint cannot be read, or is of something else.
@@ -45,8 +58,9 @@ class Recorder:
         saved = Checkpoint.load(self._run.checkpoint("last"))
         self._training.restore(saved)
         self._lines, self._since = int(saved.meta["lines"]), tuple(saved.meta["since"])
-        kept = self._run.metrics.read_text(encoding="utf-8").splitlines(keepends=True) if self._lines else []
-        write_text(self._run.metrics, "".join(kept[: self._lines]))
+        lines = self._run.metrics.read_text(encoding="utf-8").splitlines(keepends=True) if self._lines else []
+        write_text(self._run.metrics, "".join(lines[: self._lines]))
+        return _last_steps(lines)
 
     def record(self, event: TrainingEvent) -> None:
         """Write what an event asks for."""
@@ -76,6 +90,7 @@ class Recorder:
             "event": "step",
             "epoch": event.epoch,
             "step": event.step,
+            "learning_rate": self._training.step.learning_rate,
             "loss": (self._since[1] - loss_sum) / max(event.rows - rows, 1),
             "rows_per_second": event.rows / event.seconds if event.seconds else None,
             "waiting_share": event.waiting / event.seconds if event.seconds else None,
@@ -87,3 +102,14 @@ class Recorder:
         with self._run.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self._lines += 1
+        self._trackers.log(line)
+
+
+def _last_steps(lines: Iterable[str]) -> dict[str, int]:
+    """Return the last step of each event; the last line may be half a line."""
+    steps: dict[str, int] = {}
+    for text in lines:
+        with suppress(ValueError):
+            line = json.loads(text)
+            steps[line["event"]] = line["step"]
+    return steps

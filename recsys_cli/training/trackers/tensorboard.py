@@ -1,0 +1,68 @@
+"""Event files for TensorBoard, in RUN/tensorboard: `tensorboard --logdir workspace/runs` shows all runs beside each other."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import RecordWriter
+from tensorboardX.summary import hparams, scalar
+
+from recsys_cli.training.trackers.tracker import Series, flat
+
+
+class TensorBoard:
+    """Write the numbers as scalars, and the config where TensorBoard's table of hyperparameters looks for it.
+
+    Events are written from here and not through tensorboardX's SummaryWriter: its thread dies of a full disk, and whoever
+    hands it the eleventh event after that waits for ever.
+
+    Args:
+        series: What is logged; steps after `done` that an earlier file has are taken back.
+    """
+
+    rewinds: ClassVar[bool] = True
+
+    def __init__(self, series: Series) -> None:
+        folder = series.run.folder / "tensorboard"
+        folder.mkdir(exist_ok=True)
+        # The name is TensorBoard's; the step keeps a run that is resumed within a second from the file it had before.
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{series.done}"
+        self._file = _Records(str(folder / name))
+        self._write(file_version="brain.Event:2")
+        if series.done:
+            self._write(step=series.done + 1, session_log=SessionLog(status=SessionLog.SessionStatus.START))
+        experiment, start, self._end = hparams(_plain(series.config), {})
+        self._write(summary=experiment)
+        self._write(summary=start)
+        self._file.flush()
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Write scalars."""
+        for name, value in values.items():
+            self._write(step=step, summary=scalar(name, value))
+        self._file.flush()
+
+    def close(self, *, finished: bool) -> None:
+        """Mark the end, and close the file."""
+        if finished:
+            self._write(summary=self._end)
+        self._file.close()
+
+    def _write(self, **content: Any) -> None:
+        self._file.write(Event(wall_time=time.time(), **content).SerializeToString())
+
+
+class _Records(RecordWriter):
+    """Hands each event to the system, so that a killed process loses none, and does not wait until the disk has it."""
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, bool | float | str]:
+    """Return the config by dotted names; what is neither a number nor a truth value as text."""
+    return {name: value if isinstance(value, int | float) else str(value) for name, value in flat(config, ".").items()}

@@ -1,0 +1,60 @@
+"""Weights & Biases, offline: RUN/wandb holds what `wandb sync` sends when somebody wants it sent."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import ClassVar
+
+from recsys_cli.errors import MissingExtraError
+from recsys_cli.training.trackers.tracker import Series
+
+os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+try:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its dependencies' past
+        import wandb
+except ImportError as _error:
+    raise MissingExtraError.for_extra("track", what="train.trackers: wandb") from _error
+
+
+class WandB:
+    """Write the numbers and the config as an offline run. A resumed run has a folder for each session, under one id.
+
+    Args:
+        series: What is logged.
+    """
+
+    rewinds: ClassVar[bool] = False
+
+    def __init__(self, series: Series) -> None:
+        name = series.run.folder.name
+        settings = wandb.Settings(
+            silent=True, console="off", disable_git=True, disable_code=True, x_disable_meta=True, x_disable_stats=True,
+            x_disable_machine_info=True, x_save_requirements=False,
+        )  # fmt: skip
+        with _quiet():
+            self._run = wandb.init(
+                mode="offline", dir=series.run.folder, project=os.environ.get("WANDB_PROJECT", "recsys"), id=name,
+                name=name, config=dict(series.config), resume="allow" if series.done else None, reinit="create_new",
+                settings=settings,
+            )  # fmt: skip
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Write a row of the run's history."""
+        with _quiet():
+            self._run.log(dict(values), step=step)
+
+    def close(self, *, finished: bool) -> None:
+        """Say how the run ended."""
+        with _quiet():
+            self._run.finish(exit_code=0 if finished else 1)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
