@@ -16,7 +16,7 @@ _TOP, _BOTTOM, _RIGHT = 24.0, 40.0, 14.0
 
 @dataclass(frozen=True)
 class Line:
-    """Points, joined in their order.
+    """Points, joined in their order or each by itself.
 
     Attributes:
         x: Where they are; on a logarithmic axis above zero.
@@ -25,6 +25,8 @@ class Line:
         markers: Whether each point is marked, too.
         thin: Whether it stands back behind others.
         dashed: Whether it is a yardstick rather than something measured.
+        joined: Whether there is a line from each point to the next.
+        colour: Number of the series whose colour it has; None for its place among the marks.
     """
 
     x: Sequence[float]
@@ -33,6 +35,8 @@ class Line:
     markers: bool = False
     thin: bool = False
     dashed: bool = False
+    joined: bool = True
+    colour: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,18 +116,25 @@ def _frame(plot: _Plot) -> Iterator[Markup]:
 
 def _line(mark: Line, place: int, plot: _Plot) -> Iterator[Markup]:
     points = [plot.at(x, y) for x, y in zip(mark.x, mark.y, strict=True)]
-    kind = f"line {_colour(mark, place)}{' thin' if mark.thin else ''}"
-    path = " ".join(f"{frame.place(x)},{frame.place(y)}" for x, y in points)
-    yield Markup('<polyline class="{}" points="{}"/>').format(kind, path)
-    if mark.markers or len(points) == 1:
+    if mark.joined:
+        kind = f"line {_colour(mark, place)}{' thin' if mark.thin else ''}"
+        path = " ".join(f"{frame.place(x)},{frame.place(y)}" for x, y in points)
+        yield Markup('<polyline class="{}" points="{}"/>').format(kind, path)
+    if mark.markers or not mark.joined or len(points) == 1:
         for (cx, cy), x, y in zip(points, mark.x, mark.y, strict=True):
             yield Markup('<circle class="dot {}" cx="{}" cy="{}" r="2.6"><title>{}, {}</title></circle>').format(
-                frame.series(place), frame.place(cx), frame.place(cy), number(x), number(y)
+                frame.series(mark.colour or place),
+                frame.place(cx),
+                frame.place(cy),
+                plot.x.written(x),
+                plot.y.written(y),
             )
 
 
 def _colour(mark: Line | Steps, place: int) -> str:
-    return "dashed" if isinstance(mark, Line) and mark.dashed else frame.series(place)
+    if isinstance(mark, Steps):
+        return frame.series(place)
+    return "dashed" if mark.dashed else frame.series(mark.colour or place)
 
 
 def _steps(mark: Steps, place: int, plot: _Plot) -> Iterator[Markup]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -20,18 +20,22 @@ class Axis:
 
     Attributes:
         label: What it shows, with its unit.
-        kind: How values are laid out; `share` writes 0.5 as 50 %, `time` takes seconds since 1970.
+        kind: How values are laid out; `share` writes 0.5 as 50 %, `time` takes seconds since 1970, `names` counts from 0.
         low: Where it begins; None for the least value.
         high: Where it ends; None for the greatest value.
+        names: What to write instead of 0, 1, 2 and so on, where that is its kind.
     """
 
     label: str
-    kind: Literal["linear", "share", "log", "time"] = "linear"
+    kind: Literal["linear", "share", "log", "time", "names"] = "linear"
     low: float | None = None
     high: float | None = None
+    names: Sequence[str] = ()
 
     def over(self, values: Iterable[float]) -> Scale:
         """Return the scale for some values."""
+        if self.kind == "names":
+            return Scale(self, -0.5, len(self.names) - 0.5)
         known = [value for value in values if self.kind != "log" or value > 0]
         low = self.low if self.low is not None else min(known, default=1.0)
         high = self.high if self.high is not None else max(known, default=low)
@@ -69,11 +73,17 @@ class Scale:
         match self.axis.kind:
             case "log":
                 return [(value, number(value)) for value in _decades(self.low, self.high, about)]
+            case "names":
+                return [(float(place), name) for place, name in enumerate(self.axis.names)]
             case "time":
                 return list(_dates(self.low, self.high, about))
             case "share":
                 return [(value, f"{100 * value:.6g} %") for value in _round_values(self.low, self.high, about)]
         return [(value, number(value)) for value in _round_values(self.low, self.high, about)]
+
+    def written(self, value: float) -> str:
+        """Return a value as a hint at a point says it."""
+        return self.axis.names[round(value)] if self.axis.kind == "names" else number(value)
 
 
 def number(value: float) -> str:
