@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,43 @@ def test_loss_from_given_scores_is_the_loss(model: Model) -> None:
     batch = a_batch()
     model.eval()
     assert torch.equal(model.loss(batch, scores=model.score(batch)), model.loss(batch))
+
+
+def test_loss_is_a_mean_of_weighted_rows(model: Model) -> None:
+    batch = a_batch()
+    weight = torch.arange(64.0) / 16
+    model.eval()
+
+    def loss(weight: torch.Tensor | None) -> torch.Tensor:
+        return model.loss(replace(batch, weight=weight))
+
+    torch.testing.assert_close(loss(torch.ones(64)), loss(None))
+    torch.testing.assert_close(loss(weight * 2), loss(weight) * 2)
+    torch.testing.assert_close(loss(weight) + loss(1 - weight), loss(None))
+    assert loss(torch.zeros(64)) == 0
+
+
+def test_elements_of_lists_count_by_their_weights(model: Model) -> None:
+    batch = a_batch()
+    keys = batch.features["keys"]
+    assert isinstance(keys, Ragged)
+
+    def scores(lists: Ragged) -> torch.Tensor:
+        return model.score(replace(batch, features={**batch.features, "keys": lists}))
+
+    model.eval()
+    with torch.no_grad():
+        for module in model.modules():  # larger than they begin, so that a difference would show
+            if isinstance(module, torch.nn.Embedding):
+                module.weight[1:].normal_()
+    plain, ones = scores(keys), torch.ones(len(keys.values))
+    torch.testing.assert_close(scores(replace(keys, weights=ones)), plain)
+    ends = keys.offsets[1:][keys.offsets.diff() > 0] - 1
+    without_last = keys.values.clone()
+    without_last[ends] = 0  # padding, which adds nothing
+    lightened = ones.index_fill(0, ends, 0.0)
+    torch.testing.assert_close(scores(replace(keys, weights=lightened)), scores(replace(keys, values=without_last)))
+    assert not torch.allclose(scores(replace(keys, weights=lightened)), plain)
 
 
 def test_loss_is_float32_under_autocast(model: Model) -> None:

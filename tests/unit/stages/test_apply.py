@@ -147,6 +147,29 @@ def test_label_and_time_may_be_missing(here: Path, workspace: Workspace) -> None
     assert repr(read(made).to_pydict()) == repr(whole.drop_columns(["label", "time"]).to_pydict())
 
 
+def test_weights_and_further_labels_may_be_missing_and_weights_of_lists_may_not(
+    here: Path, workspace: Workspace
+) -> None:
+    rows = TRAIN.append_column("boost", pa.array([1.0, 2.0, 0.0, 1.0, 1.0, 3.0]))
+    sizes = [len(tags or []) for tags in TRAIN.column("tags").to_pylist()]
+    rows = rows.append_column("scores", pa.array([[0.5] * size for size in sizes], pa.list_(pa.float32())))
+    for name in ("train", "valid"):
+        pq.write_table(rows, f"{name}.parquet")
+    features = plan(
+        {"op": "Categorify", "columns": ["tags"]},
+        {"op": "LambdaOp", "expression": "price > 2", "output": "dear", "dtype": "int8"},
+    ) | {"label": ["label", "dear"], "weight": "boost", "list_weights": {"tags": "scores"}}
+    data = prepared(workspace, features=features)
+    pq.write_table(rows.drop_columns(["boost", "price", "rating"]), "new.parquet")
+    made = apply(str(data.folder), ["new.parquet"], workspace)
+    assert made.left_out == {"boost": ("boost",), "dear": ("price",), "label": ("rating",)}
+    assert read(made).column("scores").to_pylist() == [[0.5] * size for size in sizes]
+    assert made.schema["tags"].weights == "scores"
+    pq.write_table(rows.drop_columns(["scores"]), "new.parquet")
+    with pytest.raises(DataError, match=r"no column scores, which scores cannot do without"):
+        apply(str(data.folder), ["new.parquet"], workspace, force=True)
+
+
 def test_a_column_that_is_needed_and_missing_is_named(here: Path, workspace: Workspace) -> None:
     data = prepared(workspace)
     pq.write_table(TRAIN.drop_columns(["movie", "tags", "rating"]), "new.parquet")

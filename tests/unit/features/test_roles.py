@@ -1,0 +1,75 @@
+"""Which columns play which part, and what is said when they cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.plan import FeaturePlan
+from recsys_cli.features.schema import Role
+
+TABLES = {
+    "interactions": pa.schema([
+        ("user", pa.int32()), ("item", pa.int32()), ("click", pa.int8()), ("buy", pa.int8()), ("boost", pa.float32()),
+        ("tags", pa.list_(pa.string())), ("scores", pa.list_(pa.float32())), ("name", pa.string()),
+    ]),
+    "items": pa.schema([
+        ("item", pa.int32()), ("genres", pa.list_(pa.string())), ("shares", pa.list_(pa.float32())), ("fame", pa.float32()),
+    ]),
+}  # fmt: skip
+OPS: list[dict[str, Any]] = [
+    {"op": "JoinExternal", "table": "items", "on": "item", "columns": ["genres", "shares", "fame"]},
+    {"op": "Categorify", "columns": ["user", "item", "genres", "tags"]},
+]
+
+
+def plan(**named: Any) -> FeaturePlan:
+    return FeaturePlan.model_validate({"user": "user", "item": "item", "label": "click", "ops": OPS} | named)
+
+
+def test_parts_are_those_that_are_named() -> None:
+    named = plan(label=["click", "buy"], weight="boost", list_weights={"tags": "scores", "genres": "shares"})
+    assert named.labels == ("click", "buy")
+    assert named.roles == {
+        "user": Role.USER, "item": Role.ITEM, "click": Role.LABEL, "buy": Role.LABEL, "boost": Role.WEIGHT,
+        "scores": Role.LIST_WEIGHT, "shares": Role.LIST_WEIGHT,
+    }  # fmt: skip
+    assert set(named.compile(TABLES).reads) == {"user", "item", "click", "buy", "boost", "tags", "scores"}
+    assert plan().labels == ("click",)
+    assert plan().model_dump(mode="json")["label"] == "click"
+
+
+def test_no_label_at_all_is_refused() -> None:
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        plan(label=[])
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"weight": "boots"}, r"no column 'boots' in the interactions \(did you mean boost\?\)"),
+        ({"weight": "fame"}, "the weight 'fame' comes from a table; it has to belong to the interaction"),
+        ({"weight": "scores"}, "the weight 'scores' holds a list in each row; a weight has to be one number"),
+        ({"weight": "name"}, "'name' is not a number"),
+        ({"weight": "tags"}, "the weight 'tags' is categorified; a weight has to be a number"),
+        ({"weight": "click"}, "'click' is named as label and as weight; a column plays one part"),
+        ({"label": ["click", "click"]}, "'click' is named as label and as label; a column plays one part"),
+        ({"label": ["click", "tags"]}, "the label 'tags' is categorified"),
+        ({"label": ["click", "fame"]}, "the label 'fame' comes from a table"),
+        ({"drop": ["boost"], "weight": "boost"}, "'boost' is dropped, and it is named as weight"),
+        ({"list_weights": {"tag": "scores"}}, "list_weights: no op makes ids of 'tag'"),
+        ({"list_weights": {"user": "scores"}}, "list_weights: 'user' is no column of lists that are categorified"),
+        ({"list_weights": {"tags": "boost"}}, "list_weights: 'boost' holds no list in each row, as 'tags' does"),
+        ({"list_weights": {"tags": "genres"}}, "the list_weight 'genres' is categorified"),
+        ({"list_weights": {"tags": "shares"}}, "list_weights: 'tags' and 'shares' have to live in the same table"),
+        ({"list_weights": {"tags": "score"}}, r"no column 'score' in the interactions \(did you mean scores\?\)"),
+        ({"list_weights": {"tags": "scores"}, "drop": ["tags"]}, "no op makes ids of 'tags', or it is dropped"),
+    ],
+)
+def test_a_column_that_cannot_play_its_part_is_named(named: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan(**named).compile(TABLES)
