@@ -24,10 +24,12 @@ def same(a: torch.Tensor | Ragged, b: torch.Tensor | Ragged) -> bool:
 
 @pytest.mark.parametrize("memory", [1, 4096], ids=["streamed", "resident"])
 def test_loader_gives_the_same_batches_on_the_device(make_prepared, memory: int) -> None:
-    data = make_prepared(rows=5_000)
+    data = make_prepared(rows=400_000, shards=8)
 
     def batches(device: str) -> list:
-        return list(Loader(data, "train", batch_size=512, shuffle=True, seed=3, device=device, memory=memory))
+        loader = Loader(data, "train", batch_size=40_000, shuffle=True, seed=3, device=device, memory=memory)
+        assert loader.resident == (memory > 1)
+        return list(loader)
 
     for here, there in zip(batches("cpu"), batches("cuda"), strict=True):
         assert all(feature.values.is_cuda if isinstance(feature, Ragged) else feature.is_cuda
