@@ -16,6 +16,9 @@ Device = Literal["auto", "cpu", "cuda"]
 class TrainConfig(Section):
     """How the model is trained."""
 
+    continue_from: str | None = None
+    """Name of a finished run of this workspace to begin with, on data that may have grown: rows of tables are found again by the
+    value that they stand for, new values get new rows, optimizers begin anew. `recsys train --continue RUN` sets it."""
     epochs: int = Field(1, ge=1)
     """Passes over the training rows."""
     batch_size: int = Field(32_768, ge=1)
@@ -23,7 +26,10 @@ class TrainConfig(Section):
     seed: int = Field(42, ge=0)
     """Decides the weights at the start, the order of the rows and the dropout."""
     sparse: bool = False
-    """Update only the embedding rows of the batch: SparseAdam for embeddings and AdamW for the rest, instead of Adam for all."""
+    """Update only the embedding rows of the batch, as `embedding_optimizer` says, beside AdamW for the rest, instead of Adam for all."""
+    embedding_optimizer: Literal["adam", "adagrad", "sgd"] = "adam"
+    """How `sparse` updates a row: `adam` (as SparseAdam; state of twice the tables), `adagrad` (row-wise, as FBGEMM and DLRM; one
+    number a row), `sgd` (no state). Each wants an `embedding_learning_rate` of its own."""
     learning_rate: float = Field(0.01, gt=0)
     """Step size of all parameters, or of all but the embeddings where `embedding_learning_rate` is given."""
     embedding_learning_rate: float | None = Field(None, gt=0)
@@ -76,7 +82,11 @@ class TrainConfig(Section):
         return tuple(dict.fromkeys(trackers))
 
     @model_validator(mode="after")
-    def _sparse_has_no_decay(self) -> TrainConfig:
+    def _rows_have_rules_of_their_own(self) -> TrainConfig:
         if self.sparse and self.embedding_weight_decay:
             raise ValueError("embedding_weight_decay is not there with sparse: true, because decay touches every row")
+        if not self.sparse and self.embedding_optimizer != "adam":
+            raise ValueError(
+                f"embedding_optimizer: {self.embedding_optimizer} updates rows of the batch, so it needs sparse: true"
+            )
         return self

@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from recsys_cli.training.rows.gradient import of_rows, rows_of
+
 _BUCKET = 1 << 23
 """Elements of a message, about: smaller gradients travel together, larger ones alone and without a copy."""
 _NONE, _DENSE = -2, -1
@@ -49,25 +51,12 @@ def gather_rows(rows: Tensor) -> Tensor:
     return torch.cat(_gather_uneven(rows, counts))
 
 
-def rows_of(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a sparse gradient's row ids, ascending without repeats, and its rows.
-
-    Backward passes lose the mark of being coalesced, so it is looked for in the ids: far cheaper than coalescing.
-    """
-    ids = gradient._indices()[0]
-    if not bool((ids[1:] > ids[:-1]).all()):
-        gradient = gradient.coalesce()
-    return gradient._indices()[0], gradient._values()
-
-
 def _kind(parameter: nn.Parameter) -> int:
     if parameter.grad is None:
         return _NONE
     if not parameter.grad.is_sparse:
         return _DENSE
-    ids, values = rows_of(parameter.grad)
-    parameter.grad = _sparse(ids, values, parameter)
-    return ids.numel()
+    return rows_of(parameter)[0].numel()
 
 
 def _add_dense(parameters: Sequence[nn.Parameter]) -> None:
@@ -132,17 +121,13 @@ def _merged(ids: Sequence[Tensor], rows: Sequence[Tensor], table: nn.Parameter) 
     total = rows[0].new_zeros((together.numel(), table.shape[1]))
     for some_ids, some_rows in zip(ids, rows, strict=True):
         total.index_add_(0, torch.searchsorted(together, some_ids), some_rows)
-    return _sparse(together, total, table)
+    return of_rows(together, total, table.shape)
 
 
 def _distinct(ids: Tensor) -> Tensor:
     if ids.device.type == "cpu":  # numpy's vectorised sort is over ten times faster than torch's here
         return torch.from_numpy(np.unique(ids.numpy()))
     return torch.unique(ids)
-
-
-def _sparse(ids: Tensor, rows: Tensor, table: nn.Parameter) -> Tensor:
-    return torch.sparse_coo_tensor(ids.unsqueeze(0), rows, table.shape, is_coalesced=True, check_invariants=False)
 
 
 def _gather_uneven(mine: Tensor, counts: Sequence[int]) -> list[Tensor]:

@@ -6,22 +6,24 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from recsys_cli.config import TrainConfig
-from recsys_cli.training.sparse_adam import RowAdam
+from recsys_cli.training.rows import RowAdagrad, RowAdam, RowOptimizer, RowSGD
+
+_BY_ROWS: dict[str, type[RowOptimizer]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
 
 
 def build(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     """Return the optimizers of a model, which are to step together.
 
-    Dense: one Adam with two groups. It is AdamW throughout, which without weight decay is Adam to the bit. Sparse: an
-    Adam for the rows of the batch beside an AdamW for the rest. Torch's fused kernel reads and writes each parameter
-    once, where the plain one goes over them a dozen times.
+    Dense: one Adam with two groups. It is AdamW throughout, which without weight decay is Adam to the bit. Sparse: what
+    `embedding_optimizer` names for the rows of the batch, beside an AdamW for the rest. Torch's fused kernel reads and
+    writes each parameter once, where the plain one goes over them a dozen times.
     """
     tables, rest = split(model)
     table_rate = config.embedding_learning_rate or config.learning_rate
     dense = [{"params": rest, "lr": config.learning_rate, "weight_decay": config.weight_decay}] if rest else []
     if config.sparse:
-        lazy: list[Optimizer] = [RowAdam(tables, lr=table_rate)] if tables else []
-        return lazy + ([AdamW(dense, fused=True)] if dense else [])
+        by_rows: list[Optimizer] = [_BY_ROWS[config.embedding_optimizer](tables, lr=table_rate)] if tables else []
+        return by_rows + ([AdamW(dense, fused=True)] if dense else [])
     if tables:
         dense.append({"params": tables, "lr": table_rate, "weight_decay": config.embedding_weight_decay})
     return [AdamW(dense, fused=True)]

@@ -17,6 +17,7 @@ from recsys_cli.features.hashing import mix
 from recsys_cli.models.model import Model
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.ranks import Ranks
+from recsys_cli.training.rows.gradient import rows_of
 
 FORWARD, BACKWARD, UPDATE = "recsys: forward", "recsys: backward", "recsys: optimizer"
 """What a step does, by the names of the ranges in a profiler's trace."""
@@ -120,5 +121,4 @@ def _trained(optimizers: Iterable[Optimizer]) -> Iterable[Tensor]:
 def _values(parameter: Tensor) -> Tensor:
     if not parameter.grad.is_sparse:  # type: ignore[union-attr]
         return parameter.grad  # type: ignore[return-value]
-    parameter.grad = parameter.grad.coalesce()  # type: ignore[union-attr]
-    return parameter.grad._values()
+    return rows_of(parameter)[1]

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
 from torch.optim import AdamW
 
 from recsys_cli.config import TrainConfig
 from recsys_cli.training.optimizers import build, split
-from recsys_cli.training.sparse_adam import RowAdam
+from recsys_cli.training.rows import RowAdagrad, RowAdam, RowSGD
 
 
 class Net(nn.Module):
@@ -45,6 +49,26 @@ def test_sparse_is_a_row_adam_beside_an_adamw() -> None:
     assert isinstance(dense, AdamW)
     assert [(len(g["params"]), g["lr"]) for g in rows.param_groups] == [(2, 0.2)]
     assert [(len(g["params"]), g["lr"], g["weight_decay"]) for g in dense.param_groups] == [(4, 0.1, 0.3)]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adam", RowAdam), ("adagrad", RowAdagrad), ("sgd", RowSGD)])
+def test_sparse_takes_the_optimizer_that_is_named(name: Any, kind: type) -> None:
+    net = Net()
+    rows, _ = build(net, TrainConfig(sparse=True, embedding_optimizer=name, embedding_learning_rate=0.3))
+    assert type(rows) is kind
+    assert [(len(g["params"]), g["lr"]) for g in rows.param_groups] == [(2, 0.3)]
+
+
+@pytest.mark.parametrize("name", ["adagrad", "sgd"])
+def test_an_optimizer_of_rows_needs_sparse(name: Any) -> None:
+    with pytest.raises(ValidationError, match=f"embedding_optimizer: {name} .* needs sparse: true"):
+        TrainConfig(embedding_optimizer=name)
+
+
+@pytest.mark.parametrize("name", ["adam", "adagrad", "sgd"])
+def test_optimizers_of_rows_have_no_decay(name: Any) -> None:
+    with pytest.raises(ValidationError, match="embedding_weight_decay is not there with sparse: true"):
+        TrainConfig(sparse=True, embedding_optimizer=name, embedding_weight_decay=0.1)
 
 
 def test_embeddings_train_at_the_common_rate_where_none_is_given() -> None:

@@ -1,0 +1,10 @@
+"""Optimizers for embedding tables that touch only the rows of the batch, each of them once: one file per rule."""
+
+from __future__ import annotations
+
+from recsys_cli.training.rows.adagrad import RowAdagrad
+from recsys_cli.training.rows.adam import RowAdam
+from recsys_cli.training.rows.row_optimizer import RowOptimizer
+from recsys_cli.training.rows.sgd import RowSGD
+
+__all__ = ["RowAdagrad", "RowAdam", "RowOptimizer", "RowSGD"]
