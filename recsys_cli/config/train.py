@@ -19,6 +19,9 @@ class TrainConfig(Section):
     continue_from: str | None = None
     """Name of a finished run of this workspace to begin with, on data that may have grown: rows of tables are found again by the
     value that they stand for, new values get new rows, optimizers begin anew. `recsys train --continue RUN` sets it."""
+    continue_from: str | None = None
+    """Name of a finished run of this workspace to begin with, on data that may have grown: rows of tables are found again by the
+    value that they stand for, new values get new rows, optimizers begin anew. `recsys train --continue RUN` sets it."""
     epochs: int = Field(1, ge=1)
     """Passes over the training rows."""
     batch_size: int = Field(32_768, ge=1)
