@@ -19,17 +19,14 @@ class TrainConfig(Section):
     continue_from: str | None = None
     """Name of a finished run of this workspace to begin with, on data that may have grown: rows of tables are found again by the
     value that they stand for, new values get new rows, optimizers begin anew. `recsys train --continue RUN` sets it."""
-    continue_from: str | None = None
-    """Name of a finished run of this workspace to begin with, on data that may have grown: rows of tables are found again by the
-    value that they stand for, new values get new rows, optimizers begin anew. `recsys train --continue RUN` sets it."""
     epochs: int = Field(1, ge=1)
     """Passes over the training rows."""
     batch_size: int = Field(32_768, ge=1)
-    """Rows of a step."""
+    """Rows of a step, over all processes that train together."""
     seed: int = Field(42, ge=0)
     """Decides the weights at the start, the order of the rows and the dropout."""
     sparse: bool = False
-    """Update only the embedding rows of the batch, as `embedding_optimizer` says, beside AdamW for the rest, instead of Adam for all."""
+    """Update only the embedding rows of the batch, by `embedding_optimizer`, beside AdamW for the rest, instead of Adam for all."""
     embedding_optimizer: Literal["adam", "adagrad", "sgd"] = "adam"
     """How `sparse` updates a row: `adam` (as SparseAdam; state of twice the tables), `adagrad` (row-wise, as FBGEMM and DLRM; one
     number a row), `sgd` (no state). Each wants an `embedding_learning_rate` of its own."""
@@ -63,6 +60,9 @@ class TrainConfig(Section):
     """Compile the loss with torch.compile, which pays in long runs on a GPU; needs a C++ compiler, and Triton on a GPU."""
     device: Device = "auto"
     """Where to train; `auto` takes a GPU if there is one."""
+    devices: int = Field(1, ge=1)
+    """Train with so many processes on this machine, each with a GPU of its own or a share of the CPU's cores. They share the rows
+    of each step, so the result is the same within rounding. Under torchrun it is torchrun that says how many there are."""
     monitor: str = "auc"
     """Figure of the validation split that decides which epoch is best: `loss`, or one that `recsys ls metrics` lists, such as
     log_loss or ndcg@10 (of a sample of 2,000 users). Where it is not defined the loss decides."""
@@ -74,7 +74,7 @@ class TrainConfig(Section):
     """Who else is told what training measures: `tensorboard` (event files in the run's folder), `mlflow` (a store in the workspace,
     or MLFLOW_TRACKING_URI), `wandb` (offline), or "package.module:Class". metrics.jsonl is written in any case."""
     memory: int = Field(4_096, ge=1)
-    """Budget of the loader in MiB: a split that fits is kept in memory, a larger one is streamed."""
+    """Budget of the loader in MiB, in each process: a split that fits is kept in memory, a larger one is streamed."""
 
     @field_validator("trackers")
     @classmethod

@@ -14,8 +14,9 @@ from recsys_cli.training.rows.row_optimizer import RowOptimizer
 
 
 class RowAdam(RowOptimizer):
-    """Adam for the rows of the batch. Rows that are not in the gradient keep weights and moments; the bias correction
-    counts all steps. Equal to SparseAdam within rounding. Remembers two numbers for each number of the table.
+    """Adam for the rows of the batch; the others keep weights and moments, and the bias correction counts all steps.
+
+    Equal to SparseAdam within rounding. Remembers two numbers for each number of the table.
 
     Args:
         params: Tables, shape (rows, D), whose gradients are sparse tensors.
