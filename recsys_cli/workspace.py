@@ -204,6 +204,23 @@ class Workspace:
         what = f"{len(found)} runs match {name!r}" if found else f"no run {name!r} in {self.root}"
         raise MissingArtifactError(f"{what}; there are: {names}", hint="recsys status")
 
+    def data_of(self, run: TrainedRun) -> PreparedData:
+        """Return what a run was trained on.
+
+        Raises:
+            MissingArtifactError: The run is not finished, or the data is gone.
+        """
+        if not run.exists:
+            raise MissingArtifactError(f"run {run.folder.name} is not finished", hint="recsys train --resume")
+        known = run.manifest["data"]
+        data = self.data(known["key"])
+        if not data.exists or data.key != known["key"]:
+            raise MissingArtifactError(
+                f"the data that {run.folder.name} was trained on, {data.folder}, is not there",
+                hint=f"recsys etl {run.config}",
+            )
+        return data
+
     def runs_like(self, name: str) -> list[TrainedRun]:
         """Return the run of a name, or those that begin or end with it."""
         exact = [run for run in self.runs() if run.folder.name == name]
@@ -237,7 +254,10 @@ class Workspace:
 
     def new_run(self, model: str, key: str) -> TrainedRun:
         """Return the place of a new run: its name sorts by time and ends in the key's beginning."""
-        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{model.rpartition('.')[2]}-{key[:8]}"
+        return self.run_named(f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{model.rpartition('.')[2]}-{key[:8]}")
+
+    def run_named(self, name: str) -> TrainedRun:
+        """Return the place of a run, whether or not it is there."""
         return TrainedRun(self.root / "runs" / name)
 
     @property
@@ -284,6 +304,11 @@ class Workspace:
             if artifact.folder.exists():
                 artifact.folder.replace(folder / "old")
             made.replace(artifact.folder)
+
+    def remove(self, artifact: Artifact) -> None:
+        """Remove an artifact: it is gone at once, or there as it was."""
+        with self.scratch() as folder:
+            artifact.folder.replace(folder / "removed")
 
     @contextmanager
     def lock(self, name: str, *, timeout: float = 600) -> Iterator[None]:

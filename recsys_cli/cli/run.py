@@ -93,13 +93,25 @@ def train(
     overrides: Overrides = None,
     epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", help="The same as train.epochs=N.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that was interrupted.")] = False,
+    continued: Annotated[
+        str | None,
+        typer.Option(
+            "--continue",
+            metavar="RUN",
+            help="Begin with what this run has learnt, on data that may have grown; sets train.continue_from.",
+            show_default=False,
+        ),
+    ] = None,
     force: Force = False,
 ) -> None:
     """Train the model on the prepared data."""
     from recsys_cli.cli.results import train as shown
+    from recsys_cli.cli.runs import finished
 
     session: Session = ctx.obj
     line = [*joined(config, overrides), *([f"train.epochs={epochs}"] if epochs is not None else ())]
+    if continued is not None:
+        line.append(f"train.continue_from={finished(session.workspace.run(continued)).folder.name}")
     with settled(session, line) as wanted:
         result = _train(session, wanted, resume=resume, force=force)
     session.report(result, shown.draw)

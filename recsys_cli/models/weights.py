@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.models.model import Model
@@ -24,11 +25,28 @@ def load_weights(model: Model, path: Path) -> None:
         MissingArtifactError: There is no such file.
         DataError: It is not a checkpoint, or of another model.
     """
+    tensors = read_weights(path)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise _not_weights(path, error) from error
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the model's tensors in a checkpoint, by the model's names.
+
+    Raises:
+        MissingArtifactError: There is no such file.
+        DataError: It is not a checkpoint.
+    """
     if not path.is_file():
         raise MissingArtifactError(f"no checkpoint {path}", hint="recsys train")
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {key.removeprefix(PREFIX): file.get_tensor(key) for key in file.keys() if key.startswith(PREFIX)}  # noqa: SIM118
-        model.load_state_dict(tensors)
-    except (SafetensorError, RuntimeError) as error:
-        raise DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force") from error
+            return {key.removeprefix(PREFIX): file.get_tensor(key) for key in file.keys() if key.startswith(PREFIX)}  # noqa: SIM118
+    except SafetensorError as error:
+        raise _not_weights(path, error) from error
+
+
+def _not_weights(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force")

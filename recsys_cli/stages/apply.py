@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recsys_cli.config import load
-from recsys_cli.errors import ConfigError, MissingArtifactError
+from recsys_cli.errors import ConfigError
 from recsys_cli.etl.new_rows import Applied, NewRows, apply_plan
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.plan import FittedPlan
@@ -72,22 +72,9 @@ def find_data(name: str, workspace: Workspace) -> PreparedData:
     if (folder / "plan.json").is_file() and PreparedData(folder).exists:
         return PreparedData(folder)
     if (folder / "checkpoints").is_dir() and (folder / "config.yaml").is_file():
-        return _data_of(TrainedRun(folder), Workspace(folder.resolve().parent.parent))
+        return Workspace(folder.resolve().parent.parent).data_of(TrainedRun(folder))
     found = workspace.run_or_data(name)
-    return found if isinstance(found, PreparedData) else _data_of(found, workspace)
-
-
-def _data_of(run: TrainedRun, workspace: Workspace) -> PreparedData:
-    if not run.exists:
-        raise MissingArtifactError(f"run {run.folder.name} is not finished", hint="recsys train --resume")
-    known = run.manifest["data"]
-    data = workspace.data(known["key"])
-    if not data.exists or data.key != known["key"]:
-        raise MissingArtifactError(
-            f"the data that {run.folder.name} was trained on, {data.folder}, is not there",
-            hint=f"recsys etl {run.config}",
-        )
-    return data
+    return found if isinstance(found, PreparedData) else workspace.data_of(found)
 
 
 def _output(files: Sequence[str], output: Path | None, *, force: bool) -> Path:

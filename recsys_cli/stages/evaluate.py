@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from recsys_cli.config import EvaluateConfig, Placement, RunConfig, load
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation import Ceiling, Evaluation
@@ -81,7 +79,7 @@ def _is_fresh(run: TrainedRun, key: str) -> bool:
 def _measure(
     run: TrainedRun, workspace: Workspace, whole: RunConfig, config: EvaluateConfig, *, key: str, emit: Emit
 ) -> Evaluation:
-    data = _data_of(run, workspace)
+    data = workspace.data_of(run)
     device = hardware.device(whole.train.device)
     place = Place(device=device, memory=whole.train.memory, emit=emit)
     found = measure(_model_of(run, whole, data).to(device), data, config, place=place)
@@ -94,17 +92,6 @@ def _measure(
         config=config,
         **dict(found) | {"notes": (*found.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))},
     )
-
-
-def _data_of(run: TrainedRun, workspace: Workspace) -> PreparedData:
-    known: dict[str, Any] = run.manifest["data"]
-    data = workspace.data(known["key"])
-    if not data.exists or data.key != known["key"]:
-        raise MissingArtifactError(
-            f"the data that {run.folder.name} was trained on, {data.folder}, is not there",
-            hint=f"recsys etl {run.config}",
-        )
-    return data
 
 
 def _model_of(run: TrainedRun, whole: RunConfig, data: PreparedData) -> Model:

@@ -8,10 +8,10 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column
 from recsys_cli.models.embedding.host import HostEmbeddings
 from recsys_cli.models.embedding.lookup import Lookup
-from recsys_cli.models.embedding.tables import Embeddings
+from recsys_cli.models.embedding.tables import Embeddings, key_of
 from recsys_cli.models.embedding.widths import default_dim, dims_of
 
-__all__ = ["Embeddings", "HostEmbeddings", "Lookup", "default_dim", "dims_of", "embed"]
+__all__ = ["Embeddings", "HostEmbeddings", "Lookup", "default_dim", "dims_of", "embed", "key_of"]
 
 _PLACES = {"device": Embeddings, "host": HostEmbeddings}
 

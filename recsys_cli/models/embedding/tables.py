@@ -50,6 +50,18 @@ class Embeddings(nn.Module):
         """Return a column's table, shape (cardinality, D)."""
         return self.tables[key_of(name)].get_parameter("weight")
 
+    @torch.no_grad()
+    def write_rows(self, name: str, ids: Tensor, rows: Tensor) -> None:
+        """Replace some rows of a column's table.
+
+        Args:
+            name: The column.
+            ids: Which, each once; shape (U,), int64.
+            rows: By what; shape (U, D).
+        """
+        table = self.table(name)
+        table.index_copy_(0, ids.to(table.device), rows.to(table.device))
+
     def lookups(self, batch: Batch) -> dict[str, Lookup]:
         """Return the rows of each column's table that the batch uses, by name in the order of `names`."""
         features = {name: batch.features[name] for name in self.names}

@@ -1,0 +1,191 @@
+"""A run that begins with another's weights, on data with more values, in another order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.config import RunConfig
+from recsys_cli.errors import ConfigError, MissingArtifactError
+from recsys_cli.events import Event, Message
+from recsys_cli.models import build
+from recsys_cli.models.weights import load_weights, read_weights
+from recsys_cli.stages.continued import carry_over, start_of
+from recsys_cli.stages.train import run_key, train_on
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+MakePrepared = Callable[..., PreparedData]
+FEATURES = {
+    "user": "userId",
+    "item": "movieId",
+    "label": "label",
+    "ops": [
+        {"op": "Categorify", "columns": ["userId", "movieId"]},
+        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+    ],
+}
+MODEL = {"name": "mlp", "embedding_dim": 8, "hidden": [16]}
+
+
+def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
+    return RunConfig.model_validate({
+        "dataset": {"name": "synthetic-small"},
+        "features": FEATURES,
+        "model": {**MODEL, **(model or {})},
+        "train": {"epochs": 3, "batch_size": 256, "learning_rate": 0.05, "device": "cpu", "precision": "fp32", **train},
+    })  # fmt: skip
+
+
+@pytest.fixture
+def data(make_prepared: MakePrepared, workspace: Workspace) -> PreparedData:
+    """40 users, 30 movies, in the workspace."""
+    return settle(make_prepared(), workspace)
+
+
+@pytest.fixture
+def grown(make_prepared: MakePrepared, workspace: Workspace) -> PreparedData:
+    """60 users, 50 movies: user of value v has the id 62 - v and not v + 3; movies of values 0 and 1 are there no more."""
+    made = make_prepared(users=60, items=50)
+    users = pa.table({"value": np.arange(60, dtype=np.int32)[::-1], "count": np.ones(60, np.int64)})
+    movies = pa.table({"value": np.arange(2, 52, dtype=np.int64), "count": np.ones(50, np.int64)})
+    pq.write_table(users, made.vocabulary("userId"))
+    pq.write_table(movies, made.vocabulary("movieId"))
+    return settle(made, workspace)
+
+
+def settle(data: PreparedData, workspace: Workspace) -> PreparedData:
+    target = workspace.data(data.key)
+    target.folder.parent.mkdir(parents=True, exist_ok=True)
+    data.folder.rename(target.folder)
+    return target
+
+
+def a_batch(user_idx: list[int], item_idx: list[int], genres: list[list[int]]) -> Batch:
+    offsets = torch.tensor([0, *np.cumsum([len(one) for one in genres])])
+    lists = Ragged(torch.tensor([one for row in genres for one in row]), offsets)
+    return Batch({"userId": torch.tensor(user_idx), "movieId": torch.tensor(item_idx), "genres": lists}, {})
+
+
+def continued(run: TrainedRun, data: PreparedData, workspace: Workspace, **model: Any) -> Any:
+    config = a_config(continue_from=run.folder.name, model=model)
+    start = start_of(config, workspace)
+    assert start is not None
+    torch.manual_seed(7)
+    made = build("mlp", config.model.options, data.schema, sparse=True)
+    carry_over(made, start, config, data, emit=lambda event: None)
+    return made
+
+
+def test_old_pairs_score_the_same_on_new_ids(data: PreparedData, grown: PreparedData, workspace: Workspace) -> None:
+    run = train_on(data, a_config(sparse=True), workspace).artifact
+    before = build("mlp", MODEL_OPTIONS, data.schema)
+    load_weights(before, run.checkpoint("best"))
+    after = continued(run, grown, workspace)
+    users, movies = np.arange(40), np.arange(40) % 28 + 2
+    genres = [[3, 4] if user % 2 else [5] for user in users]
+    old = a_batch((users + 3).tolist(), (movies + 3).tolist(), genres)
+    new = a_batch((62 - users).tolist(), (movies + 1).tolist(), genres)
+    assert torch.equal(after.eval().score(new), before.eval().score(old))
+    for reserved in (0, 1, 2):
+        assert torch.equal(
+            after.score(a_batch([reserved], [reserved], [[]])), before.score(a_batch([reserved], [reserved], [[]]))
+        )
+
+
+MODEL_OPTIONS = {key: value for key, value in MODEL.items() if key != "name"}
+
+
+def test_new_values_keep_the_rows_that_were_drawn(
+    data: PreparedData, grown: PreparedData, workspace: Workspace
+) -> None:
+    run = train_on(data, a_config(), workspace).artifact
+    after = continued(run, grown, workspace)
+    torch.manual_seed(7)
+    fresh = build("mlp", MODEL_OPTIONS, grown.schema)
+    users = after.embeddings.table("userId")
+    assert torch.equal(users[3:23], fresh.embeddings.table("userId")[3:23])  # values 59 to 40
+    assert torch.equal(
+        users[23:], read_weights(run.checkpoint("best"))["embeddings.tables.of_userId.weight"][3:].flip(0)
+    )
+    assert not users[0].any()
+
+
+def test_training_goes_on_from_there_and_improves(
+    data: PreparedData, grown: PreparedData, workspace: Workspace
+) -> None:
+    first = train_on(data, a_config(), workspace).artifact
+    config = a_config(continue_from=first.folder.name, epochs=4)
+    events: list[Event] = []
+    made = train_on(grown, config, workspace, emit=events.append)
+    history = made.artifact.manifest["history"]
+    assert made.artifact.manifest["continues"] == first.folder.name
+    assert history[-1]["train_loss"] < history[0]["train_loss"]
+    said = [event.text for event in events if isinstance(event, Message)]
+    assert any("userId keeps 43 rows and gets 20 new ones" in text for text in said)
+    assert train_on(grown, config, workspace).up_to_date
+    assert run_key(config, grown) != run_key(a_config(epochs=4), grown)
+
+
+def test_a_continued_run_resumes(data: PreparedData, workspace: Workspace) -> None:
+    first = train_on(data, a_config(epochs=1), workspace).artifact
+    config = a_config(continue_from=first.folder.name)
+    run = train_on(data, config, workspace).artifact
+    before = run.checkpoint("last").read_bytes()
+    (run.folder / "manifest.json").unlink()
+    assert train_on(data, config, workspace, resume=True).artifact == run
+    assert run.manifest["continues"] == first.folder.name
+    assert run.checkpoint("last").read_bytes() == before
+
+
+def test_without_changes_it_begins_where_the_first_ended(data: PreparedData, workspace: Workspace) -> None:
+    run = train_on(data, a_config(), workspace).artifact
+    after = continued(run, data, workspace)
+    weights = read_weights(run.checkpoint("best"))
+    assert all(torch.equal(tensor, weights[key]) for key, tensor in after.state_dict().items())
+
+
+def test_what_does_not_fit_is_named(data: PreparedData, grown: PreparedData, workspace: Workspace) -> None:
+    run = train_on(data, a_config(epochs=1), workspace).artifact
+    with pytest.raises(ConfigError, match=r"the embedding of movieId is 16 wide and was 8"):
+        continued(run, grown, workspace, embedding_dim={"movieId": 16, "userId": 8, "genres": 8})
+    with pytest.raises(ConfigError, match=r"first\.linear\.weight is 5 × 24 and was 16 × 24"):
+        continued(run, grown, workspace, hidden=[5])
+    with pytest.raises(ConfigError, match=r"rest\.5\.weight is 1 × 16 and was not there"):
+        continued(run, grown, workspace, hidden=[16, 16])
+
+
+def test_other_columns_are_named(data: PreparedData, grown: PreparedData, workspace: Workspace) -> None:
+    run = train_on(data, a_config(epochs=1), workspace).artifact
+    schema = json.loads((grown.folder / "schema.json").read_text())
+    for column in schema["columns"]:
+        if column["name"] == "genres":
+            column["name"] = "tags"
+    (grown.folder / "schema.json").write_text(json.dumps(schema))
+    with pytest.raises(ConfigError, match=r"the column tags is new\n  the column genres is not there any more"):
+        continued(run, grown, workspace)
+
+
+def test_a_run_has_to_be_there_whole_and_named_in_full(
+    data: PreparedData, workspace: Workspace, tmp_path: Path
+) -> None:
+    run = train_on(data, a_config(epochs=1), workspace).artifact
+    name = run.folder.name
+    with pytest.raises(MissingArtifactError, match=rf"no run 'mpl'.*there are: {name}"):
+        start_of(a_config(continue_from="mpl"), workspace)
+    with pytest.raises(ConfigError, match="has to be the whole name"):
+        start_of(a_config(continue_from=name[-8:]), workspace)
+    data.folder.rename(tmp_path / "gone")
+    with pytest.raises(MissingArtifactError, match=r"the data that .* was trained on, .* is not there"):
+        start_of(a_config(continue_from=name), workspace)
+    (run.folder / "manifest.json").unlink()
+    with pytest.raises(MissingArtifactError, match="is not finished"):
+        start_of(a_config(continue_from=name), workspace)
