@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from recsys_cli.config import TrainConfig
 from recsys_cli.training.rows import RowAdagrad, RowAdam, RowOptimizer, RowSGD
 
-_BY_ROWS: dict[str, type[RowOptimizer]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
+_BY_ROWS: dict[str, Callable[..., RowOptimizer]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
 
 
 def build(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
