@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from recsys_cli import __version__
-from recsys_cli.cli import catalog, inspect, new, run
+from recsys_cli.cli import catalog, inspect, new, run, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
@@ -66,6 +66,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "train": run.train,
     "evaluate": run.evaluate,
     "run": run.run,
+    "tune": tune.tune,
     "status": inspect.status,
     "report": inspect.report,
     "ls": catalog.ls,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recsys_cli.config.load import dump, load
+from recsys_cli.config.load import dump, load, vary
 from recsys_cli.config.sections import (
     HOW,
     DatasetConfig,
@@ -13,7 +13,9 @@ from recsys_cli.config.sections import (
     RunConfig,
 )
 from recsys_cli.config.train import TrainConfig
+from recsys_cli.config.tune import TuneConfig
 
 __all__ = [
-    "HOW", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "Placement", "RunConfig", "TrainConfig", "dump", "load",
+    "HOW", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "Placement", "RunConfig", "TrainConfig", "TuneConfig",
+    "dump", "load", "vary",
 ]  # fmt: skip

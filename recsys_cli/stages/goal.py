@@ -36,6 +36,18 @@ def goal_of(config: TrainConfig, data: PreparedData, *, device: torch.device, em
     )
 
 
+def yardstick(name: str) -> Monitor:
+    """Return how epochs are compared by a metric, without what it takes to measure it.
+
+    Raises:
+        ConfigError: There is no such metric.
+    """
+    metric = find_metric(name)
+    if metric is None:
+        return Monitor(name, "lower")
+    return Monitor(name, "higher" if isinstance(metric, CutOff) else metric.better)
+
+
 def _monitor(name: str, data: PreparedData, device: torch.device, emit: Emit) -> Monitor:
     """Prepare what decides which epoch is best.
 

@@ -1,0 +1,67 @@
+"""Puts the page of a study together: which of its facts stand where, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recsys_cli.config import yaml12
+from recsys_cli.page import Axis, render
+from recsys_cli.tuning.report import plots
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A figure on top of the page."""
+
+    title: str
+    value: str
+    remark: str
+
+
+def show(found: Mapping[str, Any], *, data: str, config: str) -> str:
+    """Write the page as one HTML document that loads nothing.
+
+    Args:
+        found: What `facts.gather` found.
+        data: Name of the prepared data that was trained on.
+        config: The config, as YAML.
+    """
+    metric, entries = Axis(f"valid {found['metric']['name']}"), found["ranking"]
+    tried = [entry for entry in entries if entry["state"] in {"finished", "pruned"}]
+    return render(
+        "tune.html.j2",
+        package=__package__,
+        found=found,
+        data=data,
+        config=config,
+        headlines=list(_headlines(found)),
+        head=["", found["metric"]["name"], *found["space"], "epochs", "seconds", "state"],
+        rows=[_row(entry, list(found["space"])) for entry in entries],
+        failures=[(entry["trial"], entry["message"]) for entry in entries if entry["state"] == "failed"],
+        history=plots.history(tried, metric=metric, better=found["metric"]["better"]),
+        epochs=plots.epochs(tried, metric=metric),
+        over={key: plots.over_key(key, values, tried, metric=metric) for key, values in found["space"].items()},
+    )
+
+
+def _headlines(found: Mapping[str, Any]) -> Iterator[Headline]:
+    counts, best = found["trials"], found["best"]
+    if best is not None:
+        yield Headline(f"best {found['metric']['name']}", _figure(best["value"]), f"trial {best['trial']}")
+    yield Headline("finished", str(counts["finished"]), f"of {counts['wanted']} trials")
+    for state, remark in (("pruned", "ended early"), ("running", "not over yet"), ("failed", "see below")):
+        if counts[state]:
+            yield Headline(state, str(counts[state]), remark)
+
+
+def _row(entry: Mapping[str, Any], keys: list[str]) -> list[str]:
+    tried = [yaml12.quoted(entry["changes"][key]) if key in entry["changes"] else "" for key in keys]
+    seconds = "" if entry["seconds"] is None else f"{entry['seconds']:,.1f}"
+    name = f"trial {entry['trial']}"
+    return [name, _figure(entry["value"]), *tried, str(entry["epochs"]), seconds, entry["state"]]
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"

@@ -1,0 +1,87 @@
+"""Which figures a study's page shows: how the best came about, how trials went, and the metric over each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from markupsafe import Markup
+
+from recsys_cli.config import yaml12
+from recsys_cli.page import Axis, Line, chart
+
+Entry = Mapping[str, Any]
+_FINISHED, _BEST, _OTHERS = 1, 2, 3
+_ROOM = 50
+"""Letters that fit below an axis of choices."""
+
+
+def history(entries: Sequence[Entry], *, metric: Axis, better: str) -> Markup:
+    """Draw what each trial came to, and the best so far.
+
+    Args:
+        entries: The trials, in any order.
+        metric: The axis of the figure that they are compared by.
+        better: Which values of it are better: higher, lower or one.
+    """
+    in_order = sorted(entries, key=lambda entry: entry["trial"])
+    finished = [entry for entry in in_order if entry["state"] == "finished" and entry["value"] is not None]
+    best = accumulate((entry["value"] for entry in finished), lambda one, two: _better(one, two, better))
+    marks = [
+        *_dots(in_order, lambda entry: entry["trial"]),
+        Line([entry["trial"] for entry in finished], list(best), name="best so far", colour=_BEST),
+    ]
+    return chart("What each trial came to", marks, x=Axis("trial", low=1), y=metric)
+
+
+def epochs(entries: Sequence[Entry], *, metric: Axis) -> Markup:
+    """Draw how trials went, the best above the others; empty where they have one epoch.
+
+    Args:
+        entries: The trials, the best first.
+        metric: As for `history`.
+    """
+    curves = [[(epoch, y) for epoch, y in enumerate(entry["curve"], start=1) if y is not None] for entry in entries]
+    if not entries or max(map(len, curves)) < 2:
+        return Markup("")
+    best, *others = [([x for x, _ in points], [y for _, y in points]) for points in curves]
+    marks = [
+        Line(*points, name="" if place else "others", thin=True, colour=_OTHERS) for place, points in enumerate(others)
+    ]
+    marks.append(Line(*best, name="best", markers=True, colour=_BEST))
+    return chart("How the trials went", marks, x=Axis("epoch"), y=metric)
+
+
+def over_key(key: str, values: Mapping[str, Any], entries: Sequence[Entry], *, metric: Axis) -> Markup:
+    """Draw what trials came to over what they tried for one key.
+
+    Args:
+        key: The key.
+        values: What it may be, as in the config.
+        entries: The trials.
+        metric: As for `history`.
+    """
+    choices = [yaml12.quoted(choice) for choice in values.get("choices", ())]
+    if not choices:
+        axis = Axis(key, kind="log" if values.get("log") else "linear", low=values["low"], high=values["high"])
+        return chart(f"The metric over {key}", _dots(entries, lambda entry: entry["changes"][key]), x=axis, y=metric)
+    longest = max(4, _ROOM // len(choices))
+    names = [choice if len(choice) <= longest else f"{choice[: longest - 1]}…" for choice in choices]
+    dots = _dots(entries, lambda entry: choices.index(yaml12.quoted(entry["changes"][key])))
+    return chart(f"The metric over {key}", dots, x=Axis(key, kind="names", names=names), y=metric)
+
+
+def _dots(entries: Sequence[Entry], place: Any) -> list[Line]:
+    marks = []
+    for state, name, colour in (("pruned", "pruned, at its last epoch", _OTHERS), ("finished", "finished", _FINISHED)):
+        found = [entry for entry in entries if entry["state"] == state and entry["value"] is not None]
+        x, y = [place(entry) for entry in found], [entry["value"] for entry in found]
+        marks.append(Line(x, y, name=name, joined=False, colour=colour))
+    return marks
+
+
+def _better(one: float, two: float, better: str) -> float:
+    if better == "one":
+        return min(one, two, key=lambda value: abs(value - 1))
+    return max(one, two) if better == "higher" else min(one, two)
