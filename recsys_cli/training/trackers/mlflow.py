@@ -19,7 +19,7 @@ try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its dependencies' past
         import alembic as _  # what a local store needs beside mlflow-skinny
-        import sqlalchemy as _  # noqa: F811
+        import sqlalchemy as _
         from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient
 except ImportError as _error:

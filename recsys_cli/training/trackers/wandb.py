@@ -33,7 +33,7 @@ class WandB:
         name = series.run.folder.name
         settings = wandb.Settings(
             silent=True, console="off", disable_git=True, disable_code=True, x_disable_meta=True, x_disable_stats=True,
-            x_disable_machine_info=True, x_save_requirements=False,
+            x_disable_machine_info=True, x_save_requirements=False, symlink=False,
         )  # fmt: skip
         with _quiet():
             self._run = wandb.init(

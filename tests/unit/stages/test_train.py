@@ -96,8 +96,8 @@ def test_train_leaves_a_whole_run(make_prepared: MakePrepared, workspace: Worksp
     assert 0 <= manifest["waiting_share"] <= 1
     assert [line["epoch"] for line in lines(run) if line["event"] == "epoch"] == [1, 2]
     assert [line["step"] for line in lines(run) if line["event"] == "step"] == list(range(1, 17))
-    assert {path.name for path in run.folder.rglob("*") if path.is_file()} == {
-        "config.yaml", "manifest.json", "metrics.jsonl", "best.safetensors", "last.safetensors"
+    assert {path.name.partition(".tfevents")[0] for path in run.folder.rglob("*") if path.is_file()} == {
+        "config.yaml", "manifest.json", "metrics.jsonl", "best.safetensors", "last.safetensors", "events.out"
     }  # fmt: skip
     bars = [event for event in events if isinstance(event, Progress) and event.task == "train epoch 2/2"]
     assert (bars[-1].done, bars[-1].total) == (2_000, 2_000)
