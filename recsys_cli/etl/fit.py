@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -250,6 +251,15 @@ class Tables:
         return weights
 
 
-def row_numbers(shard: int, rows: int) -> pa.Array:
-    """Return a number for each row of a shard of train, in its final order, that no other row has."""
-    return pa.array(np.arange(rows, dtype=np.uint64) + (np.uint64(shard) << np.uint64(32)))
+def row_numbers(shard: int, rows: int, order: npt.NDArray[np.int64] | None = None) -> pa.Array:
+    """Return a number for each row of a shard of train, by its place in the final order, that no other row has.
+
+    Args:
+        shard: Which shard.
+        rows: How many rows it has.
+        order: Where each row of the final order stands among the rows, where they are not in that order.
+    """
+    places = np.arange(rows, dtype=np.uint64)
+    if order is not None:
+        places[order] = np.arange(rows, dtype=np.uint64)
+    return pa.array(places + (np.uint64(shard) << np.uint64(32)))

@@ -117,9 +117,13 @@ class Staged:
             table = self._of(shard, 0, None, columns)
             if not shuffled:
                 return table
-            return table.take(pa.array(permutation(table.num_rows, mix(self.seed, _ORDER_STREAM, shard))))
+            return table.take(pa.array(self.order(shard, table.num_rows)))
         place = self.places(split)[0]
         return self._of(place, shard * self.shard_rows, (shard + 1) * self.shard_rows, columns)
+
+    def order(self, shard: int, rows: int) -> npt.NDArray[np.int64]:
+        """Return where each row of a shard of train, in its final order, stands in that in which rows were read."""
+        return permutation(rows, mix(self.seed, _ORDER_STREAM, shard))
 
     def _of(self, place: int, first: int, last: int | None, columns: Sequence[str] | None) -> pa.Table:
         """Return rows first to last of a place, in one piece of memory."""

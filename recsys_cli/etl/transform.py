@@ -63,12 +63,17 @@ class Transform:
 
     def __call__(self, shard: int) -> Written:
         """Write a shard and return what there is to know of it."""
-        rows = self.staged.read(self.split, shard)
+        in_train = self.split == SPLITS[TRAIN]
+        widens = any(column.ragged for column in self.schema.in_table(None))
+        rows = self.staged.read(self.split, shard, shuffled=widens)
         if not rows.num_rows:
             return Written()
-        if self.split == SPLITS[TRAIN]:
-            rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows))
+        order = self.staged.order(shard, rows.num_rows) if in_train and not widens else None
+        if in_train:
+            rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows, order))
         table = prepare(self.engine, self.fitted, rows, self.schema)
+        if order is not None:
+            table = table.take(pa.array(order))  # numbers are moved here, and what was read may be texts
         write_table(table, self.folder / f"{shard:05d}.parquet")
         return Written(table.num_rows, count_missing(table, self.schema))
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.features.spec import is_text
-from recsys_cli.features.words import BLOCK_ROWS, WORD_BYTES, Words
+from recsys_cli.features.words import BLOCK_ROWS, WORD_BYTES, Words, lengths
 
 _TEXT_STREAM = 1
 
@@ -78,6 +78,13 @@ def hash_values(values: pa.Array) -> npt.NDArray[np.uint64]:
         hashes = [_hash_texts(Words.of(values.slice(start, BLOCK_ROWS))) for start in blocks]
         return np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
     return hash_counters(bits(values), 0)
+
+
+def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Hash short texts as `hash_values` does, given the numbers that `words.pack` made of them."""
+    sizes = lengths(numbers)
+    hashes = hash_counters(sizes.view(np.uint64), mix(0, _TEXT_STREAM))
+    return np.where(sizes > 0, hash_counters(numbers.byteswap(), hashes), hashes)
 
 
 def bits(values: pa.Array) -> npt.NDArray[np.uint64]:

@@ -61,8 +61,8 @@ class Words:
             number: Which word.
             rows: Of which texts.
         """
-        if number == 0 and isinstance(rows, slice) and (self.lengths == WORD_BYTES).all():
-            return self.words[: len(self.lengths)][rows]
+        if number == 0 and isinstance(rows, slice) and (found := self._whole_words()) is not None:
+            return found[rows]
         starts = self.starts[rows] + WORD_BYTES * number
         places, shifts = starts >> 3, ((starts & 7) << 3).view(np.uint64)
         found = self.words[places]
@@ -70,6 +70,18 @@ class Words:
             # In two steps, because a shift by all 64 bits has no defined result.
             found = (found >> shifts) | ((self.words[places + 1] << (np.uint64(63) - shifts)) << np.uint64(1))
         return found & _ENDS[np.minimum(self.lengths[rows] - WORD_BYTES * number, WORD_BYTES)]
+
+    def _whole_words(self) -> npt.NDArray[np.uint64] | None:
+        """Return the words of texts of 8 bytes each, or none where it is null as a rule; None if there are others."""
+        whole = self.lengths == WORD_BYTES
+        count = np.count_nonzero(whole)
+        if count == len(whole):
+            return self.words[:count]
+        if count * WORD_BYTES != self.starts[-1] + self.lengths[-1]:
+            return None
+        found = np.zeros(len(whole), dtype=np.uint64)
+        found[whole] = self.words[:count]
+        return found
 
 
 def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
@@ -82,12 +94,13 @@ def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]
         N numbers: the UTF-8 bytes, the first one the highest. N flags: texts of more than 8 bytes, or with a NUL at the end.
     """
     numbers = np.empty(len(texts), dtype=np.uint64)
-    refused = np.empty(len(texts), dtype=bool)
+    refused = np.zeros(len(texts), dtype=bool)
     for start in range(0, len(texts), BLOCK_ROWS):
+        block = slice(start, min(start + BLOCK_ROWS, len(texts)))
         words = Words.of(texts.slice(start, BLOCK_ROWS))
-        block = slice(start, start + len(words.lengths))
         numbers[block] = words.word(0).byteswap()
-        refused[block] = words.lengths > WORD_BYTES
+        if int(words.lengths.max()) > WORD_BYTES:
+            refused[block] = words.lengths > WORD_BYTES
         if words.have_nul:
             last = (words.lengths.clip(1, WORD_BYTES) - 1).view(np.uint64) << np.uint64(3)
             is_nul = ((numbers[block] >> (np.uint64(56) - last)) & np.uint64(0xFF)) == 0
@@ -95,15 +108,21 @@ def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]
     return numbers, refused
 
 
-def unpack(numbers: npt.NDArray[np.uint64]) -> pa.Array:
-    """Return the texts (large_string) of numbers that `pack` made."""
-    lengths = np.full(len(numbers), WORD_BYTES, dtype=np.int64)
+def lengths(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Return how many bytes the texts have that `pack` made numbers of."""
+    found = np.full(len(numbers), WORD_BYTES, dtype=np.int64)
     short = np.flatnonzero((numbers & _ENDS[1]) == 0)
     for num_bytes in range(1, WORD_BYTES + 1):
-        lengths[short] -= (numbers[short] & _ENDS[num_bytes]) == 0
+        found[short] -= (numbers[short] & _ENDS[num_bytes]) == 0
+    return found
+
+
+def unpack(numbers: npt.NDArray[np.uint64]) -> pa.Array:
+    """Return the texts (large_string) of numbers that `pack` made."""
+    sizes = lengths(numbers)
     data = numbers.byteswap().astype("<u8", copy=False).view(np.uint8).reshape(-1, WORD_BYTES)
-    if (lengths != WORD_BYTES).any():
-        data = data[np.arange(WORD_BYTES) < lengths[:, None]]
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    if (sizes != WORD_BYTES).any():
+        data = data[np.arange(WORD_BYTES) < sizes[:, None]]
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.large_string(), len(numbers), buffers)

@@ -38,10 +38,10 @@ def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.
 
 def apply(op: Categorify, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
     """Replace the columns by ids."""
-    encode = {
+    encoders = {
         name: partial(encoder_of(state[op.vocabulary_of(name)]), num_buckets=op.num_buckets) for name in op.learns
     }
-    return frame.with_columns(by_value(name, frame, to_ids) for name, to_ids in encode.items())
+    return frame.with_columns(by_value(name, frame, to_ids) for name, to_ids in encoders.items())
 
 
 def by_value(column: str, frame: pl.LazyFrame, to_ids: Callable[[pa.Array], Ids]) -> pl.Expr:
@@ -57,10 +57,11 @@ def _counted(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _encoded(to_ids: Callable[[pa.Array], Ids], series: pl.Series) -> pl.Series:
-    return pl.Series(series.name, pl.from_arrow(_encode(series.to_arrow(), to_ids)))
+    return pl.Series(series.name, pl.from_arrow(encode(series.to_arrow(), to_ids)))
 
 
-def _encode(array: pa.Array, to_ids: Callable[[pa.Array], Ids]) -> pa.Array:
+def encode(array: pa.Array, to_ids: Callable[[pa.Array], Ids]) -> pa.Array:
+    """Return values as ids, int32; lists element by element, where a null list is an empty one."""
     if isinstance(array, pa.LargeListArray):
         array = array.cast(pa.list_(array.type.value_type))
     if not isinstance(array, pa.ListArray):

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.hashed import Ids, bucket_ids
+from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.join_keys import canonical
-from recsys_cli.features.hashing import hash_counters, hash_values
+from recsys_cli.features.hashing import below, hash_counters, hash_packed, hash_values
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
 from recsys_cli.features.words import pack
@@ -63,13 +63,19 @@ class Encoder:
             return of_values[values.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
         values = _comparable(values)
         self._check(values.type)
-        ids = self._narrow(values) if self._lookup is not None else self._found(values)
-        if num_buckets:
-            unseen = np.flatnonzero(ids == UNSEEN)
-            ids[unseen] = bucket_ids(values.take(pa.array(unseen)), num_buckets, first=FIRST + len(self.values))
+        if self._are_short and is_text(values.type):
+            ids = self._short(values, num_buckets)
+        else:
+            ids = self._narrow(values) if self._lookup is not None else self._found(values)
+            unseen = np.flatnonzero(ids == UNSEEN) if num_buckets else None
+            if unseen is not None:
+                ids[unseen] = self._buckets(hash_values(values.take(pa.array(unseen))), num_buckets)
         if values.null_count:
             ids[values.is_null().to_numpy(zero_copy_only=False)] = NULL
         return ids
+
+    def _buckets(self, hashes: Hashes, num_buckets: int) -> Ids:
+        return (below(hashes, num_buckets) + np.uint64(FIRST + len(self.values))).astype(np.int32)
 
     def _narrow(self, values: pa.Array) -> Ids:
         # The lookup array has an UNSEEN entry at each end, where everything out of its range is clipped to.
@@ -79,15 +85,25 @@ class Encoder:
             keys = np.minimum(keys, np.uint64(2**62))
         return np.take(self._lookup, keys.astype(np.int64, copy=False) - (self._low - 1), mode="clip")
 
+    def _short(self, values: pa.Array, num_buckets: int) -> Ids:
+        """Return the ids of texts by a vocabulary of short ones; those of null mean nothing."""
+        assert self._index is not None
+        numbers, refused = pack(values)
+        ids = self._index.find(hash_counters(numbers, 0))
+        ids[refused] = UNSEEN
+        if num_buckets:
+            unseen = np.flatnonzero(ids == UNSEEN)
+            hashes = hash_packed(numbers[unseen])
+            others = np.flatnonzero(refused[unseen])
+            if len(others):
+                hashes[others] = hash_values(values.take(pa.array(unseen[others])))
+            ids[unseen] = self._buckets(hashes, num_buckets)
+        return ids
+
     def _found(self, values: pa.Array) -> Ids:
         if self._index is None:
             found = pc.index_in(values, value_set=self.values.cast(values.type))
             return pc.add(found, FIRST).fill_null(UNSEEN).to_numpy().astype(np.int32, copy=False)
-        if self._are_short and is_text(values.type):
-            numbers, refused = pack(values)
-            ids = self._index.find(hash_counters(numbers, 0))
-            ids[refused] = UNSEEN
-            return ids
         ids = self._index.find(hash_values(values))
         if not is_text(values.type) or not len(self.values):
             return ids

@@ -16,6 +16,7 @@ import pyarrow as pa
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import WEIGHT, Learnt, Walk
 from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_categorify
+from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.etl.polars_engine.gpu import Gpu
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.ops import Categorify, JoinExternal
@@ -63,11 +64,12 @@ class PolarsEngine:
         Raises:
             DataError: A Categorify lost or doubled values in counting.
         """
-        frame = pl.LazyFrame(rows)
+        direct = self._direct(walk, fitted, rows)
+        frame = pl.LazyFrame(direct.looked_at)
         weight = pl.col(WEIGHT) if WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
         queries: dict[tuple[Step, str], pl.LazyFrame] = {}
         totals: dict[tuple[Step, str], int] = {}
-        for verb, part in groupby(walk, key=itemgetter(1)):
+        for verb, part in groupby(direct.rest, key=itemgetter(1)):
             steps = [step for step, _ in part]
             if verb == "apply":
                 frame = self._applied(steps, fitted, frame)
@@ -79,11 +81,18 @@ class PolarsEngine:
         tables = self._collected(queries)
         for at, total in totals.items():
             counted.check(at[1], tables[at], total)
-        return {(step.index, name): table for (step, name), table in tables.items()}
+        return direct.learnt | {(step.index, name): table for (step, name), table in tables.items()}
 
     def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
         """Send rows through steps, one after the other."""
-        return self._applied(steps, fitted, pl.LazyFrame(rows)).collect().to_arrow() if steps else rows
+        direct = self._direct([(step, "apply") for step in steps], fitted, rows)
+        if not direct.rest:
+            return direct.rows
+        return self._applied([step for step, _ in direct.rest], fitted, pl.LazyFrame(direct.rows)).collect().to_arrow()
+
+    def _direct(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
+        """Do what needs no query; on a GPU everything is one."""
+        return Direct.of(walk, fitted, rows) if self._gpu is None else Direct(rows, rest=list(walk))
 
     def _applied(self, steps: Sequence[Step], fitted: FittedPlan, frame: pl.LazyFrame) -> pl.LazyFrame:
         if self._gpu is not None:

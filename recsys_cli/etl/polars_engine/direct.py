@@ -1,0 +1,92 @@
+"""Categorify without a query: columns that are as they were read are counted and encoded where Arrow has them.
+
+On a way through Polars their texts would be stored anew twice, which costs more than the work itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import pyarrow as pa
+
+from recsys_cli.etl.counts import count
+from recsys_cli.etl.engine import ROW, WEIGHT, Learnt, Walk
+from recsys_cli.etl.polars_engine import counted
+from recsys_cli.etl.polars_engine.categorify import encode
+from recsys_cli.etl.polars_engine.encoder import encoder_of
+from recsys_cli.features.ops import Categorify
+from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.program import Step
+from recsys_cli.features.spec import is_list, is_text
+
+
+@dataclass
+class Direct:
+    """What of a walk needs no query.
+
+    Attributes:
+        rows: The rows, with ids in place of what was encoded.
+        learnt: What was counted.
+        rest: The steps that need a query over the rows, in order.
+    """
+
+    rows: pa.Table
+    learnt: Learnt = field(default_factory=dict)
+    rest: list[tuple[Step, Literal["fit", "apply"]]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
+        """Do each Categorify that no step of the rest has to come before."""
+        done = cls(rows)
+        read: set[str] = set()
+        written: set[str] = set()
+        for step, verb in walk:
+            as_read = isinstance(step.op, Categorify) and not written & set(step.op.reads) and done._knows(step.op)
+            if as_read and verb == "fit" and WEIGHT not in rows.column_names:
+                done._count(step)
+            elif as_read and verb == "apply" and not read & set(step.op.reads):
+                done._encode(step, fitted)
+            else:
+                done.rest.append((step, verb))
+                read |= set(step.op.reads)
+                written |= set(step.writes) if verb == "apply" else set()
+        return done
+
+    @property
+    def looked_at(self) -> pa.Table:
+        """The columns that the rest looks at."""
+        read = {WEIGHT, ROW}.union(*(step.op.reads for step, _ in self.rest))
+        names = [name for name in self.rows.column_names if name in read]
+        return self.rows.select(names or self.rows.column_names[:1])  # without a column there would be no row
+
+    def _knows(self, op: Categorify) -> bool:
+        return all(_is_plain(self.rows.schema.field(name).type) for name in op.reads)
+
+    def _count(self, step: Step) -> None:
+        assert isinstance(step.op, Categorify)
+        for name in step.op.learns:
+            values = self._values(name)
+            values = values.flatten() if is_list(values.type) else values
+            counts = count(values)
+            counted.check(name, counts, len(values))
+            self.learnt[step.index, name] = counts
+
+    def _encode(self, step: Step, fitted: FittedPlan) -> None:
+        assert isinstance(step.op, Categorify)
+        for name in step.op.learns:
+            encoder = encoder_of(fitted.state[step.index, step.op.vocabulary_of(name)])
+            ids = encode(self._values(name), partial(encoder, num_buckets=step.op.num_buckets))
+            self.rows = self.rows.set_column(self.rows.schema.get_field_index(name), name, ids)
+
+    def _values(self, name: str) -> pa.Array:
+        column = self.rows.column(name)
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether values of a type are the same here and after a way through Polars."""
+    if pa.types.is_list(kind):
+        return _is_plain(kind.value_type) and not pa.types.is_list(kind.value_type)
+    return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
