@@ -37,7 +37,7 @@ def show(found: Mapping[str, Any], *, data: str, config: str) -> str:
         data=data,
         config=config,
         headlines=list(_headlines(found)),
-        head=["", found["metric"]["name"], *found["space"], "epochs", "seconds", "state"],
+        head=["trial", found["metric"]["name"], "state", *found["space"], "epochs", "seconds"],
         rows=[_row(entry, list(found["space"])) for entry in entries],
         failures=[(entry["trial"], entry["message"]) for entry in entries if entry["state"] == "failed"],
         history=plots.history(tried, metric=metric, better=found["metric"]["better"]),
@@ -57,10 +57,13 @@ def _headlines(found: Mapping[str, Any]) -> Iterator[Headline]:
 
 
 def _row(entry: Mapping[str, Any], keys: list[str]) -> list[str]:
-    tried = [yaml12.quoted(entry["changes"][key]) if key in entry["changes"] else "" for key in keys]
+    tried = [_value(entry["changes"][key]) if key in entry["changes"] else "" for key in keys]
     seconds = "" if entry["seconds"] is None else f"{entry['seconds']:,.1f}"
-    name = f"trial {entry['trial']}"
-    return [name, _figure(entry["value"]), *tried, str(entry["epochs"]), seconds, entry["state"]]
+    return [str(entry["trial"]), _figure(entry["value"]), entry["state"], *tried, str(entry["epochs"]), seconds]
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else yaml12.quoted(value)
 
 
 def _figure(value: float | None) -> str:

@@ -1,0 +1,376 @@
+"""Searching where the best is known: on the checkerboard steps of 0.000001 learn nothing in three epochs, of 0.05 everything."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recsys_cli.config import RunConfig, dump, load
+from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError, TrainingError
+from recsys_cli.events import Event, Message, Progress
+from recsys_cli.stages.train import train_on
+from recsys_cli.stages.tune import study_key, tune, tune_on
+from recsys_cli.workspace import PreparedData, TunedStudy, Workspace
+
+pytest.importorskip("optuna")
+
+FEATURES = {
+    "user": "userId",
+    "item": "movieId",
+    "label": "label",
+    "ops": [
+        {"op": "Categorify", "columns": ["userId", "movieId"]},
+        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+    ],
+}
+RATES = {"train.learning_rate": {"choices": [1e-6, 0.05]}}
+RANGE = {"train.learning_rate": {"low": 1e-5, "high": 0.1, "log": True}, "model.hidden": {"choices": [[8], [16]]}}
+
+MakePrepared = Callable[..., PreparedData]
+
+
+def a_config(space: dict[str, Any] | None = None, *, train: dict[str, Any] | None = None, **tune: Any) -> RunConfig:
+    return RunConfig.model_validate({
+        "dataset": {"name": "synthetic-small"},
+        "features": FEATURES,
+        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
+        "train": {"epochs": 3, "batch_size": 256, "device": "cpu", **(train or {})},
+        "tune": {"space": space or RATES, "trials": 4, "pruning": "none", **tune},
+    })  # fmt: skip
+
+
+def ranking(study: TunedStudy) -> list[dict[str, Any]]:
+    return study.manifest["ranking"]
+
+
+def tried(study: TunedStudy) -> list[tuple[Any, ...]]:
+    """What each trial tried and came to, in their order: everything but how long it took."""
+    entries = sorted(ranking(study), key=lambda entry: entry["trial"])
+    return [(entry["changes"], entry["state"], entry["value"], entry["curve"]) for entry in entries]
+
+
+def said(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Message)]
+
+
+def test_the_best_is_found_and_is_trained_already(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data, events = make_prepared(), list[Event]()
+    made = tune_on(data, a_config(), workspace, emit=events.append)
+    study, manifest = made.artifact, made.artifact.manifest
+    assert not made.up_to_date
+    assert manifest["best"]["changes"] == {"train.learning_rate": 0.05}
+    assert manifest["best"]["value"] > 0.9
+    assert manifest["best"]["overrides"] == "train.learning_rate=0.05"
+    assert manifest["metric"] == {"name": "auc", "better": "higher"}
+    assert manifest["trials"] == {"wanted": 4, "finished": 4, "pruned": 0, "running": 0, "failed": 0}
+    values = [entry["value"] for entry in ranking(study)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.7
+    best = load(study.best)
+    assert (best.train.learning_rate, best.tune) == (0.05, None)
+    (kept,) = workspace.runs()
+    assert kept.folder.name == manifest["best"]["run"]
+    assert kept.manifest["valid"]["auc"] == manifest["best"]["value"]
+    assert train_on(data, best, workspace).up_to_date
+    assert any("best so far" in text for text in said(events))
+    bars = [event for event in events if isinstance(event, Progress) and event.unit == "trials"]
+    assert (bars[-1].done, bars[-1].total) == (4, 4)
+
+
+def test_values_that_come_again_are_not_trained_again(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    study = tune_on(make_prepared(), a_config(trials=6), workspace).artifact
+    again = [entry for entry in ranking(study) if entry["message"]]
+    assert len(again) == 4  # of six trials over two choices
+    first = {json.dumps(e["changes"]): e for e in sorted(ranking(study), key=lambda e: e["trial"], reverse=True)}
+    for entry in again:
+        same = first[json.dumps(entry["changes"])]
+        assert entry["message"] == f"the same values as trial {same['trial']}"
+        assert (entry["value"], entry["curve"]) == (same["value"], same["curve"])
+
+
+def test_same_seed_same_trials(make_prepared: MakePrepared, tmp_path: Path) -> None:
+    data = make_prepared(rows=600)
+    config = a_config(RANGE, trials=11, train={"epochs": 1})  # more than TPE draws at random
+    one, two, other = (
+        tune_on(data, wanted, Workspace(tmp_path / name)).artifact
+        for name, wanted in (("one", config), ("two", config), ("three", a_config(RANGE, trials=11, seed=1, train={"epochs": 1})))
+    )  # fmt: skip
+    assert tried(one) == tried(two)
+    assert [values for values, *_ in tried(one)] != [values for values, *_ in tried(other)]
+    assert len({json.dumps(values) for values, *_ in tried(one)}) == 11
+
+
+def test_more_trials_are_added_to_those_there_are(
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
+) -> None:
+    data = make_prepared()
+    first = tune_on(data, a_config(RANGE, trials=3, train={"epochs": 1}), workspace)
+    assert tune_on(data, a_config(RANGE, trials=3, train={"epochs": 1}), workspace).up_to_date
+    assert tune_on(data, a_config(RANGE, trials=2, train={"epochs": 1}), workspace).up_to_date
+    more = tune_on(data, a_config(RANGE, trials=5, train={"epochs": 1}), workspace)
+    assert not more.up_to_date
+    assert more.artifact == first.artifact
+    whole = tune_on(data, a_config(RANGE, trials=5, train={"epochs": 1}), Workspace(tmp_path / "whole")).artifact
+    assert tried(more.artifact) == tried(whole)
+
+
+def test_force_begins_anew(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data, config = make_prepared(), a_config(RANGE, trials=1, train={"epochs": 1})
+    tune_on(data, a_config(RANGE, trials=2, train={"epochs": 1}), workspace)
+    made = tune_on(data, config, workspace, force=True)
+    assert not made.up_to_date
+    assert len(ranking(made.artifact)) == 1
+
+
+def test_what_is_behind_is_ended_early(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    space = {"train.learning_rate": {"choices": [1e-6, 1.1e-6, 1.2e-6, 0.04, 0.05, 0.06]}}
+    config = a_config(space, trials=12, pruning="median", pruning_trials=2, pruning_epochs=2)
+    study = tune_on(make_prepared(), config, workspace).artifact
+    pruned = [entry for entry in ranking(study) if entry["state"] == "pruned"]
+    assert pruned
+    assert all(entry["epochs"] == 2 and entry["changes"]["train.learning_rate"] < 1e-5 for entry in pruned)
+    assert len(workspace.runs()) == 1  # that of the best: what was begun for the others is gone
+
+
+def test_a_lower_loss_is_better(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    study = tune_on(make_prepared(), a_config(trials=3, train={"monitor": "loss"}), workspace).artifact
+    assert study.manifest["metric"] == {"name": "loss", "better": "lower"}
+    assert study.manifest["best"]["changes"] == {"train.learning_rate": 0.05}
+    assert study.manifest["best"]["value"] == min(entry["value"] for entry in ranking(study))
+
+
+def test_a_trial_that_cannot_be_trained_is_failed_and_the_study_goes_on(
+    make_prepared: MakePrepared, workspace: Workspace
+) -> None:
+    space = {"train.learning_rate": {"choices": [0.05, 1e30]}, "model.hidden": {"choices": [[]]}}
+    study = tune_on(make_prepared(), a_config(space, trials=5), workspace).artifact
+    failed = [entry for entry in ranking(study) if entry["state"] == "failed"]
+    assert failed
+    assert study.manifest["trials"]["finished"] == 5 - len(failed)
+    assert any("the loss is not a finite number" in entry["message"] for entry in failed)
+    assert len(workspace.runs()) == 1
+
+
+def test_values_that_exclude_each_other_are_a_failed_trial(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    space = {"train.sparse": {"choices": [True, False]}}
+    config = a_config(space, trials=4, train={"embedding_weight_decay": 0.1, "epochs": 1})
+    study = tune_on(make_prepared(), config, workspace).artifact
+    states = {entry["changes"]["train.sparse"]: entry["state"] for entry in ranking(study)}
+    assert states == {True: "failed", False: "finished"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError("no more"), RuntimeError("CUDA out of memory. Tried to"), RuntimeError("can't allocate memory: you")],
+)
+def test_a_trial_that_runs_out_of_memory_is_failed(
+    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def train_some(data: PreparedData, config: RunConfig, *args: Any, **options: Any) -> Any:
+        if config.train.learning_rate == 0.05:
+            raise error
+        return train_on(data, config, *args, **options)
+
+    monkeypatch.setattr("recsys_cli.stages.trial.train_on", train_some)
+    study = tune_on(make_prepared(), a_config(train={"epochs": 1}), workspace).artifact
+    (message,) = {e["message"] for e in ranking(study) if e["state"] == "failed" and "same" not in e["message"]}
+    assert str(error) in message
+    assert study.manifest["best"]["changes"] == {"train.learning_rate": 1e-6}
+
+
+def test_another_error_ends_the_search_and_can_be_seen(
+    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **options: Any) -> Any:
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr("recsys_cli.stages.trial.train_on", fail)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        tune_on(make_prepared(), a_config(), workspace)
+
+
+def test_where_all_fail_the_last_reason_is_told(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    config = a_config({"train.learning_rate": {"choices": [1e30]}, "model.hidden": {"choices": [[]]}}, trials=2)
+    data = make_prepared()
+    for _ in range(2):  # the second time there is nothing left to try
+        with pytest.raises(TrainingError, match="none of 2 trials could be finished; the last one: the same values as"):
+            tune_on(data, config, workspace)
+
+
+def test_runs_of_others_and_evaluated_ones_are_left_alone(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared()
+    alone = a_config(train={"learning_rate": 1e-6, "epochs": 1}).model_copy(update={"tune": None})
+    before = train_on(data, alone, workspace).artifact
+    config = a_config({"train.learning_rate": {"choices": [1e-6, 1e-5, 0.05]}}, trials=9, train={"epochs": 1}, seed=3)
+    study = tune_on(data, config, workspace).artifact
+    assert {entry["changes"]["train.learning_rate"] for entry in ranking(study)} == {1e-6, 1e-5, 0.05}
+    assert {run.folder.name for run in workspace.runs()} == {before.folder.name, study.manifest["best"]["run"]}
+
+
+def test_a_study_depends_on_what_is_searched_and_not_on_how_long(make_prepared: MakePrepared) -> None:
+    data = make_prepared(rows=300)
+    keys = [
+        study_key(config, data)
+        for config in (
+            a_config(),
+            a_config(trials=9),
+            a_config(seed=9),
+            a_config(pruning="median"),
+            a_config(RANGE),
+            a_config(train={"epochs": 2}),
+        )
+    ]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 5
+
+
+def test_without_a_section_it_says_what_to_write(workspace: Workspace) -> None:
+    with pytest.raises(ConfigError, match="no tune section") as caught:
+        tune(a_config().model_copy(update={"tune": None}), workspace)
+    assert "space" in str(caught.value.hint)
+
+
+def test_without_valid_rows_there_is_nothing_to_compare_by(
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
+) -> None:
+    data = make_prepared(rows=300)
+    manifest = json.loads((data.folder / "manifest.json").read_text())
+    manifest["rows"].pop("valid")
+    (data.folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="no valid split to compare trials by"):
+        tune_on(data, a_config(), workspace)
+
+
+def test_without_optuna_it_says_what_to_install(
+    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "recsys_cli.tuning.study", raising=False)
+    with pytest.raises(MissingExtraError, match="'tune' extra") as caught:
+        tune_on(make_prepared(rows=300), a_config(), workspace)
+    assert caught.value.hint == "pip install 'recsys-cli[tune]'"
+
+
+# -- interrupts, and several processes --------------------------------------------------------------------------------
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from recsys_cli.config import load
+from recsys_cli.events import Progress
+from recsys_cli.stages.tune import tune_on
+from recsys_cli.workspace import PreparedData, Workspace
+
+config, data, root, number, steps = sys.argv[1:]
+seen = 0
+
+def emit(event):
+    global seen
+    if isinstance(event, Progress) and event.task.startswith("train"):
+        seen += 1
+        if seen == int(steps):
+            os.kill(os.getpid(), int(number))
+
+tune_on(PreparedData(Path(data)), load(Path(config)), Workspace(Path(root)), emit=emit)
+"""
+
+
+def child(
+    data: PreparedData, config: RunConfig, root: Path, *, number: int = 0, step: int = -1
+) -> subprocess.Popen[bytes]:
+    """Tune in another process, which sends itself a signal in a step."""
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "child.yaml").write_text(dump(config))
+    arguments = [str(root / "child.yaml"), str(data.folder), str(root), str(number), str(step)]
+    return subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stderr=subprocess.DEVNULL)
+
+
+def breaks_off(error: BaseException, *, step: int) -> Callable[[Event], None]:
+    """Raise an error in a training step, counted over all trials."""
+    seen = 0
+
+    def emit(event: Event) -> None:
+        nonlocal seen
+        seen += isinstance(event, Progress) and event.task.startswith("train")
+        if seen == step:
+            raise error
+
+    return emit
+
+
+def test_a_killed_study_goes_on_to_the_same_trials(
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
+) -> None:
+    """8 steps an epoch, 24 a trial: killed in the second epoch of the third trial, it goes on after the first."""
+    data, config = make_prepared(), a_config(RANGE)
+    whole = tune_on(data, config, workspace).artifact
+    broken = Workspace(tmp_path / "broken")
+    assert child(data, config, broken.root, number=signal.SIGKILL, step=2 * 24 + 12).wait() == -signal.SIGKILL
+    (left,) = (run for run in broken.runs() if not run.exists)
+    events: list[Event] = []
+    study = tune_on(data, config, broken, emit=events.append).artifact
+    assert f"resuming {left.folder.name} at step 9" in said(events)
+    assert next(text for text in said(events) if text.startswith("trial")).startswith("trial 3 of 4: ")
+    assert tried(study) == tried(whole)
+    assert [run.exists for run in broken.runs()] == [True]
+
+
+class Killed(BaseException):
+    """Leaves as a killed process does: without a word to anybody."""
+
+
+def test_a_trial_that_is_interrupted_often_goes_on_and_one_that_is_killed_often_is_failed(
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
+) -> None:
+    """As the system kills one that takes more memory than there is."""
+    data, config = make_prepared(), a_config(RANGE, trials=2, train={"epochs": 1})
+    for _ in range(4):
+        with pytest.raises(KeyboardInterrupt):
+            tune_on(data, config, workspace, emit=breaks_off(KeyboardInterrupt(), step=2))
+    assert [state for _, state, *_ in tried(tune_on(data, config, workspace).artifact)] == ["finished", "finished"]
+    other = Workspace(tmp_path / "other")
+    for _ in range(3):
+        with pytest.raises(Killed):
+            tune_on(data, config, other, emit=breaks_off(Killed(), step=2))
+    study = tune_on(data, config, other).artifact
+    assert [state for _, state, *_ in tried(study)] == ["failed", "finished"]
+    (message,) = [entry["message"] for entry in ranking(study) if entry["trial"] == 1]
+    assert "ended 3 times without a word" in message
+
+
+def test_a_line_that_was_cut_off_is_forgotten(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared()
+    study = tune_on(data, a_config(RANGE, trials=1, train={"epochs": 1}), workspace).artifact
+    with study.journal.open("a") as file:
+        file.write('{"op_code": 4, "trial_')
+    tune_on(data, a_config(RANGE, trials=2, train={"epochs": 1}), workspace)
+    assert [state for _, state, *_ in tried(study)] == ["finished", "finished"]
+
+
+def test_two_processes_share_a_study(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data, config = make_prepared(), a_config(RANGE, trials=6, train={"epochs": 1})
+    other = child(data, config, workspace.root)
+    tune_on(data, config, workspace)
+    assert other.wait() == 0
+    study = tune_on(data, config, workspace)
+    assert study.up_to_date
+    assert [state for _, state, *_ in tried(study.artifact)] == ["finished"] * 6
+    assert len(workspace.runs()) == 1
+
+
+def test_a_study_that_is_at_work_is_not_begun_anew(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data, config = make_prepared(), a_config(trials=1)
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Progress) and event.unit == "rows":
+            with pytest.raises(RecsysError, match="another process works on tune-"):
+                tune_on(data, config, workspace, force=True)
+
+    assert tune_on(data, config, workspace, emit=emit).artifact.exists
