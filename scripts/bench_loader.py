@@ -3,8 +3,10 @@
 python scripts/bench_loader.py workspace/data/<key> --merlin DIR [--peer ../shared/baselines] [--rounds 3]
 
 DIR is what the peer's nvtabular_etl.py wrote (it holds nvt_train/*.parquet); without it the peer is left out. Needs the
-nvtabular extra for the peer. The result goes to scripts/results/loader.json: rows per second, how many times faster the
-resident loader is, and the peak memory. The floor is what copying a batch once costs at the measured memory rate.
+nvtabular extra for the peer. The result goes to scripts/results/loader.json: rows per second, peak memory, and round by
+round how many times faster our loader is than each of the others, resident and streaming. The floor is what copying a batch
+once costs at the measured memory rate. Rows that would fit into the streaming budget are streamed several times over, as one
+split of so many more files.
 """
 
 from __future__ import annotations
@@ -15,14 +17,19 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measure import keep, machine, run, spread
 
+if TYPE_CHECKING:
+    from recsys_cli.workspace import PreparedData
+
 BATCH = 32_768
+OURS = ("resident", "streaming")
 SECONDS = 20.0
 """How long one program is measured at most; all are rates in a steady state, so the slow ones need not finish an epoch."""
 
@@ -49,6 +56,34 @@ def run_ours(folder: Path, memory: int) -> float:
     next(iter(loader))
     loader.set_epoch(1)
     return measure(loader, lambda batch: batch.num_rows)
+
+
+def run_streaming(folder: Path, memory: int) -> float:
+    """The same from disk: as many copies of the files as do not fit into the memory."""
+    from recsys_cli.loader.reading import row_groups
+    from recsys_cli.loader.records import Layout
+    from recsys_cli.workspace import PreparedData
+
+    data = PreparedData(folder)
+    columns = [column for column in (*data.schema.features, *data.schema.labels) if column.table is None]
+    groups = row_groups(data, "train", columns)
+    times = (memory << 20) // Layout.of(columns, groups).num_bytes(groups) + 1
+    with tempfile.TemporaryDirectory() as scratch:
+        return run_ours(repeated(data, times, Path(scratch) / "data").folder, memory)
+
+
+def repeated(data: PreparedData, times: int, folder: Path) -> PreparedData:
+    """Give the train split several times over, by links to its files."""
+    from recsys_cli.workspace import PreparedData, write_manifest
+
+    (folder / "train").mkdir(parents=True)
+    for name in ("schema.json", "tables"):
+        (folder / name).symlink_to((data.folder / name).resolve())
+    for number in range(times):
+        for path in data.shards("train"):
+            (folder / "train" / f"{number:03d}-{path.name}").symlink_to(path.resolve())
+    write_manifest(folder, "PreparedData", {"key": data.key, "rows": {"train": times * data.rows("train")}})
+    return PreparedData(folder)
 
 
 def run_torch(folder: Path, workers: int) -> float:
@@ -116,8 +151,10 @@ def child(arguments: argparse.Namespace) -> None:
         rate = run_floor(folder)
     elif name.startswith("torch"):
         rate = run_torch(folder, int(name[-1]))
+    elif name == "streaming":
+        rate = run_streaming(folder, arguments.stream_memory)
     else:
-        rate = run_ours(folder, arguments.memory if name == "resident" else arguments.stream_memory)
+        rate = run_ours(folder, arguments.memory)
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     print(f"RESULT {rate} {peak}")
 
@@ -133,17 +170,22 @@ def measured(name: str) -> dict[str, float]:
 
 
 def summary(results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    """Say for each program what its rounds gave, and how many times faster the resident loader is."""
+    """Say for each program what its rounds gave, and for ours how many times faster it was in the same round."""
     rates = {name: [one["million_rows_per_second"] for one in found] for name, found in results.items()}
-    first = statistics.median(rates["resident"])
-    return {
+    told: dict[str, Any] = {
         name: {
             "million_rows_per_second (min / median / max)": spread(rates[name], 3),
-            "resident is faster by": round(first / statistics.median(rates[name]), 2),
             "peak_gb": max(one["peak_gb"] for one in found),
         }
         for name, found in results.items()
     }
+    for name in OURS:
+        told[name]["times as fast (min / median / max)"] = {
+            other: spread([ours / theirs for ours, theirs in zip(rates[name], rates[other], strict=True)], 3)
+            for other in rates
+            if other not in OURS
+        }
+    return told
 
 
 def main() -> None:
@@ -153,21 +195,14 @@ def main() -> None:
     parser.add_argument("--merlin", type=Path, help="folder with the peer's nvt_train/*.parquet")
     parser.add_argument("--peer", type=Path, default=Path("../shared/baselines"), help="folder with the peer's program")
     parser.add_argument("--memory", type=int, default=4_096, help="MiB for the resident loader")
-    parser.add_argument("--stream-memory", type=int, default=128, help="MiB for the streaming loader")
+    parser.add_argument("--stream-memory", type=int, default=512, help="MiB for the streaming loader")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only:
         child(arguments)
         return
-    names = [
-        "resident",
-        "streaming",
-        "torch-workers-0",
-        "torch-workers-2",
-        *(["peer"] if arguments.merlin else []),
-        "floor",
-    ]
+    names = [*OURS, "torch-workers-0", "torch-workers-2", *(["peer"] if arguments.merlin else []), "floor"]
     where = machine("torch", "numpy", "pyarrow")
     results: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for _ in range(arguments.rounds):
