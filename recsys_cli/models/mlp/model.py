@@ -36,7 +36,10 @@ class Model(BaseModel):
         self.numeric = tuple(sorted(column.name for column in schema.numeric))
         lists = [column.name for column in schema.numeric if column.ragged]
         if lists:
-            raise ConfigError(f"mlp takes no lists of numbers, and {', '.join(lists)} has them", hint="categorify them")
+            raise ConfigError(
+                f"mlp takes no lists of numbers, and {', '.join(lists)} has them",
+                hint="categorify them, drop them, or weight a list by them with features.list_weights",
+            )
         widths_of = dims_of(schema.categorical, config.embedding_dim)
         self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
         dims = list(self.embeddings.dims.values())
