@@ -96,6 +96,12 @@ def _draw_status(to: Console, found: Mapping[str, Any]) -> None:
         for r in found["runs"]
     ]
     table(to, "runs", ("run", "state", "AUC", "NDCG@10", "size"), runs, text=2)
+    studies = [
+        (s["name"], ", ".join(s["keys"]), f"{s['metric']} {_figure(s, 'best') or '–'}",
+         f"{sum(s['trials'][state] for state in ('finished', 'pruned', 'failed'))} of {s['trials']['wanted']}")
+        for s in found["studies"]
+    ]  # fmt: skip
+    table(to, "studies", ("study", "keys", "best", "trials"), studies, text=3)
     current = found["current"]
     shown = ("config", "problem", "dataset", "data", "run", "next")
     facts(to, [(name, str(current.get(name) or "")) for name in shown])

@@ -9,7 +9,7 @@ from recsys_cli.errors import RecsysError
 
 if TYPE_CHECKING:
     from recsys_cli.config import RunConfig
-    from recsys_cli.workspace import Artifact, TrainedRun, Workspace
+    from recsys_cli.workspace import Artifact, TrainedRun, TunedStudy, Workspace
 
 
 def survey(workspace: Workspace) -> dict[str, Any]:
@@ -18,10 +18,18 @@ def survey(workspace: Workspace) -> dict[str, Any]:
     raw = [{"name": a.folder.name, **_size(a)} for a in workspace.all_raw()]
     data = [{"key": a.folder.name, "rows": a.manifest.get("rows"), **_size(a)} for a in workspace.all_data()]
     runs = [_run(run) for run in workspace.runs()]
+    studies = [_study(study) for study in workspace.studies()]
     current = {"config": str(workspace.current) if workspace.current.is_file() else None, "problem": problem}
     if config:
         current |= _progress(config, workspace)
-    return {"workspace": str(workspace.root), "raw": raw, "data": data, "runs": runs, "current": current}
+    return {
+        "workspace": str(workspace.root),
+        "raw": raw,
+        "data": data,
+        "runs": runs,
+        "studies": studies,
+        "current": current,
+    }
 
 
 def _size(artifact: Artifact) -> dict[str, Any]:
@@ -48,6 +56,12 @@ def _run(run: TrainedRun) -> dict[str, Any]:
         metrics = {name: estimate["value"] for name, estimate in measured.items()}
     state = "evaluated" if metrics else "trained" if run.exists else "unfinished"
     return {"name": run.folder.name, "state": state, "metrics": metrics, **_size(run)}
+
+
+def _study(study: TunedStudy) -> dict[str, Any]:
+    found = study.manifest
+    facts = {"metric": found["metric"]["name"], "trials": found["trials"], "best": (found["best"] or {}).get("value")}
+    return {"name": study.folder.name, "keys": list(found["space"]), **facts, **_size(study)}
 
 
 def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
