@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from pathlib import Path
@@ -55,6 +56,30 @@ def peak_memory() -> dict[str, int]:
     if torch.cuda.is_available():
         peak["device"] = torch.cuda.max_memory_allocated()
     return peak
+
+
+def free_memory(where: torch.device) -> dict[str, int]:
+    """Return how much memory can still be taken, in bytes: of the `host`, and of the `device` where that is a GPU."""
+    free = {"host": min(_free_in_machine(), _free_in_container())}
+    if where.type == "cuda":
+        free["device"] = torch.cuda.mem_get_info(where)[0]
+    return free
+
+
+def _free_in_machine() -> int:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):  # not Linux: all there is
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _free_in_container() -> int:
+    folder = Path("/sys/fs/cgroup")
+    try:
+        return int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
+    except (OSError, ValueError):  # no container, or one without a limit
+        return sys.maxsize
 
 
 def _cpu_has_bf16() -> bool:

@@ -37,7 +37,7 @@ class Embeddings(nn.Module):
         self.sparse = sparse
         self.tables = nn.ModuleDict()
         for column in sorted(columns, key=lambda column: column.name):
-            self._add(column.name, column.cardinality or 0, seed=int(torch.randint(1 << 62, ())))
+            self._add(column.name, column.cardinality or 0, seed=int(torch.randint(1 << 62, (), device="cpu")))
 
     def _add(self, name: str, num_rows: int, *, seed: int) -> None:
         """Make the table of a column. Its rows follow from one number, so that whoever keeps a part can draw it alone."""

@@ -1,0 +1,213 @@
+"""`recsys train --plan`: what training would need, against what is there, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import RunConfig, TrainConfig, vary
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Column
+from recsys_cli.loader import Loader
+from recsys_cli.loader.footprint import footprint, tables_footprint
+from recsys_cli.models import build
+from recsys_cli.models.embedding import key_of
+from recsys_cli.models.model import Model
+from recsys_cli.stages.etl import prepared_data
+from recsys_cli.training import hardware
+from recsys_cli.training.needs import Need, Rows, Where, needs, total
+from recsys_cli.training.sizes import Sizes, TableSize, Tried, attempt, measure
+from recsys_cli.workspace import PreparedData, Workspace
+
+_SAMPLE = 65_536
+"""Most rows that a step is tried with; what more rows take is reckoned from it."""
+_BUDGET = 512
+"""MiB that the loader is told to do with, where memory is short."""
+_THRESHOLDS = (2, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1_000)
+
+
+def plan(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
+    """Say what training a config would need; see `plan_on`.
+
+    Raises:
+        MissingArtifactError: The data is not prepared.
+        ConfigError: The model does not fit the data, or the device is not there.
+        DataError: The prepared files are not what schema.json says.
+    """
+    return plan_on(prepared_data(config, workspace), config)
+
+
+def plan_on(data: PreparedData, config: RunConfig, *, there: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """Say what training on given data would need, as plain values.
+
+    Args:
+        data: What `recsys etl` wrote.
+        config: The experiment.
+        there: Bytes of memory by place, `host` and `device`; None is what this machine has free.
+
+    Returns:
+        `tables`, each with rows, width and bytes; `needs`, by place; `places`, each with what is needed, what is there and
+        whether it fits; `ways`, where it does not fit: settings that help, each on top of those before it.
+    """
+    planner = _Planner(data, config, there)
+    sizes, found = planner.sizes(config), planner.needs(config)
+    return {
+        "model": config.model.name,
+        "device": planner.device.type,
+        "precision": planner.precision,
+        "processes": config.train.devices,
+        "tables": [{**asdict(table), "name": planner.column(table)} for table in sizes.tables],
+        "needs": [asdict(need) for need in found],
+        "places": [
+            {"place": place, "needed": total(found, place), "there": size, "fits": total(found, place) <= size}
+            for place, size in planner.there.items()
+        ],
+        "ways": list(_ways(planner, config)),
+        "tried_rows": planner.tried_rows,
+    }
+
+
+class _Planner:
+    """Measures once; then other settings are tried at no cost.
+
+    Args:
+        data: What to train on.
+        config: The experiment.
+        there: Bytes of memory by place.
+    """
+
+    def __init__(self, data: PreparedData, config: RunConfig, there: Mapping[str, int] | None) -> None:
+        self.data, self.config = data, config
+        self.device = hardware.device(config.train.device)
+        self.precision = hardware.precision(config.train.precision, self.device)
+        self.there = dict(there or hardware.free_memory(self.device))
+        splits = {split: footprint(data, split) for split in ("train", "valid") if data.rows(split)}
+        self.largest = max(split.largest for split in splits.values())
+        held = {name: split.num_bytes for name, split in splits.items()}
+        self.rows = Rows(held["train"], held.get("valid", 0), tables_footprint(data))
+        self.steps = min(config.train.batch_size, splits["train"].num_rows) // config.train.devices or 1
+        self._model, self._tried = self._try(config.train)
+        self.tried_rows = self._tried.rows
+
+    def sizes(self, config: RunConfig) -> Sizes:
+        """Return what the model takes with other settings."""
+        return measure(self._model, config.train, self._part(config))
+
+    def needs(self, config: RunConfig) -> list[Need]:
+        """Return everything that takes memory with other settings."""
+        where = Where(
+            on_gpu=self.device.type == "cuda",
+            placement=config.model.embedding.placement,
+            processes=config.train.devices,
+            free=self.there.get("device", 0),
+        )
+        return needs(self.sizes(config), self._part(config), self.rows, config.train, where)
+
+    def short(self, config: RunConfig) -> int:
+        """Return how many bytes are missing with other settings."""
+        found = self.needs(config)
+        return sum(max(0, total(found, place) - size) for place, size in self.there.items())
+
+    def column(self, table: TableSize) -> str:
+        """Return the column that a table is of, or the table's path where it is of none."""
+        last = table.name.rpartition(".")[2]
+        return next((c.name for c in self.data.schema.categorical if key_of(c.name) == last), table.name)
+
+    def _part(self, config: RunConfig) -> Tried:
+        return self._tried.scaled(-(-self.steps // config.train.accumulate))
+
+    def _try(self, options: TrainConfig) -> tuple[Model, Tried]:
+        """Try a step; with sparse gradients where the model has them, so that they are known."""
+        batch = next(self._batch(options).parts(options.accumulate))
+        for sparse in (True, False):
+            known = options.model_copy(update={"sparse": sparse, "precision": self.precision})
+            try:
+                return self._on_meta(sparse=sparse), attempt(self._on_meta(sparse=sparse), known, batch)
+            except ConfigError:
+                if options.sparse or not sparse:
+                    raise
+        raise AssertionError
+
+    def _on_meta(self, *, sparse: bool) -> Model:
+        with torch.device("meta"):
+            return build(self.config.model.name, self.config.model.options, self.data.schema, sparse=sparse)
+
+    def _batch(self, options: TrainConfig) -> Batch:
+        """Read rows as training would, and no more of them than that takes."""
+        memory = max(64, -(-3 * self.largest // 2**20))
+        rows = min(self.steps, _SAMPLE)
+        loader = Loader(self.data, "train", batch_size=rows, shuffle=True, seed=options.seed, memory=memory)
+        batches = iter(loader)
+        try:
+            return next(batches)
+        finally:
+            batches.close()  # type: ignore[attr-defined]
+
+
+def _ways(planner: _Planner, config: RunConfig) -> Iterator[dict[str, Any]]:
+    """Find settings with which it fits: those that change nothing of the result first, each kept where it helps."""
+    chosen: list[str] = []
+    short = planner.short(config)
+    for override in _overrides(planner, config):
+        if not short:
+            return
+        try:
+            left = planner.short(vary(config, [*chosen, override]))
+        except ConfigError:
+            continue
+        if left < short:
+            chosen.append(override)
+            yield {"set": override, "short": left, "fits": left == 0}
+            short = left
+    if short:
+        yield from _fewer_rows(planner, vary(config, chosen), short)
+
+
+def _overrides(planner: _Planner, config: RunConfig) -> Iterator[str]:
+    options = config.train
+    if options.memory > _BUDGET:
+        yield f"train.memory={max(_BUDGET, -(-3 * planner.largest // 2**20))}"
+    yield f"train.accumulate={options.accumulate * 4}"
+    yield f"train.accumulate={options.accumulate * 16}"
+    yield "train.sparse=true"
+    if planner.device.type == "cuda":
+        yield "model.embedding.placement=host"
+    if options.devices > 1:
+        yield "model.embedding.placement=sharded"
+    yield "train.embedding_optimizer=adagrad"
+
+
+def _fewer_rows(planner: _Planner, config: RunConfig, short: int) -> Iterator[dict[str, Any]]:
+    """Find how often a value has to come so that the tables of those that do are small enough."""
+    sizes = planner.sizes(config)
+    columns = {column.name: column for column in planner.data.schema.categorical}
+    by_column = [(columns[name], table) for table in sizes.tables if (name := planner.column(table)) in columns]
+    counts = {column.name: _counts(planner.data, column) for column, _ in by_column}
+    for threshold in _THRESHOLDS:
+        saved = 0
+        for column, table in by_column:
+            dropped = int((counts[column.name] < threshold).sum())
+            saved += (
+                dropped * (table.weights + table.state + (0 if config.train.sparse else table.gradient)) // table.rows
+            )
+        if saved * (1 if config.model.embedding.placement == "sharded" else config.train.devices) >= short:
+            yield {"set": f"freq_threshold: {threshold} in features.ops, where Categorify is", "short": 0, "fits": True}
+            return
+    yield {
+        "set": "num_buckets in features.ops, where Categorify is, or a smaller model.embedding_dim",
+        "short": short,
+        "fits": False,
+    }
+
+
+def _counts(data: PreparedData, column: Column) -> np.ndarray[Any, Any]:
+    path = data.vocabulary(column.vocabulary or column.name)
+    if not path.is_file():
+        return np.empty(0, np.int64)
+    return np.asarray(pq.read_table(path, columns=["count"])["count"].to_numpy())
