@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import torch
@@ -17,20 +17,24 @@ from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.loader import Loader, check_targets
 from recsys_cli.models import build
 from recsys_cli.stages import Made
+from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.goal import goal_of
 from recsys_cli.training import hardware
 from recsys_cli.training.checkpoint import key_in
+from recsys_cli.training.environment import Member
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.interrupt import deferred_interrupt
+from recsys_cli.training.launch import launch
 from recsys_cli.training.loop import Training
+from recsys_cli.training.ranks import LostRankError, Ranks, alone, joined
 from recsys_cli.training.recorder import Recorder
 from recsys_cli.training.trackers import Series, Trackers, find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_manifest, write_text
 
 _VALID_BATCH = 32_768
 """Rows scored at a time while validating; changes nothing but speed and memory."""
-_HOW = {"device", "memory", "checkpoint_steps", "trackers", "embedding"}
+_HOW = {"device", "memory", "checkpoint_steps", "trackers", "embedding", "devices"}
 """What of train and model is how, not what: no part of the key, so that a run may be resumed on another device."""
 
 
@@ -67,25 +71,89 @@ def train_on(
     emit: Emit = ignore,
 ) -> Made[TrainedRun]:
     """Train on given data; see `train`."""
+    with ExitStack() as stack:
+        ranks = stack.enter_context(together(config))
+        chosen = None
+        if ranks.is_first:
+            chosen = _choose(data, config, workspace, resume=resume, force=force, emit=emit)
+            if not chosen.up_to_date:
+                stack.enter_context(_held(chosen, config, workspace))
+        chosen = _Chosen(*ranks.from_first(chosen and astuple(chosen)))
+        run = workspace.run_named(chosen.name)
+        if not chosen.up_to_date:
+            _start(Job(data, config, run, workspace, emit if ranks.is_first else ignore, ranks), resume=chosen.resume)
+    return Made(run, up_to_date=chosen.up_to_date)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What is to be done.
+
+    Attributes:
+        name: Of the run's folder.
+        resume: Whether to go on with it.
+        up_to_date: Whether there is nothing to do.
+    """
+
+    name: str
+    resume: bool = False
+    up_to_date: bool = False
+
+
+def _choose(
+    data: PreparedData, config: RunConfig, workspace: Workspace, *, resume: bool, force: bool, emit: Emit
+) -> _Chosen:
     key = run_key(config, data)
     unfinished = unfinished_run(workspace, key)
     finished = [run for run in workspace.runs() if run.exists and run.key == key]
     if resume and unfinished is not None:
-        with workspace.lock(f"run-{unfinished.folder.name}", timeout=1):
-            _Job(data, config, unfinished, key, emit).run(resume=True)
-        return Made(unfinished, up_to_date=False)
+        return _Chosen(unfinished.folder.name, resume=True)
     if finished and not force:
-        return Made(finished[-1], up_to_date=True)
+        return _Chosen(finished[-1].folder.name, up_to_date=True)
     if resume:
         raise _nothing_to_resume(workspace, config)
+    start_of(config, workspace)
     if unfinished is not None:
         emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: --resume goes on with it"))
     find(config.train.trackers)  # one that is missing is told of before there is a run
-    run = _new_run(workspace, config, key)
-    with workspace.lock(f"run-{run.folder.name}", timeout=1):
-        write_text(run.config, dump(config))
-        _Job(data, config, run, key, emit).run(resume=False)
-    return Made(run, up_to_date=False)
+    return _Chosen(_new_run(workspace, config, key).folder.name)
+
+
+@contextmanager
+def _held(chosen: _Chosen, config: RunConfig, workspace: Workspace) -> Iterator[None]:
+    """Keep other processes from the run's folder."""
+    run = workspace.run_named(chosen.name)
+    with workspace.lock(f"run-{chosen.name}", timeout=1):
+        if not chosen.resume:
+            write_text(run.config, dump(config))
+        yield
+
+
+def together(config: RunConfig) -> AbstractContextManager[Ranks]:
+    """Join the processes that torchrun has started; this one may be alone."""
+    member = Member.from_environment()
+    if member is not None:
+        return joined(member, hardware.device(config.train.device, member))
+    if config.model.embedding.placement == "sharded" and config.train.devices == 1:
+        return alone(hardware.device(config.train.device))
+    return nullcontext(Ranks())
+
+
+def _start(job: Job, *, resume: bool) -> None:
+    """Do the job in this process, or in as many as the config says."""
+    options, devices = job.config.train, job.config.train.devices
+    if job.ranks.world_size > 1 or devices == 1:
+        job.run(resume=resume)
+        return
+    hardware.device(options.device, Member(0, devices, 0, devices))  # so many GPUs have to be there
+    told = {
+        "config": job.config.model_dump(mode="json"),
+        "data": str(job.data.folder.absolute()),
+        "run": job.target.folder.name,
+        "workspace": str(job.workspace.root.absolute()),
+        "resume": resume,
+    }
+    launch("recsys_cli.stages.rank", told, devices=devices, emit=job.emit)
 
 
 def run_key(config: RunConfig, data: PreparedData) -> str:
@@ -95,35 +163,54 @@ def run_key(config: RunConfig, data: PreparedData) -> str:
 
 
 @dataclass
-class _Job:
-    """One run of the stage."""
+class Job:
+    """One run of the stage, or this process's part in it."""
 
     data: PreparedData
     config: RunConfig
     target: TrainedRun
-    key: str
+    workspace: Workspace
     emit: Emit
+    ranks: Ranks
 
     def run(self, *, resume: bool) -> None:
         """Train to the end and write the manifest."""
         started = time.perf_counter()
-        training = self._training(memory=self._memory(resume=resume))
-        steps = self.config.train.checkpoint_steps
-        trackers = Trackers(find(self.config.train.trackers), self.emit)
-        recorder = Recorder(self.target, training, key=self.key, checkpoint_steps=steps, trackers=trackers)
+        begun = self.target.checkpoint("last").is_file()
+        training = self._training(memory=self._memory(resume=resume), begun=begun)
+        recorder = Recorder(
+            self.target, training, key=run_key(self.config, self.data),
+            checkpoint_steps=self.config.train.checkpoint_steps, trackers=self._trackers(),
+        )  # fmt: skip
         seen = {}
         if resume:
             seen = recorder.resume()
             self.emit(Message(f"resuming {self.target.folder.name} at step {training.progress.total_steps + 1}"))
-        series = Series(self.target, self.config.model_dump(mode="json"), training.progress.total_steps)
-        with trackers.following(series, seen=seen), _interruptible(recorder) as check:
-            for event in training.run():
-                recorder.record(event)
-                self._tell(event, training)
-                check()
-        write_manifest(self.target.folder, "TrainedRun", self._manifest(training, time.perf_counter() - started))
+        self.ranks.agree({"the run": run_key(self.config, self.data), "the step": training.progress.total_steps})
+        self._train(training, recorder, seen)
+        if self.ranks.is_first:
+            write_manifest(self.target.folder, "TrainedRun", self._manifest(training, time.perf_counter() - started))
 
-    def _training(self, *, memory: int) -> Training:
+    def _train(self, training: Training, recorder: Recorder, seen: Mapping[str, int]) -> None:
+        series = Series(self.target, self.config.model_dump(mode="json"), training.progress.total_steps)
+        with recorder.trackers.following(series, seen=seen), _interruptible(recorder, self.ranks) as check:
+            try:
+                for event in training.run():
+                    recorder.record(event)
+                    self._tell(event, training)
+                    check()
+            except LostRankError:
+                if training.device.type == "cpu":  # a GPU may have computed with what never came
+                    self.emit(
+                        Message(f"a process is gone: keeping what step {training.progress.total_steps} left", "warning")
+                    )
+                    recorder.save_last()
+                raise
+
+    def _trackers(self) -> Trackers:
+        return Trackers(find(self.config.train.trackers if self.ranks.is_first else ()), self.emit)
+
+    def _training(self, *, memory: int, begun: bool) -> Training:
         options, schema = self.config.train, self.data.schema
         check_targets(self.data)
         device = hardware.device(options.device)
@@ -132,18 +219,35 @@ class _Job:
         model = build(
             wanted.name, wanted.options, schema, sparse=options.sparse, placement=wanted.embedding.placement
         ).to(device)
+        start = None if begun else start_of(self.config, self.workspace)
+        if start is not None:
+            carry_over(model, start, self.config, self.data, emit=self.emit)
+        self.ranks.prepare(model)
+        rank, ranks = self.ranks.rank, self.ranks.world_size
         train = Loader(
-            self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=device, memory=memory
+            self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=device, memory=memory,
+            rank=rank, world_size=ranks,
         )  # fmt: skip
+        self._tell_share(train.step_rows(0))
         valid = None
         if self.data.rows("valid"):
-            valid = Loader(self.data, "valid", batch_size=_VALID_BATCH, device=device, memory=memory)
+            valid = Loader(
+                self.data, "valid", batch_size=_VALID_BATCH * ranks, device=device, memory=memory, rank=rank, world_size=ranks
+            )  # fmt: skip
         else:
             needs = {"early stopping": options.early_stopping, "the plateau": options.schedule.name == "plateau"}
             what = "".join(f"{name} has nothing to go by, " for name, wanted in needs.items() if wanted)
             text = f"the data has no valid split: {what}{'and ' if what else ''}the best checkpoint is the last"
             self.emit(Message(text, "warning"))
-        return Training(model, options, train, valid, goal=goal_of(options, self.data, device=device, emit=self.emit))
+        goal = goal_of(options, self.data, device=device, emit=self.emit)
+        return Training(model, options, train, valid, goal=goal, ranks=self.ranks)
+
+    def _tell_share(self, rows: int) -> None:
+        if (number := self.ranks.world_size) > 1:
+            self.emit(Message(
+                f"{number} processes share each step: {rows:,} rows, about {rows // number:,} for each; "
+                "train.batch_size is of all of them, so learning rates stay as they are"
+            ))  # fmt: skip
 
     def _memory(self, *, resume: bool) -> int:
         """Return the loader's budget: a streamed split's order depends on it, so a resumed run keeps the one it had."""
@@ -173,10 +277,11 @@ class _Job:
         history, best = training.progress.history, training.best
         seconds, rows = sum(record.seconds for record in history), sum(record.rows for record in history)
         return {
-            "key": self.key,
+            "key": run_key(self.config, self.data),
             "model": self.config.model.name,
             "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
             "data": {"key": self.data.key, "folder": self.data.folder.name},
+            "continues": self.config.train.continue_from,
             "rows": rows,
             "steps": training.progress.total_steps,
             "epochs": len(history),
@@ -187,7 +292,8 @@ class _Job:
             "rows_per_second": round(rows / max(seconds, 1e-9)),
             "waiting_share": round(sum(record.waiting for record in history) / max(seconds, 1e-9), 4),
             "precision": training.step.precision,
-            "device": str(training.device),
+            "device": training.device.type,
+            "devices": self.ranks.world_size,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "peak_memory": hardware.peak_memory(),
@@ -195,12 +301,12 @@ class _Job:
 
 
 @contextmanager
-def _interruptible(recorder: Recorder) -> Iterator[Any]:
-    """Give a function to call between steps: after Ctrl-C it saves and raises KeyboardInterrupt."""
+def _interruptible(recorder: Recorder, ranks: Ranks) -> Iterator[Any]:
+    """Give a function to call between steps: after Ctrl-C on any rank it saves and raises KeyboardInterrupt on all."""
     with deferred_interrupt() as interrupted:
 
         def check() -> None:
-            if interrupted():
+            if ranks.any(interrupted()):
                 recorder.save_last()
                 raise KeyboardInterrupt
 
@@ -220,9 +326,13 @@ def _new_run(workspace: Workspace, config: RunConfig, key: str) -> TrainedRun:
 
 
 def unfinished_run(workspace: Workspace, key: str) -> TrainedRun | None:
-    """Return the latest run with a key that has a checkpoint and no manifest."""
+    """Return the latest run with a key that has no manifest; without a checkpoint yet, its name has to tell the key."""
     runs = [run for run in workspace.runs() if not run.exists and run.folder.name.endswith(key[:8])]
-    return next((run for run in reversed(runs) if key_in(run.checkpoint("last")) == key), None)
+    for run in reversed(runs):
+        last = run.checkpoint("last")
+        if not last.is_file() or key_in(last) == key:
+            return run
+    return None
 
 
 def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifactError:

@@ -11,21 +11,33 @@ from typing import Any, Literal
 import torch
 
 from recsys_cli.errors import ConfigError
+from recsys_cli.training.environment import Member
 
 Precision = Literal["fp32", "bf16", "fp16"]
 
 
-def device(choice: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """Return the device that a config asks for.
+def device(choice: Literal["auto", "cpu", "cuda"], member: Member | None = None) -> torch.device:
+    """Return the device that a config asks for; of several processes on a machine, each has a GPU of its own.
+
+    Args:
+        choice: As in the config.
+        member: Which process it is for; None is this one.
 
     Raises:
-        ConfigError: It asks for a GPU, and torch sees none.
+        ConfigError: It asks for a GPU, and torch sees none; or there are fewer of them than processes.
     """
     if choice == "cuda" and not torch.cuda.is_available():
         raise ConfigError("train.device is cuda, and torch sees no GPU", hint="set train.device=auto")
     if choice == "auto":
         choice = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(choice)
+    member = member or Member.from_environment()
+    if choice == "cpu" or member is None:
+        return torch.device(choice)
+    if member.local_world_size > (gpus := torch.cuda.device_count()):
+        raise ConfigError(
+            f"{member.local_world_size} processes on a machine with {gpus} GPUs", hint=f"set train.devices={gpus}"
+        )
+    return torch.device("cuda", member.local_rank)
 
 
 def precision(choice: Literal["auto", "fp32", "bf16", "fp16"], where: torch.device) -> Precision:

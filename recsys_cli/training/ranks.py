@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -104,6 +104,22 @@ class Ranks:
         with _speaking():
             return gradients.gather_rows(rows)
 
+    def agree(self, facts: Mapping[str, Any]) -> None:
+        """Make sure that something is the same on all ranks, such as what they read.
+
+        Raises:
+            TrainingError: It is another thing here than on the first rank.
+        """
+        first = self.from_first(facts)
+        others = [
+            f"{name} is {facts[name]} and {first[name]} on rank 0" for name in first if facts[name] != first[name]
+        ]
+        if others:
+            raise TrainingError(
+                f"rank {self.rank}: {'; '.join(others)}",
+                hint="start all processes with the same config, and give them the same workspace",
+            )
+
     def from_first(self, value: Any) -> Any:
         """Return what the first rank has: a value that JSON can hold."""
         if self.world_size == 1:
@@ -119,22 +135,21 @@ def gather(value: Tensor) -> Tensor:
 
 
 @contextmanager
-def joined(member: Member | None, device: torch.device, *, patience: timedelta = MEETING) -> Iterator[Ranks]:
+def joined(member: Member, device: torch.device, *, patience: timedelta = MEETING) -> Iterator[Ranks]:
     """Meet the other processes of the run, and part from them at the end.
 
     A rank that fails says so to the others, so that they raise its error instead of that of a broken connection.
 
     Args:
-        member: Which process this is; None is one alone.
+        member: Which process this is.
         device: Where it trains.
         patience: How long to wait for the others.
 
     Raises:
         TrainingError: Not all of them came; or another one failed, with what it said.
     """
-    if member is None:
-        yield Ranks()
-        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     store = _meet(member, patience)
     with _speaking():
         dist.init_process_group(
@@ -153,6 +168,20 @@ def joined(member: Member | None, device: torch.device, *, patience: timedelta =
     finally:
         if device.type == "cpu":  # NCCL would wait for what is lost; the end of the process frees it
             dist.destroy_process_group()
+
+
+@contextmanager
+def alone(device: torch.device) -> Iterator[Ranks]:
+    """Be a process group of one: for tables that are sharded, which ask for a group whatever its size.
+
+    Args:
+        device: Where this process trains.
+    """
+    dist.init_process_group(_BACKENDS[device.type], store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield Ranks()
+    finally:
+        dist.destroy_process_group()
 
 
 def _meet(member: Member, patience: timedelta) -> dist.Store:

@@ -22,7 +22,7 @@ _LINES = 100
 
 
 class Recorder:
-    """Writes what happens into a run's folder.
+    """Writes what happens into a run's folder; of several processes, that of the first rank does.
 
     A `last` checkpoint knows how many lines the metrics had, so that a resumed run neither doubles nor loses one.
 
@@ -38,9 +38,10 @@ class Recorder:
         self, run: TrainedRun, training: Training, *, key: str, checkpoint_steps: int, trackers: Trackers
     ) -> None:
         self._run = run
-        self._trackers = trackers
+        self.trackers = trackers
         self._key = key
         self._training = training
+        self._writes = training.ranks.is_first
         self._checkpoint_steps = checkpoint_steps
         self._line_steps = max(1, len(training.train) // _LINES)
         self._lines = 0
@@ -55,10 +56,13 @@ class Recorder:
         Raises:
             TrainingError: The checkpoint cannot be read, or is of something else.
         """
-        saved = Checkpoint.load(self._run.checkpoint("last"))
-        self._training.restore(saved)
-        self._lines, self._since = int(saved.meta["lines"]), tuple(saved.meta["since"])
-        lines = self._run.metrics.read_text(encoding="utf-8").splitlines(keepends=True) if self._lines else []
+        if self._run.checkpoint("last").is_file():  # else it was broken off before the first one
+            saved = Checkpoint.load(self._run.checkpoint("last"))
+            self._training.restore(saved)
+            self._lines, self._since = int(saved.meta["lines"]), tuple(saved.meta["since"])
+        if not (self._writes and self._run.metrics.is_file()):
+            return {}
+        lines = self._run.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
         write_text(self._run.metrics, "".join(lines[: self._lines]))
         return _last_steps(lines)
 
@@ -74,14 +78,14 @@ class Recorder:
             self._since = (0, 0.0)
             if event.best:
                 meta = {"epoch": event.record.epoch, "metrics": asdict(event.record)}
-                Checkpoint(self._training.weights(), meta).save(self._run.checkpoint("best"))
+                self._save("best", Checkpoint(self._training.weights(), meta))
             self.save_last()
 
     def save_last(self) -> None:
         """Write the `last` checkpoint: everything that resuming needs."""
         state = self._training.state()
         meta = {**state.meta, "key": self._key, "lines": self._lines, "since": self._since}
-        Checkpoint(state.tensors, meta).save(self._run.checkpoint("last"))
+        self._save("last", Checkpoint(state.tensors, meta))
 
     def _write_step(self, event: Stepped) -> None:
         rows, loss_sum = self._since
@@ -97,12 +101,18 @@ class Recorder:
         }
         self._write(line)
 
+    def _save(self, which: str, saved: Checkpoint) -> None:
+        if self._writes:
+            saved.save(self._run.checkpoint(which))
+
     def _write(self, line: dict[str, Any]) -> None:
+        if not self._writes:
+            return
         self._run.folder.mkdir(parents=True, exist_ok=True)
         with self._run.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self._lines += 1
-        self._trackers.log(line)
+        self.trackers.log(line)
 
 
 def _last_steps(lines: Iterable[str]) -> dict[str, int]:
