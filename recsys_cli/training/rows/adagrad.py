@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recsys_cli.training.rows.row_optimizer import RowOptimizer
+from recsys_cli.training.rows import fbgemm
+from recsys_cli.training.rows.row_optimizer import RowOptimizer, parts
 
 
 class RowAdagrad(RowOptimizer):
@@ -30,9 +31,15 @@ class RowAdagrad(RowOptimizer):
         """Return the sum of the mean squares, shape (rows,)."""
         return {"sum": table.new_zeros(table.shape[0])}
 
-    def update(self, rows: Tensor, gradient: Tensor, state: Mapping[str, Tensor], options: Mapping[str, Any]) -> None:
+    def update(
+        self, table: Tensor, ids: Tensor, gradient: Tensor, state: Mapping[str, Tensor], options: Mapping[str, Any]
+    ) -> None:
         """Add the gradients' mean squares, and step by the gradients over their root."""
-        length = torch.linalg.vector_norm(gradient, dim=1)
-        total = state["sum"].addcmul_(length, length, value=1 / gradient.shape[1])
-        scale = total.sqrt().add_(options["eps"]).reciprocal_()
-        rows.addcmul_(gradient, scale.unsqueeze(1), value=-options["lr"])
+        lr, eps, total = options["lr"], options["eps"], state["sum"]
+        if fbgemm.adagrad(table, ids, gradient, total, lr=lr, eps=eps):
+            return
+        for some, rows in parts(ids, gradient):
+            length = torch.linalg.vector_norm(rows, dim=1)
+            here = total[some].addcmul_(length, length, value=1 / rows.shape[1])
+            total.index_copy_(0, some, here)
+            table.index_add_(0, some, rows / here.sqrt_().add_(eps).unsqueeze(1), alpha=-lr)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from recsys_cli.training.rows.row_optimizer import RowOptimizer
+from recsys_cli.training.rows.row_optimizer import RowOptimizer, parts
 
 
 class RowAdam(RowOptimizer):
@@ -43,16 +43,20 @@ class RowAdam(RowOptimizer):
             "exp_avg_sq": torch.zeros_like(table),
         }
 
-    def update(self, rows: Tensor, gradient: Tensor, state: Mapping[str, Tensor], options: Mapping[str, Any]) -> None:
-        """Let torch's fused Adam kernel, which goes over everything once, take the rows for a small parameter."""
+    def update(
+        self, table: Tensor, ids: Tensor, gradient: Tensor, state: Mapping[str, Tensor], options: Mapping[str, Any]
+    ) -> None:
+        """Gather rows and moments, let torch's fused Adam kernel take them for a small parameter, and write them back."""
         beta1, beta2 = options["betas"]
         # Adam adds eps after the bias correction of the mean square, SparseAdam before it.
         eps = options["eps"] / math.sqrt(1 - beta2 ** (float(state["step"]) + 1))
-        adam(
-            [rows], [gradient], [state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"].clone()], fused=True,
-            amsgrad=False, beta1=beta1, beta2=beta2, lr=options["lr"], weight_decay=0.0, eps=eps, maximize=False,
-        )  # fmt: skip
-
-    def close(self, state: Mapping[str, Tensor]) -> None:
-        """Count the step."""
+        tensors = (table, state["exp_avg"], state["exp_avg_sq"])
+        for some, some_gradient in parts(ids, gradient):
+            rows, mean, square = here = [tensor.index_select(0, some) for tensor in tensors]
+            adam(
+                [rows], [some_gradient], [mean], [square], [], [state["step"].clone()], fused=True,
+                amsgrad=False, beta1=beta1, beta2=beta2, lr=options["lr"], weight_decay=0.0, eps=eps, maximize=False,
+            )  # fmt: skip
+            for tensor, values in zip(tensors, here, strict=True):
+                tensor.index_copy_(0, some, values)
         state["step"].add_(1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from recsys_cli.training.rows import fbgemm
 from recsys_cli.training.rows.row_optimizer import RowOptimizer
 
 
@@ -27,10 +28,12 @@ class RowSGD(RowOptimizer):
 
     def update(
         self,
-        rows: Tensor,
+        table: Tensor,
+        ids: Tensor,
         gradient: Tensor,
         state: Mapping[str, Tensor],  # noqa: ARG002 - there is none
         options: Mapping[str, Any],
     ) -> None:
         """Step against the gradients."""
-        rows.add_(gradient, alpha=-options["lr"])
+        if not fbgemm.sgd(table, ids, gradient, lr=options["lr"]):
+            table.index_add_(0, ids, gradient, alpha=-options["lr"])

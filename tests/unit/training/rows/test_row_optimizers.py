@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.training.rows import RowAdagrad, RowAdam, RowOptimizer, RowSGD, row_optimizer
+from recsys_cli.training.rows import RowAdagrad, RowAdam, RowOptimizer, RowSGD, fbgemm, row_optimizer
 
 ROWS, DIM, RATE = 40, 4, 0.05
 Make = Callable[[Tensor], RowOptimizer]
@@ -19,6 +19,16 @@ RULES: dict[str, Make] = {
     "sgd": lambda table: RowSGD([table], lr=RATE),
 }
 every_rule = pytest.mark.parametrize("rule", RULES)
+
+
+@pytest.fixture(params=["torch", "fbgemm"], autouse=True)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Everything here holds with FBGEMM's kernels and without."""
+    if request.param == "torch":
+        monkeypatch.setattr(fbgemm, "_kernel", lambda _: None)
+    elif fbgemm._kernel("sgd") is None:
+        pytest.skip("FBGEMM is not installed")
+    return request.param
 
 
 def gradients(steps: int, *, coalesced: bool = True) -> list[Tensor]:
@@ -63,7 +73,7 @@ PEERS: dict[str, Callable[[Tensor], object]] = {
 def test_a_rule_equals_what_others_compute(
     rule: str, coalesced: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_optimizer, "_CHUNK", chunk)  # the small one is three rows at a time
+    monkeypatch.setattr(row_optimizer, "_PART", chunk)  # the small one is three rows at a time
     ours, theirs = new_table(), new_table()
     our_optimizer, peer = RULES[rule](ours), PEERS[rule](theirs)
     for gradient in gradients(30, coalesced=coalesced):
@@ -76,7 +86,7 @@ def test_a_rule_equals_what_others_compute(
 @pytest.mark.parametrize(  # FBGEMM has its Adam for GPUs alone
     ("rule", "kind", "names"), [("adagrad", "EXACT_ROWWISE_ADAGRAD", ["sum"]), ("sgd", "EXACT_SGD", [])]
 )
-def test_a_rule_equals_fbgemm(rule: str, kind: str, names: list[str]) -> None:
+def test_a_rule_equals_table_batched_embeddings(rule: str, kind: str, names: list[str]) -> None:
     training = pytest.importorskip(
         "fbgemm_gpu.split_table_batched_embeddings_ops_training", reason="FBGEMM is not installed"
     )
@@ -101,6 +111,26 @@ def test_a_rule_equals_fbgemm(rule: str, kind: str, names: list[str]) -> None:
         torch.testing.assert_close(ours.detach(), theirs.split_embedding_weights()[0], rtol=1e-4, atol=1e-5)
     for name, held in zip(names, theirs.split_optimizer_states()[0] if names else [], strict=True):
         torch.testing.assert_close(optimizer.state[ours][name], held, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rule", ["adagrad", "sgd"])
+@pytest.mark.parametrize("dim", [1, 3, 16, 37])
+@pytest.mark.parametrize("rows", [1, 1000])
+def test_fbgemm_takes_tables_of_any_shape(rule: str, dim: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = torch.Generator().manual_seed(3)
+    start = torch.randn(rows, dim, generator=draw)
+    ids = torch.randperm(rows, generator=draw)[: rows // 2 + 1].sort().values
+    gradient = torch.randn(len(ids), dim, generator=draw)
+    tables = []
+    for kernel in (fbgemm._kernel, lambda _: None):
+        monkeypatch.setattr(fbgemm, "_kernel", kernel)
+        table = start.clone().requires_grad_()
+        optimizer = RULES[rule](table)
+        for _ in range(2):
+            table.grad = torch.sparse_coo_tensor(ids[None], gradient, (rows, dim), check_invariants=True)
+            optimizer.step()
+        tables.append(table)
+    torch.testing.assert_close(*tables)
 
 
 @every_rule
