@@ -256,6 +256,12 @@ class Workspace:
         """Return the place of a new run: its name sorts by time and ends in the key's beginning."""
         return self.run_named(f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{model.rpartition('.')[2]}-{key[:8]}")
 
+    def new_trace(self, name: str) -> Path:
+        """Return the file of a profiler's trace, in a folder that is there."""
+        folder = self.root / "profiles"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{name}.trace.json.gz"
+
     def run_named(self, name: str) -> TrainedRun:
         """Return the place of a run, whether or not it is there."""
         return TrainedRun(self.root / "runs" / name)

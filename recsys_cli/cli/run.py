@@ -87,7 +87,7 @@ def etl(
     session.report(result, shown.draw)
 
 
-def train(
+def train(  # noqa: PLR0913 - one for each option
     ctx: typer.Context,
     config: Config = None,
     overrides: Overrides = None,
@@ -102,6 +102,12 @@ def train(
             show_default=False,
         ),
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print the memory that training needs and what is free; train nothing.")
+    ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Train a few dozen steps and print where their time goes; keep no run.")
+    ] = False,
     force: Force = False,
 ) -> None:
     """Train the model on the prepared data."""
@@ -112,6 +118,9 @@ def train(
     line = [*joined(config, overrides), *([f"train.epochs={epochs}"] if epochs is not None else ())]
     if continued is not None:
         line.append(f"train.continue_from={finished(session.workspace.run(continued)).folder.name}")
+    if plan or profile:
+        _look(session, line, plan=plan, profile=profile)
+        return
     with settled(session, line) as wanted:
         result = _train(session, wanted, resume=resume, force=force)
     session.report(result, shown.draw)
@@ -210,6 +219,25 @@ def _train(session: Session, config: RunConfig, *, resume: bool, force: bool) ->
 
         made = stage(config, session.workspace, resume=resume, force=force, emit=emit)
     return result(made)
+
+
+def _look(session: Session, line: list[str], *, plan: bool, profile: bool) -> None:
+    """Look at what training would be like, and leave no trace of it among the runs."""
+    from recsys_cli.cli import results as shown
+
+    if plan and profile:
+        raise ConfigError("--plan trains nothing that --profile could look at", hint="give one of them")
+    config = read_config(session, line)
+    with session.working("train") as emit:
+        if plan:
+            from recsys_cli.stages.plan import plan as stage
+
+            found, draw = stage(config, session.workspace), shown.plan.draw
+        else:
+            from recsys_cli.stages.profile import profile as trial
+
+            found, draw = trial(config, session.workspace, emit=emit), shown.profile.draw
+    session.answer(found, draw)
 
 
 def _evaluate(session: Session, trained: TrainedRun, config: EvaluateConfig, *, force: bool) -> dict[str, Any]:

@@ -177,7 +177,7 @@ class Job:
         """Train to the end and write the manifest."""
         started = time.perf_counter()
         begun = self.target.checkpoint("last").is_file()
-        training = self._training(memory=self._memory(resume=resume), begun=begun)
+        training = self.training(memory=self._memory(resume=resume), begun=begun)
         recorder = Recorder(
             self.target, training, key=run_key(self.config, self.data),
             checkpoint_steps=self.config.train.checkpoint_steps, trackers=self._trackers(),
@@ -210,7 +210,13 @@ class Job:
     def _trackers(self) -> Trackers:
         return Trackers(find(self.config.train.trackers if self.ranks.is_first else ()), self.emit)
 
-    def _training(self, *, memory: int, begun: bool) -> Training:
+    def training(self, *, memory: int, begun: bool) -> Training:
+        """Return the model at its start, with everything that it is trained with.
+
+        Args:
+            memory: Budget of the loaders in MiB.
+            begun: Whether a checkpoint is going to replace its weights.
+        """
         options, schema = self.config.train, self.data.schema
         check_targets(self.data)
         device = hardware.device(options.device)

@@ -18,8 +18,8 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its dependencies' past
-        import alembic as _  # what a local store needs beside mlflow-skinny
-        import sqlalchemy as _
+        import alembic  # noqa: F401 - what a local store needs beside mlflow-skinny
+        import sqlalchemy  # noqa: F401
         from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient
 except ImportError as _error:

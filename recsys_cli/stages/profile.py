@@ -1,0 +1,53 @@
+"""`recsys train --profile`: some steps of training under a profiler; no run is made."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from recsys_cli.config import RunConfig
+from recsys_cli.events import Emit, Progress, ignore
+from recsys_cli.stages.etl import prepared_data
+from recsys_cli.stages.train import Job
+from recsys_cli.training import hardware
+from recsys_cli.training.profile import STEPS, WARM_UP, Profile, profiled
+from recsys_cli.training.ranks import Ranks
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+
+def profile(config: RunConfig, workspace: Workspace, *, emit: Emit = ignore) -> dict[str, Any]:
+    """Say where the time of a step goes; see `profile_on`.
+
+    Raises:
+        MissingArtifactError: The data is not prepared.
+        ConfigError: The model does not fit the data, or the device is not there.
+        DataError: The prepared files are not what schema.json says.
+        TrainingError: The loss is not finite.
+    """
+    return profile_on(prepared_data(config, workspace), config, workspace, emit=emit)
+
+
+def profile_on(data: PreparedData, config: RunConfig, workspace: Workspace, *, emit: Emit = ignore) -> dict[str, Any]:
+    """Make some steps in this process, whatever `train.devices` says, and say as plain values where their time goes.
+
+    Returns:
+        What `training.profile.Profile` has, the device and the precision, the most memory that was used, and where the trace
+        is: in WORKSPACE/profiles.
+    """
+    # The first epochs may be short of steps; the rates are those of the first steps in any case.
+    options = config.train.model_copy(update={"epochs": WARM_UP + STEPS, "early_stopping": None, "devices": 1})
+    config = config.model_copy(update={"train": options})
+    target = workspace.new_run(config.model.name, data.key)
+    training = Job(data, config, target, workspace, emit, Ranks()).training(memory=options.memory, begun=False)
+    trace = workspace.new_trace(target.folder.name)
+    for found in profiled(training, trace):
+        if isinstance(found, Profile):
+            break
+        emit(Progress("profile", found, WARM_UP + STEPS, "steps"))
+    return {
+        **asdict(found),
+        "device": training.device.type,
+        "precision": training.step.precision,
+        "peak_memory": hardware.peak_memory(),
+        "trace": str(trace),
+    }
