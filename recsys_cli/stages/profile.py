@@ -12,7 +12,7 @@ from recsys_cli.stages.train import Job
 from recsys_cli.training import hardware
 from recsys_cli.training.profile import STEPS, WARM_UP, Profile, profiled
 from recsys_cli.training.ranks import Ranks
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from recsys_cli.workspace import PreparedData, Workspace
 
 
 def profile(config: RunConfig, workspace: Workspace, *, emit: Emit = ignore) -> dict[str, Any]:

@@ -36,4 +36,5 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     if found["ways"]:
         line(to, "what helps, each on top of those before it:")
     for way in found["ways"]:
-        line(to, f"{way['set']}: {'fits' if way['fits'] else f'still {size(way["short"])} too much'}", indent=2)
+        left = "fits" if way["fits"] else f"still {size(way['short'])} too much"
+        line(to, f"{way['set']}: {left}", indent=2)
