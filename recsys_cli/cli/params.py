@@ -87,6 +87,9 @@ def settled(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
     from recsys_cli.workspace import write_text
 
     config = read_config(session, arguments)
+    if not session.is_first:
+        yield config
+        return
     current = session.workspace.current
     before = current.read_text(encoding="utf-8") if current.is_file() else None
     head = "# The config of the last stage here, with every default. Written by recsys; change your own file instead.\n"

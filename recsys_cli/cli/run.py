@@ -92,6 +92,12 @@ def train(  # noqa: PLR0913 - one for each option
     config: Config = None,
     overrides: Overrides = None,
     epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", help="The same as train.epochs=N.")] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            "--devices", metavar="N", help="Processes (on GPUs: GPUs) that train together; sets train.devices."
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that was interrupted.")] = False,
     continued: Annotated[
         str | None,
@@ -115,7 +121,8 @@ def train(  # noqa: PLR0913 - one for each option
     from recsys_cli.cli.runs import finished
 
     session: Session = ctx.obj
-    line = [*joined(config, overrides), *([f"train.epochs={epochs}"] if epochs is not None else ())]
+    given = {"train.epochs": epochs, "train.devices": devices}
+    line = [*joined(config, overrides), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     if continued is not None:
         line.append(f"train.continue_from={finished(session.workspace.run(continued)).folder.name}")
     if plan or profile:
@@ -166,6 +173,8 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
             show("download", _download(session, wanted.dataset, force=force), shown.download.draw)
         show("etl", _etl(session, wanted, force=force), shown.etl.draw)
     show("train", _train(session, wanted, resume=False, force=force), shown.train.draw)
+    if not session.is_first:
+        return
     trained = session.workspace.run(results["train"]["run"])
     show("evaluate", _evaluate(session, trained, wanted.evaluate, force=force), shown.evaluate.draw)
     if session.as_json:

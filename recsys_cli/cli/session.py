@@ -46,19 +46,27 @@ class Session:
 
         return Workspace(self.root)
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this process prints and writes: alone it does, and of several that torchrun has started the first."""
+        from recsys_cli.training.environment import Member
+
+        member = Member.from_environment()
+        return member is None or member.is_first
+
     @contextmanager
     def working(self, stage: str) -> Iterator[Emit]:
         """Draw the events of a stage while it works: on stderr, so that stdout has the result alone."""
         from recsys_cli.cli.render import renderer
 
         self.stage = stage
-        with renderer(stage, quiet=self.quiet) as emit:
+        with renderer(stage, quiet=self.quiet or not self.is_first) as emit:
             yield emit
         self.stage = None
 
     def report(self, result: Mapping[str, Any], draw: Draw) -> None:
         """Print what a stage did; nothing with --quiet."""
-        if self.as_json or not self.quiet:
+        if self.is_first and (self.as_json or not self.quiet):
             self.answer(result, draw)
 
     def answer(self, result: Mapping[str, Any], draw: Draw) -> None:

@@ -13,7 +13,8 @@ from types import FrameType
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     """Hold back the first Ctrl-C, and give a function that says whether there was one; the second breaks off at once.
 
-    Outside the main thread, where signals do not arrive, it never says so.
+    SIGTERM, with which torchrun, Slurm and Kubernetes ask a process to end, counts as Ctrl-C, but never breaks off.
+    Outside the main thread, where signals do not arrive, the function never says so.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -21,12 +22,13 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     asked = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        if asked.is_set() and number == signal.SIGINT:
             signal.default_int_handler(number, frame)
         asked.set()
 
-    before = signal.signal(signal.SIGINT, note)
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
