@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
+from recsys_cli.models.embedding import Embeddings
 
 
 class Model(nn.Module, ABC):
@@ -25,6 +26,12 @@ class Model(nn.Module, ABC):
     """
 
     device = torch.device("cpu")
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers are learnt, wherever they are kept."""
+        elsewhere = sum(module.elsewhere for module in self.modules() if isinstance(module, Embeddings))
+        return elsewhere + sum(parameter.numel() for parameter in self.parameters())
 
     @abstractmethod
     def score(self, batch: Batch) -> Tensor:

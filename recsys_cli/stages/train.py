@@ -285,7 +285,7 @@ class Job:
         return {
             "key": run_key(self.config, self.data),
             "model": self.config.model.name,
-            "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
+            "parameters": training.model.num_parameters,
             "data": {"key": self.data.key, "folder": self.data.folder.name},
             "continues": self.config.train.continue_from,
             "rows": rows,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from recsys_cli.errors import TrainingError
+from recsys_cli.models.embedding import ShardedEmbeddings
 from recsys_cli.models.weights import PREFIX
 
 _OPTIMIZER = "optimizer."
@@ -69,12 +70,23 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
     """Return the optimizers' tensors, by the name of the parameter that they belong to."""
-    return {
+    sharded = {
+        f"{_OPTIMIZER}{path}{key}": value
+        for path, module in _sharded(model)
+        for key, value in module.optimizer_state().items()
+    }
+    return sharded | {
         f"{_OPTIMIZER}{name}:{key}": value
         for name, parameter in model.named_parameters()
         for optimizer in optimizers
         for key, value in optimizer.state.get(parameter, {}).items()
     }
+
+
+def _sharded(model: nn.Module) -> list[tuple[str, ShardedEmbeddings]]:
+    """Return the tables that update themselves, with what the names of their parameters begin with."""
+    found = [(path, module) for path, module in model.named_modules() if isinstance(module, ShardedEmbeddings)]
+    return [(f"{path}." if path else "", module) for path, module in found]
 
 
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer]) -> None:
@@ -93,10 +105,13 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer
             for group in optimizer.param_groups
             if any(parameter is one for one in group["params"])
         }
-        for key, tensor in tensors.items():
-            if key.startswith(_OPTIMIZER):
-                name, _, field = key.removeprefix(_OPTIMIZER).rpartition(":")
-                optimizer, parameter = owners[name]
-                optimizer.state[parameter][field] = tensor.to(parameter.device, copy=True)  # off the file's pages
+        state = {key.removeprefix(_OPTIMIZER): tensor for key, tensor in tensors.items() if key.startswith(_OPTIMIZER)}
+        for path, module in _sharded(model):
+            here = [key for key in state if key.startswith(path)]
+            module.load_optimizer_state({key.removeprefix(path): state.pop(key) for key in here})
+        for key, tensor in state.items():
+            name, _, field = key.rpartition(":")
+            optimizer, parameter = owners[name]
+            optimizer.state[parameter][field] = tensor.to(parameter.device, copy=True)  # off the file's pages
     except (RuntimeError, KeyError) as error:
         raise TrainingError(f"the checkpoint does not fit the model: {error}", hint="recsys train --force") from error

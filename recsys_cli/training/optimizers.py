@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from recsys_cli.config import TrainConfig
+from recsys_cli.models.embedding import ShardedEmbeddings
+from recsys_cli.models.model import Model
 from recsys_cli.training.rows import RowAdagrad, RowAdam, RowOptimizer, RowSGD
 
 _BY_ROWS: dict[str, Callable[..., RowOptimizer]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
 
 
-def build(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
+def build(model: Model, config: TrainConfig) -> list[Optimizer]:
     """Return the optimizers of a model, which are to step together.
 
     Dense: one Adam with two groups. It is AdamW throughout, which without weight decay is Adam to the bit. Sparse: what
@@ -24,7 +27,12 @@ def build(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     table_rate = config.embedding_learning_rate or config.learning_rate
     dense = [{"params": rest, "lr": config.learning_rate, "weight_decay": config.weight_decay}] if rest else []
     if config.sparse:
+        sharded = [module for module in model.modules() if isinstance(module, ShardedEmbeddings)]
+        if sharded:  # they update themselves; their optimizer is there for its options
+            tables = [*tables, nn.Parameter(torch.zeros(0, 1))]
         by_rows: list[Optimizer] = [_BY_ROWS[config.embedding_optimizer](tables, lr=table_rate)] if tables else []
+        for module in sharded:
+            module.distribute(config.embedding_optimizer, by_rows[0].param_groups[0], model.device)
         return by_rows + ([AdamW(dense, fused=True)] if dense else [])
     if tables:
         dense.append({"params": tables, "lr": table_rate, "weight_decay": config.embedding_weight_decay})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,14 @@ from recsys_cli.models.embedding.lookup import Lookup
 INITIAL_STD = 0.01
 """Standard deviation of a new table. Small, so that a row that training rarely sees stays near the average row instead of
 adding noise of its own (torch's default of 1 does), and not zero, so that rows with the same gradients can part."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A table before it is made: how many rows it has, and the number that they follow from."""
+
+    num_rows: int
+    seed: int
 
 
 class Embeddings(nn.Module):
@@ -35,16 +44,22 @@ class Embeddings(nn.Module):
         self.names = tuple(sorted(column.name for column in columns))
         self.dims = {name: dims[name] for name in self.names}
         self.sparse = sparse
-        self.tables = nn.ModuleDict()
-        for column in sorted(columns, key=lambda column: column.name):
-            self._add(column.name, column.cardinality or 0, seed=int(torch.randint(1 << 62, (), device="cpu")))
+        rows = {column.name: column.cardinality or 0 for column in columns}
+        # One number for each table, so that whoever keeps a part can draw it alone.
+        self._make({name: Drawn(rows[name], int(torch.randint(1 << 62, (), device="cpu"))) for name in self.names})
 
-    def _add(self, name: str, num_rows: int, *, seed: int) -> None:
-        """Make the table of a column. Its rows follow from one number, so that whoever keeps a part can draw it alone."""
-        weight = initial_rows(num_rows, self.dims[name], seed=seed)
-        self.tables[key_of(name)] = nn.Embedding(
-            num_rows, self.dims[name], padding_idx=PADDING, sparse=self.sparse, _weight=weight
-        )
+    def _make(self, drawn: Mapping[str, Drawn]) -> None:
+        self.tables = nn.ModuleDict()
+        for name, one in drawn.items():
+            weight = initial_rows(one.num_rows, self.dims[name], seed=one.seed)
+            self.tables[key_of(name)] = nn.Embedding(
+                one.num_rows, self.dims[name], padding_idx=PADDING, sparse=self.sparse, _weight=weight
+            )
+
+    @property
+    def elsewhere(self) -> int:
+        """Numbers that are no parameters of this module."""
+        return 0
 
     def table(self, name: str) -> Tensor:
         """Return a column's table, shape (cardinality, D)."""

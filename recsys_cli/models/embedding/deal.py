@@ -1,0 +1,151 @@
+"""Who keeps which part of which table: TorchRec's planner decides, and its modules then move ids, rows and gradients.
+
+This file and `shards.py` are the only ones that know TorchRec; they are imported only where tables are sharded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from fbgemm_gpu.split_embedding_configs import EmbOptimType
+from torch import nn
+from torchrec import EmbeddingCollection, EmbeddingConfig
+from torchrec.distributed.batched_embedding_kernel import BatchedFusedEmbedding
+from torchrec.distributed.embedding import EmbeddingCollectionSharder
+from torchrec.distributed.embedding_types import EmbeddingComputeKernel
+from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints, Topology
+from torchrec.distributed.planner.storage_reservations import FixedPercentageStorageReservation
+from torchrec.distributed.planner.types import PlannerError
+from torchrec.distributed.types import ShardingEnv, ShardingType
+
+from recsys_cli.errors import ConfigError
+
+Rule = Literal["adam", "adagrad", "sgd"]
+
+for _name in ("torchrec", "torch.fx._symbolic_trace"):  # they warn of their own parts, on stderr
+    logging.getLogger(_name).setLevel(logging.ERROR)
+
+_UNIT = 4
+"""FBGEMM's kernels take widths that are multiples of this; other tables are filled up with columns of zeros."""
+_RESERVED = 0.15
+"""Share of each device's memory that the planner leaves to everything that is no table."""
+_OPTIMIZERS = {"adam": EmbOptimType.ADAM, "adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD, "sgd": EmbOptimType.EXACT_SGD}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part of a table is: which rank keeps it, and which rows and columns of the table it is."""
+
+    rank: int
+    row: int
+    column: int
+    rows: int
+    columns: int
+
+
+def width_of(dim: int) -> int:
+    """Return how wide the kernels' table is for rows of `dim` numbers."""
+    return -(-dim // _UNIT) * _UNIT
+
+
+def deal(
+    shapes: Mapping[str, tuple[int, int]], rule: Rule, options: Mapping[str, Any], device: torch.device
+) -> tuple[dict[int, nn.Module], dict[str, list[Place]]]:
+    """Deal tables to the processes; all of them call this together.
+
+    Args:
+        shapes: Rows and width of each table, by name.
+        rule: The optimizer that is fused into the backward pass.
+        options: Its parameter group.
+        device: Where the kernels run.
+
+    Returns:
+        For each width a sharded EmbeddingCollection, whose tables have to be of one width; and where each table's parts are.
+
+    Raises:
+        ConfigError: The kernels for this device do not have the optimizer, or the tables fit nowhere.
+    """
+    if rule == "adam" and device.type == "cpu":
+        raise ConfigError(
+            "model.embedding.placement=sharded has no Adam on CPUs: FBGEMM fuses it into the backward pass on GPUs only",
+            hint="set train.embedding_optimizer=adagrad or sgd, or model.embedding.placement=host",
+        )
+    whole = nn.ModuleDict({str(dim): _collection(shapes, dim) for dim in sorted({dim for _, dim in shapes.values()})})
+    fused = {"optimizer": _OPTIMIZERS[rule], "learning_rate": options["lr"]}
+    fused |= {"eps": options["eps"]} if "eps" in options else {}
+    fused |= dict(zip(("beta1", "beta2"), options.get("betas", ()), strict=False))
+    sharder = EmbeddingCollectionSharder(fused_params=fused)
+    try:
+        plan = _planner(shapes, rule, device).collective_plan(whole, [sharder], dist.group.WORLD)
+    except PlannerError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"the embedding tables cannot be sharded over {dist.get_world_size()} processes: {reason}",
+            hint="use more processes or narrower tables, or model.embedding.placement=host",
+        ) from error
+    environment = ShardingEnv.from_process_group(dist.group.WORLD)
+    collections: dict[int, nn.Module] = {}
+    places: dict[str, list[Place]] = {}
+    for dim, collection in whole.items():
+        decided = plan.get_plan_for_module(dim)
+        collections[int(dim)] = sharder.shard(collection, decided, environment, device)
+        places |= {name: _places(decided[name]) for name in decided}
+    return collections, places
+
+
+def kernels_of(collection: nn.Module) -> list[BatchedFusedEmbedding]:
+    """Return what holds the parts that a sharded collection keeps in this process."""
+    # TorchRec keeps them out of the module tree; its own tools reach for the same attribute.
+    modules = (module for lookup in collection._lookups for module in lookup.modules())
+    return [module for module in modules if isinstance(module, BatchedFusedEmbedding)]
+
+
+def _collection(shapes: Mapping[str, tuple[int, int]], dim: int) -> EmbeddingCollection:
+    tables = [
+        EmbeddingConfig(name=name, num_embeddings=num_rows, embedding_dim=width_of(dim), feature_names=[name])
+        for name, (num_rows, width) in shapes.items()
+        if width == dim
+    ]
+    return EmbeddingCollection(tables=tables, device=torch.device("meta"))  # no whole table ever exists
+
+
+def _planner(shapes: Mapping[str, tuple[int, int]], rule: Rule, device: torch.device) -> EmbeddingShardingPlanner:
+    ways, kernels = _ways(rule, device)
+    constraints = {name: ParameterConstraints(sharding_types=ways, compute_kernels=kernels) for name in shapes}
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // here
+    on_device = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+    topology = Topology(
+        world_size=dist.get_world_size(), local_world_size=here, compute_device=device.type,
+        hbm_cap=on_device, ddr_cap=memory,
+    )  # fmt: skip
+    return EmbeddingShardingPlanner(
+        topology=topology, constraints=constraints, storage_reservation=FixedPercentageStorageReservation(_RESERVED)
+    )
+
+
+def _ways(rule: Rule, device: torch.device) -> tuple[list[str], list[str]]:
+    """Return how a table may be cut, and where its parts may be kept.
+
+    Row-wise Adagrad needs whole rows: of a part of the columns it would remember another mean.
+    """
+    ways = [ShardingType.TABLE_WISE.value]
+    ways += [ShardingType.COLUMN_WISE.value] if rule != "adagrad" else []
+    kernels = [EmbeddingComputeKernel.FUSED.value]
+    if device.type == "cuda":
+        ways.append(ShardingType.ROW_WISE.value)
+        kernels.append(EmbeddingComputeKernel.FUSED_UVM_CACHING.value)
+    return ways, kernels
+
+
+def _places(sharding: Any) -> list[Place]:
+    return [
+        Place(shard.placement.rank(), *shard.shard_offsets, *shard.shard_sizes)
+        for shard in sharding.sharding_spec.shards
+    ]
