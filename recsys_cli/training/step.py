@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +18,7 @@ from recsys_cli.config.schedule import Place
 from recsys_cli.features.hashing import mix
 from recsys_cli.models.model import Model
 from recsys_cli.training import hardware, optimizers
+from recsys_cli.training.compilation import CompiledLoss
 from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.rows.gradient import rows_of
 
@@ -39,9 +42,12 @@ class Step:
         self.ranks = ranks
         self.device = model.device
         self.precision = hardware.precision(config.precision, self.device)
+        torch.backends.cuda.matmul.allow_tf32 = config.tf32
+        self.compiled = CompiledLoss(model) if config.compile else None
         self.optimizers = optimizers.build(model, config)
+        self._together = Together(self.optimizers)
         self.learning_rate = config.learning_rate
-        self._rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
+        self._rates = [group["lr"] for group in self._together.param_groups]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
     def __call__(self, batch: Batch, place: Place, *, rows: int | None = None) -> Tensor:
@@ -57,25 +63,26 @@ class Step:
         """
         # Random numbers follow from the step alone: nothing of the generator has to be kept to resume exactly.
         torch.manual_seed(mix(self.config.seed, self.ranks.rank, place.step))
-        for optimizer, rates in zip(self.optimizers, self._rates, strict=True):
-            optimizer.zero_grad()
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate * self.config.schedule.factor(place)
-        self.learning_rate = self.config.learning_rate * self.config.schedule.factor(place)
+        factor = self.config.schedule.factor(place)
+        self.learning_rate = self.config.learning_rate * factor
+        for group, rate in zip(self._together.param_groups, self._rates, strict=True):
+            group["lr"] = rate * factor
+        self._together.zero_grad()
         with self.ranks.whole(self.model):
-            loss = self.ranks.sum(self._backward(batch, rows or batch.num_rows))
+            with nullcontext() if self.compiled is None else self.compiled.watched():
+                share = self._backward(batch, rows or batch.num_rows)
+            loss = self.ranks.sum(share)
             self.ranks.sum_gradients(self.model)
         with record_function(UPDATE):
             self._update()
         return loss
 
     def _update(self) -> None:
-        for optimizer in self.optimizers:
-            self.scaler.unscale_(optimizer)
+        """Change the weights by their gradients; with scaled losses not where one of those overflowed."""
+        self.scaler.unscale_(self._together)
         if self.config.clip is not None:
-            clip(self.optimizers, self.config.clip)
-        for optimizer in self.optimizers:
-            self.scaler.step(optimizer)
+            clip(self._together, self.config.clip)
+        self.scaler.step(self._together)
         self.scaler.update()
 
     def autocast(self) -> torch.autocast:
@@ -86,12 +93,13 @@ class Step:
     def _backward(self, batch: Batch, rows: int) -> Tensor:
         """Add up the gradients of the mean loss; return this rank's share of that mean."""
         total = torch.zeros((), device=self.device)
+        mean_of = self.compiled or self.model.loss
         for part in batch.parts(self.config.accumulate):
             if not (part.num_rows or self.ranks.world_size > 1):
                 continue
             with record_function(FORWARD), self.autocast():
                 # Of no rows there is no mean; but what the ranks compute together, they compute with this one.
-                loss = self.model.loss(part) if part.num_rows else self.model.score(part).sum()
+                loss = mean_of(part) if part.num_rows else self.model.score(part).sum()
                 loss = loss * (part.num_rows / rows)
             with record_function(BACKWARD):
                 self.scaler.scale(loss).backward()
@@ -99,23 +107,38 @@ class Step:
         return total
 
 
-def clip(optimizers: Sequence[Optimizer], longest: float) -> Tensor:
+class Together(Optimizer):
+    """Several optimizers as one: a gradient of one that overflows, or a norm over all, concerns the step of each.
+
+    Args:
+        several: What it stands for. It shares their groups of parameters, and has no state of its own.
+    """
+
+    def __init__(self, several: Sequence[Optimizer]) -> None:
+        super().__init__(list(chain.from_iterable(optimizer.param_groups for optimizer in several)), {})
+        self._several = several
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Make the step of each."""
+        loss = closure() if closure is not None else None
+        for optimizer in self._several:
+            optimizer.step()
+        return loss
+
+
+def clip(optimizer: Optimizer, longest: float) -> Tensor:
     """Shorten all gradients together to a Euclidean norm; return the norm that they had.
 
     Sparse gradients count by what they hold, each row once.
     """
-    found = [_values(parameter) for parameter in _trained(optimizers)]
+    parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
+    found = [_values(parameter) for parameter in parameters if parameter.grad is not None]
     norms = torch.stack([torch.linalg.vector_norm(values) for values in found])
     norm = torch.linalg.vector_norm(norms)
     factor = (longest / (norm + 1e-6)).clamp(max=1.0)
     for values in found:
         values.mul_(factor)
     return norm
-
-
-def _trained(optimizers: Iterable[Optimizer]) -> Iterable[Tensor]:
-    groups = chain.from_iterable(optimizer.param_groups for optimizer in optimizers)
-    return (parameter for group in groups for parameter in group["params"] if parameter.grad is not None)
 
 
 def _values(parameter: Tensor) -> Tensor:
