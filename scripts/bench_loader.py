@@ -60,14 +60,11 @@ def run_ours(folder: Path, memory: int) -> float:
 
 def run_streaming(folder: Path, memory: int) -> float:
     """The same from disk: as many copies of the files as do not fit into the memory."""
-    from recsys_cli.loader.reading import row_groups
-    from recsys_cli.loader.records import Layout
+    from recsys_cli.loader.footprint import footprint
     from recsys_cli.workspace import PreparedData
 
     data = PreparedData(folder)
-    columns = [column for column in (*data.schema.features, *data.schema.labels) if column.table is None]
-    groups = row_groups(data, "train", columns)
-    times = (memory << 20) // Layout.of(columns, groups).num_bytes(groups) + 1
+    times = (memory << 20) // footprint(data, "train").num_bytes + 1
     with tempfile.TemporaryDirectory() as scratch:
         return run_ours(repeated(data, times, Path(scratch) / "data").folder, memory)
 

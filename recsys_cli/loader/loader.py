@@ -11,10 +11,10 @@ from torch import Tensor
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.loader.copying import Built, SideStream, to_device
+from recsys_cli.loader.footprint import contents
 from recsys_cli.loader.order import Deal
 from recsys_cli.loader.prefetch import prefetch
-from recsys_cli.loader.reading import row_groups
-from recsys_cli.loader.records import Layout, Records, read_records
+from recsys_cli.loader.records import Records, read_records
 from recsys_cli.loader.resident import Resident, ResidentEpoch
 from recsys_cli.loader.streaming import Streaming, StreamingEpoch
 from recsys_cli.loader.tables import Tables
@@ -69,10 +69,7 @@ class Loader:
         schema = data.schema
         self._labels = tuple(column.name for column in schema.labels)
         self._weight = schema.weight.name if schema.weight else None
-        named = (*schema.features, *schema.labels, *([schema.weight] if schema.weight else []))
-        columns = [column for column in named if column.table is None]
-        groups = row_groups(data, split, columns)
-        layout = Layout.of(columns, groups)
+        layout, groups = contents(data, split)
         self.num_rows = sum(group.num_rows for group in groups)
         self._deal = Deal(self.num_rows, batch_size, world_size)
         self._rank = rank
