@@ -29,8 +29,10 @@ def count(number: int, unit: str) -> str:
 
 
 def rate(speed: float, unit: str) -> str:
-    """Say how many a second."""
-    return f"{size(speed)}/s" if unit == "bytes" else f"{amount(speed)} {unit}/s"
+    """Say how many a second, or of what takes longer a minute."""
+    if unit == "bytes":
+        return f"{size(speed)}/s"
+    return f"{amount(speed)} {unit}/s" if speed >= 1 else f"{amount(60 * speed)} {unit}/min"
 
 
 def duration(seconds: float) -> str:

@@ -70,3 +70,15 @@ def test_figures_take_all_colours_from_the_page() -> None:
         "A", ["a"], [Group("a", [1.0])], x=X
     )
     assert not re.search(r"#[0-9a-fA-F]{3}|rgb|fill=|stroke=", drawn)
+
+
+def test_points_may_stand_by_themselves_below_names() -> None:
+    axis = Axis("x", kind="names", names=("[64]", "[128]", "[256]"))
+    drawn = svg(chart("A", [Line((0, 2), (0.1, 0.9), joined=False, colour=3)], x=axis, y=Y))
+    assert drawn.find("polyline") is None
+    dots = drawn.findall("circle")
+    assert {dot.get("class") for dot in dots} == {"dot s3"}
+    assert [dot.find("title").text for dot in dots] == ["[64], 0.1", "[256], 0.9"]  # type: ignore[union-attr]
+    labels = {text.text: float(text.get("x", "")) for text in drawn.findall("text")}
+    assert [float(dot.get("cx", "")) for dot in dots] == [labels["[64]"], labels["[256]"]]
+    assert labels["[128]"] == pytest.approx((labels["[64]"] + labels["[256]"]) / 2, abs=0.1)
