@@ -188,6 +188,8 @@ class Job:
             self.emit(Message(f"resuming {self.target.folder.name} at step {training.progress.total_steps + 1}"))
         self.ranks.agree({"the run": run_key(self.config, self.data), "the step": training.progress.total_steps})
         self._train(training, recorder, seen)
+        if (compiled := training.step.compiled) is not None:
+            self.emit(Message(f"{compiled.seconds:.1f} s of that went into compiling"))
         if self.ranks.is_first:
             write_manifest(self.target.folder, "TrainedRun", self._manifest(training, time.perf_counter() - started))
 
@@ -282,6 +284,7 @@ class Job:
     def _manifest(self, training: Training, wall: float) -> dict[str, Any]:
         history, best = training.progress.history, training.best
         seconds, rows = sum(record.seconds for record in history), sum(record.rows for record in history)
+        compiled = training.step.compiled
         return {
             "key": run_key(self.config, self.data),
             "model": self.config.model.name,
@@ -291,10 +294,16 @@ class Job:
             "rows": rows,
             "steps": training.progress.total_steps,
             "epochs": len(history),
+            "monitor": self.config.train.monitor,
             "best_epoch": best.epoch if best else None,
             "valid": (best.valid or None) if best else None,
             "history": [asdict(record) for record in history],
-            "seconds": {"train": round(seconds, 3), "last_session": round(wall, 3)},
+            "positive_weight": training.goal.positive_weight,
+            "seconds": {
+                "train": round(seconds, 3),
+                "last_session": round(wall, 3),
+                "compiling": None if compiled is None else round(compiled.seconds, 3),
+            },
             "rows_per_second": round(rows / max(seconds, 1e-9)),
             "waiting_share": round(sum(record.waiting for record in history) / max(seconds, 1e-9), 4),
             "precision": training.step.precision,
