@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,7 +23,7 @@ def main() -> int:
         except KeyboardInterrupt:
             return INTERRUPTED
         except Exception as error:  # whatever it is, it is raised again by the one that started this
-            out.write(wire.error_line(error) + "\n")
+            _say(out, wire.error_line(error))
             return 1
     return 0
 
@@ -31,11 +32,16 @@ def _train(told: dict[str, Any], out: TextIO) -> None:
     config, workspace = RunConfig.model_validate(told["config"]), Workspace(Path(told["workspace"]))
 
     def emit(event: Event) -> None:
-        out.write(wire.event_line(event) + "\n")
+        _say(out, wire.event_line(event))
 
     with together(config) as ranks:
         data, run = PreparedData(Path(told["data"])), workspace.run_named(told["run"])
         Job(data, config, run, workspace, emit if ranks.is_first else ignore, ranks).run(resume=told["resume"])
+
+
+def _say(out: TextIO, line: str) -> None:
+    with suppress(BrokenPipeError):  # nobody hears it any more, and the end of stdin says what to do then
+        out.write(line + "\n")
 
 
 if __name__ == "__main__":

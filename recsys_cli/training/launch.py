@@ -25,6 +25,7 @@ from torch.distributed import TCPStore
 from recsys_cli.errors import TrainingError
 from recsys_cli.events import Emit
 from recsys_cli.training import wire
+from recsys_cli.training.interrupt import deferred_interrupt
 
 INTERRUPTED = 130
 """The exit code of a process that stopped because it was asked to."""
@@ -127,6 +128,7 @@ def served() -> Iterator[tuple[dict[str, Any], TextIO]]:
     """
     told = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which is off in what a shell runs in the background
     _, job = wire.parse(sys.stdin.readline())
 
     def wait_for_the_end() -> None:
@@ -181,27 +183,24 @@ def _listen(process: _Process, said: _Said) -> None:
 
 
 def _watch(processes: list[_Process], said: _Said, emit: Emit) -> bool:
-    """Pass on what is said until all processes have ended; whether there was a Ctrl-C."""
-    interrupted, failed = False, 0.0
-    while any(process.popen.poll() is None for process in processes):
-        try:
+    """Pass on what is said until all processes have ended; whether they were asked to."""
+    failed = 0.0
+    with deferred_interrupt() as interrupted:
+        while any(process.popen.poll() is None for process in processes):
             with suppress(queue.Empty):
                 _hear(*said.get(timeout=_POLL), emit)
-        except KeyboardInterrupt:
-            if interrupted:
-                raise
-            interrupted = True
-            for process in processes:
-                _close(process)
-        if not failed and any(process.failed or process.died for process in processes):
-            failed = time.monotonic()
-        if failed:
-            _kill_late(processes, since=failed)
+            if interrupted():
+                for process in processes:
+                    _close(process)
+            if not failed and any(process.failed or process.died for process in processes):
+                failed = time.monotonic()
+            if failed:
+                _kill_late(processes, since=failed)
     for reader in (reader for process in processes for reader in process.readers):
         reader.join(_READING)
     while not said.empty():
         _hear(*said.get(), emit)
-    return interrupted
+    return interrupted()
 
 
 def _hear(process: _Process, kind: str, values: dict[str, Any], emit: Emit) -> None:

@@ -22,7 +22,7 @@ MEETING = timedelta(minutes=5)
 """How long the first process waits for the last to come."""
 SILENCE = timedelta(minutes=10)
 """How long a rank waits in a collective for one that neither comes nor ends; writing a large checkpoint fits into it."""
-_LAST_WORDS = timedelta(seconds=2)
+_LAST_WORDS = timedelta(seconds=1)
 """How long to wait for what a rank that failed may have to say: it breaks its connections a moment later."""
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 _FAILED = "failed"
@@ -160,9 +160,9 @@ def joined(member: Member, device: torch.device, *, patience: timedelta = MEETIN
     try:
         yield ranks
         ranks.any(False)  # whoever leaves first would break the connections that others still use
-    except LostRankError as lost:
-        raise _cause(store, lost) from lost
     except Exception as error:
+        if (lost := _lost(error)) is not None:
+            raise _cause(store, lost) from error
         _tell(store, member, error)
         raise
     finally:
@@ -209,9 +209,18 @@ def _speaking() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise LostRankError(
-            f"another rank of this run is gone: {_first_line(error)}", hint="recsys train --resume"
-        ) from error
+        raise _gone(error) from error
+
+
+def _lost(error: Exception) -> LostRankError | None:
+    """Return what an error says of a rank that is gone; TorchRec, which speaks for itself, leaves torch's errors as they are."""
+    if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
+        return _gone(error)
+    return error if isinstance(error, LostRankError) else None
+
+
+def _gone(error: Exception) -> LostRankError:
+    return LostRankError(f"another rank of this run is gone: {_first_line(error)}", hint="recsys train --resume")
 
 
 def _tell(store: dist.Store, member: Member, error: Exception) -> None:
