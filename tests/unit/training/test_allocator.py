@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import ctypes
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from recsys_cli.training.allocator import keep_freed_memory
+
+PROGRAM = """
+import resource, sys
+import torch
+from recsys_cli.training.allocator import keep_freed_memory
+torch.set_num_threads(1)
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+for _ in range(10):
+    torch.ones(16 << 20)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+torch.ones(16 << 20)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(how: str) -> int:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the setting")
+def test_a_tensor_takes_the_pages_of_those_before_it() -> None:
+    """64 MiB are 16,384 pages, or fewer faults where the kernel gives large pages."""
+    assert faults("keep") < 16
+    assert faults("leave") >= 32
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    keep_freed_memory()
