@@ -8,6 +8,7 @@ import sys
 from importlib import import_module, metadata
 from typing import Any
 
+from recsys_cli.errors import MissingExtraError
 from recsys_cli.registry import ENGINES, load
 
 _PACKAGES = ("torch", "polars", "pyarrow", "numpy", "pydantic", "typer")
@@ -43,6 +44,7 @@ def examine() -> dict[str, Any]:
         "memory": _memory(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "torch": _torch(),
+        "sharding": _sharding(),
         "nvtabular": _nvtabular(),
         "engines": on_cpu,
         "auto_engine": _first(on_cpu),
@@ -112,6 +114,21 @@ def _torch() -> dict[str, Any]:
     except ImportError as error:
         return {"error": str(error)}
     return facts()
+
+
+def _sharding() -> dict[str, Any]:
+    """Tell whether model.embedding.placement=sharded could run here, with an optimizer that all devices have."""
+    try:
+        from recsys_cli.models.embedding import require_torchrec, torchrec_versions
+        from recsys_cli.training.hardware import device
+    except ImportError as error:
+        return {"packages": {}, "why_not": str(error), "install": None}
+    found: dict[str, Any] = {"packages": torchrec_versions(), "why_not": None, "install": None}
+    try:
+        require_torchrec("adagrad", device("auto"))
+    except MissingExtraError as error:
+        found |= {"why_not": error.message, "install": error.hint}
+    return found
 
 
 def _nvtabular() -> dict[str, Any]:

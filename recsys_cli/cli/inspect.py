@@ -129,6 +129,7 @@ def _draw_doctor(to: Console, found: Mapping[str, Any]) -> None:
             ("memory", size(found["memory"]) if found["memory"] else "unknown"),
             ("packages", packages),
             *_torch_facts(found["torch"]),
+            ("sharded", _sharded(found["sharding"])),
             ("nvtabular", nvtabular["state"]),
             ("wrong pins", pins),
             ("etl engines", "; ".join([", ".join(able), *reasons])),
@@ -153,6 +154,12 @@ def _gpu_facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _cluster(kind: str, found: Mapping[str, Any]) -> str:
     return f"{kind} ({found['install'] or found['package'] + ' ' + str(found['version'])})"
+
+
+def _sharded(found: Mapping[str, Any]) -> str:
+    if found["why_not"]:
+        return f"{found['why_not']} ({found['install']})"
+    return ", ".join(f"{name} {version}" for name, version in found["packages"].items() if version)
 
 
 def _torch_facts(torch: Mapping[str, Any]) -> list[tuple[str, str]]:

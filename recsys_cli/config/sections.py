@@ -169,6 +169,7 @@ class RunConfig(Section):
             "clip": train.clip is not None,
             "accumulate": train.accumulate > 1,
             "precision": train.precision == "fp16",
+            "compile": train.compile,
         }
         return [
             f"{where} updates tables within the backward pass, which does not go with train.{option}={getattr(train, option)}"

@@ -16,6 +16,7 @@ from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.loader import Loader, check_targets
 from recsys_cli.models import build
+from recsys_cli.models.embedding import require_torchrec
 from recsys_cli.stages import Made
 from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.etl import prepared_data
@@ -115,7 +116,9 @@ def _choose(
     start_of(config, workspace)
     if unfinished is not None:
         emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: --resume goes on with it"))
-    find(config.train.trackers)  # one that is missing is told of before there is a run
+    find(config.train.trackers)  # what is missing is told of before there is a run
+    if config.model.embedding.placement == "sharded":
+        require_torchrec(config.train.embedding_optimizer, hardware.device(config.train.device))
     return _Chosen(_new_run(workspace, config, key).folder.name)
 
 
@@ -202,7 +205,8 @@ class Job:
                     self._tell(event, training)
                     check()
             except LostRankError:
-                if training.device.type == "cpu":  # a GPU may have computed with what never came
+                # A GPU may have computed with what never came, and tables that were sharded are not whole any more.
+                if training.device.type == "cpu" and self.config.model.embedding.placement != "sharded":
                     self.emit(
                         Message(f"a process is gone: keeping what step {training.progress.total_steps} left", "warning")
                     )

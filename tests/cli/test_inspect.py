@@ -120,6 +120,23 @@ def test_doctor_says_what_a_gpu_would_need(recsys: Recsys) -> None:
         assert "pip install 'recsys-cli[gpu]'" in " ".join(recsys("doctor").out.split())
 
 
+def test_doctor_says_what_sharded_tables_need(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recsys_cli.models.embedding import sharded
+
+    real = sharded.metadata.version
+
+    def version(name: str) -> str:
+        if name == "torchrec":
+            return "1.2.0"
+        return "1.2.0" if name == "fbgemm-gpu-cpu" else real(name)
+
+    monkeypatch.setattr(sharded.metadata, "version", version)
+    found = recsys("doctor", "--json").json["sharding"]
+    assert found["packages"]["torchrec"] == "1.2.0"
+    assert "torchrec 1.2.0 does not go with torch" in found["why_not"]
+    assert "pip install --no-deps 'torchrec==1." in found["install"]
+
+
 def test_doctor_says_which_clusters_there_can_be(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsys_cli.etl import cluster
 

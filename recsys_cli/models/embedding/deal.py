@@ -69,13 +69,8 @@ def deal(
         For each width a sharded EmbeddingCollection, whose tables have to be of one width; and where each table's parts are.
 
     Raises:
-        ConfigError: The kernels for this device do not have the optimizer, or the tables fit nowhere.
+        ConfigError: The tables fit nowhere.
     """
-    if rule == "adam" and device.type == "cpu":
-        raise ConfigError(
-            "model.embedding.placement=sharded has no Adam on CPUs: FBGEMM fuses it into the backward pass on GPUs only",
-            hint="set train.embedding_optimizer=adagrad or sgd, or model.embedding.placement=host",
-        )
     whole = nn.ModuleDict({str(dim): _collection(shapes, dim) for dim in sorted({dim for _, dim in shapes.values()})})
     fused = {"optimizer": _OPTIMIZERS[rule], "learning_rate": options["lr"]}
     fused |= {"eps": options["eps"]} if "eps" in options else {}

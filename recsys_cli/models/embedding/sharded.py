@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from recsys_cli.errors import MissingExtraError
+from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.models.embedding.tables import Drawn, Embeddings, initial_rows, key_of
 
 if TYPE_CHECKING:
@@ -28,10 +28,6 @@ class ShardedEmbeddings(Embeddings):
     its part. A state dict has whole tables under the names that all placements share, on the first rank; making and reading
     it, as every lookup, is done by all processes together.
     """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        require()
-        super().__init__(*args, **options)
 
     def _make(self, drawn: Mapping[str, Drawn]) -> None:
         self._drawn = dict(drawn)
@@ -59,8 +55,10 @@ class ShardedEmbeddings(Embeddings):
             device: Where to compute.
 
         Raises:
+            MissingExtraError: TorchRec is not there.
             ConfigError: The optimizer is not there for this device, or the tables fit nowhere.
         """
+        require_torchrec(rule, device)
         from recsys_cli.models.embedding.shards import Shards
 
         shapes = {key_of(name): (one.num_rows, self.dims[name]) for name, one in self._drawn.items()}
@@ -140,15 +138,25 @@ class ShardedEmbeddings(Embeddings):
                 self.shards.write(key, values)
 
 
-def require() -> None:
-    """Make sure that TorchRec is there, and goes with the torch that is there; nothing of it is imported for that.
+def require_torchrec(rule: Rule, device: torch.device) -> None:
+    """Make sure that tables can be sharded here, from what is installed alone: TorchRec is not imported for that.
+
+    Args:
+        rule: The optimizer of the tables.
+        device: Where to train.
 
     Raises:
-        MissingExtraError: It does not; the hint says what to install.
+        MissingExtraError: TorchRec is not there, or is for another torch; the hint says what to install.
+        ConfigError: FBGEMM has no such optimizer for this device.
     """
+    if rule == "adam" and device.type == "cpu":
+        raise ConfigError(
+            "model.embedding.placement=sharded has no Adam on CPUs: FBGEMM fuses it into the backward pass on GPUs only",
+            hint="set train.embedding_optimizer=adagrad or sgd, or model.embedding.placement=host",
+        )
     minor = int(torch.__version__.split(".")[1]) - 5  # torch 2.(X + 5), fbgemm 1.X and torchrec 1.X were built together
     hint = _INSTALL.format(minor=minor)
-    found = versions()
+    found = torchrec_versions()
     fbgemm = [name for name in _FBGEMM if found[name]]
     if found["torchrec"] is None or not fbgemm:
         missing = "torchrec" if found["torchrec"] is None else "fbgemm-gpu-cpu (fbgemm-gpu for GPUs)"
@@ -160,7 +168,7 @@ def require() -> None:
             )
 
 
-def versions() -> dict[str, str | None]:
+def torchrec_versions() -> dict[str, str | None]:
     """Return the version of each package that sharding needs; None for one that is not installed."""
 
     def version(name: str) -> str | None:

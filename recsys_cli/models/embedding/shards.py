@@ -50,7 +50,7 @@ class Shards:
         device: Where the kernels run; parts may lie in host memory, with a cache on a GPU.
 
     Raises:
-        ConfigError: The kernels for this device do not have the optimizer, or the tables fit nowhere.
+        ConfigError: The tables fit nowhere.
     """
 
     def __init__(
