@@ -14,6 +14,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.registry import suggest
 
 Key = tuple[str | int, ...]
+_BY_NAME: frozenset[Key] = frozenset({("train", "schedule")})
+"""Keys at which a bare NAME stands for {name: NAME}, so that an override may go into it."""
 
 
 @dataclass
@@ -103,6 +105,8 @@ def _set(values: dict[str, Any], key: Key, value: Any, text: str) -> Key:
             here[part] = value
         elif isinstance(here, dict) and here.get(part) is None:
             here[part] = here = {}
+        elif tuple(found) in _BY_NAME and isinstance(here[part], str):
+            here[part] = here = {"name": here[part]}
         else:
             here = here[part]
     return tuple(found)

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from recsys_cli.config.document import Document, Key
 from recsys_cli.registry import suggest
 
-_TAGS = ("op", "method")
+_TAGS = ("op", "method", "name")
 # What a value has to be, by the kind of pydantic's error; several of them at one key are joined by "or".
 _KINDS = {
     "int_type": "a whole number",

@@ -33,6 +33,8 @@ class Place:
 class _Schedule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    name: str
+    """Which one it is."""
     warmup_steps: int = Field(0, ge=0)
     """Steps over which the rate rises in a straight line from nothing to its full height."""
 
@@ -43,6 +45,7 @@ class _Schedule(BaseModel):
         return self._after_warmup(place)
 
     def _after_warmup(self, place: Place) -> float:  # noqa: ARG002 - the others need it
+        """Return the factor of a step that comes after the warm-up."""
         return 1.0
 
 
@@ -55,7 +58,7 @@ class Constant(_Schedule):
 class Cosine(_Schedule):
     """Half a cosine from the full rate to `floor` of it at the last step: SGDR without restarts (Loshchilov and Hutter, 2017)."""
 
-    name: Literal["cosine"]
+    name: Literal["cosine"] = "cosine"
     floor: float = Field(0.0, ge=0, le=1)
     """Share of the rate that is left at the end."""
 
@@ -68,7 +71,7 @@ class Cosine(_Schedule):
 class Step(_Schedule):
     """A fraction of the rate after every so many epochs."""
 
-    name: Literal["step"]
+    name: Literal["step"] = "step"
     epochs: int = Field(1, ge=1)
     """Epochs between two cuts."""
     gamma: float = Field(0.1, gt=0, le=1)
@@ -81,7 +84,7 @@ class Step(_Schedule):
 class Plateau(_Schedule):
     """A fraction of the rate whenever `patience` epochs have brought nothing better."""
 
-    name: Literal["plateau"]
+    name: Literal["plateau"] = "plateau"
     patience: int = Field(1, ge=1)
     """Epochs without a better one before a cut."""
     gamma: float = Field(0.5, gt=0, lt=1)
@@ -97,10 +100,14 @@ class Plateau(_Schedule):
 
 
 def _by_name(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"name": value}
+    if isinstance(value, dict) and value.keys() <= _Schedule.model_fields.keys():
+        return {"name": "constant", **value}
+    return value
 
 
 Schedule = Annotated[
     Annotated[Constant | Cosine | Step | Plateau, Field(discriminator="name")], BeforeValidator(_by_name)
 ]
-"""Any of them, by its options or, with all defaults, by its name alone."""
+"""Any of them, by its options or, with all defaults, by its name alone; a warm-up alone is one of `constant`."""
