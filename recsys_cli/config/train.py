@@ -38,6 +38,11 @@ class TrainConfig(Section):
     """Decoupled weight decay (AdamW) of all parameters but the embeddings."""
     embedding_weight_decay: float = Field(0.0, ge=0)
     """Decoupled weight decay of the embedding tables; not with `sparse`, whose optimizer has none."""
+    scale_learning_rate: Literal["none", "linear", "sqrt"] = "none"
+    """Multiply all learning rates by `batch_size` / `reference_batch_size` (`linear`, the rule for SGD: Goyal et al., 2017) or by
+    the root of that (`sqrt`, the rule for Adam: Malladi et al., 2022). The number of processes changes no rate by itself."""
+    reference_batch_size: int = Field(32_768, ge=1)
+    """The batch size that the learning rates are meant for; with `scale_learning_rate`."""
     schedule: Schedule = Constant()
     """How the learning rates change: constant, cosine, step or plateau, each with `warmup_steps`."""
     clip: float | None = Field(None, gt=0)
@@ -83,6 +88,12 @@ class TrainConfig(Section):
             if ":" not in name and name not in TRACKERS:
                 raise ValueError(f"unknown tracker {name!r}{suggest(name, TRACKERS)}; known: {', '.join(TRACKERS)}")
         return tuple(dict.fromkeys(trackers))
+
+    @property
+    def rate_factor(self) -> float:
+        """What `scale_learning_rate` multiplies the learning rates by."""
+        exponent = {"none": 0.0, "linear": 1.0, "sqrt": 0.5}[self.scale_learning_rate]
+        return float((self.batch_size / self.reference_batch_size) ** exponent)
 
     @model_validator(mode="after")
     def _rows_have_rules_of_their_own(self) -> TrainConfig:

@@ -22,6 +22,7 @@ from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.goal import goal_of
 from recsys_cli.training import hardware
+from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.training.checkpoint import key_in
 from recsys_cli.training.environment import Member
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
@@ -226,6 +227,7 @@ class Job:
         options, schema = self.config.train, self.data.schema
         check_targets(self.data)
         device = hardware.device(options.device)
+        keep_freed_memory()
         torch.manual_seed(options.seed)
         wanted = self.config.model
         model = build(
@@ -255,11 +257,18 @@ class Job:
         return Training(model, options, train, valid, goal=goal, ranks=self.ranks)
 
     def _tell_share(self, rows: int) -> None:
-        if (number := self.ranks.world_size) > 1:
-            self.emit(Message(
-                f"{number} processes share each step: {rows:,} rows, about {rows // number:,} for each; "
-                "train.batch_size is of all of them, so learning rates stay as they are"
-            ))  # fmt: skip
+        options, number = self.config.train, self.ranks.world_size
+        rates = "learning rates stay as they are"
+        if options.scale_learning_rate != "none":
+            rates = (
+                f"learning rates are multiplied by {options.rate_factor:.4g}, because batch_size is {options.batch_size:,} "
+                f"and they are meant for {options.reference_batch_size:,} (scale_learning_rate is {options.scale_learning_rate})"
+            )
+        if number > 1:
+            share = f"{number} processes share the {rows:,} rows of a step, about {rows // number:,} for each"
+            self.emit(Message(f"{share}; {rates}"))
+        elif options.rate_factor != 1:
+            self.emit(Message(rates))
 
     def _memory(self, *, resume: bool) -> int:
         """Return the loader's budget: a streamed split's order depends on it, so a resumed run keeps the one it had."""

@@ -63,7 +63,7 @@ class Step:
         """
         # Random numbers follow from the step alone: nothing of the generator has to be kept to resume exactly.
         torch.manual_seed(mix(self.config.seed, self.ranks.rank, place.step))
-        factor = self.config.schedule.factor(place)
+        factor = self.config.schedule.factor(place) * self.config.rate_factor
         self.learning_rate = self.config.learning_rate * factor
         for group, rate in zip(self._together.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
