@@ -29,6 +29,8 @@ _SAMPLE = 65_536
 """Most rows that a step is tried with; what more rows take is reckoned from it."""
 _BUDGET = 512
 """MiB that the loader is told to do with, where memory is short."""
+_WORTH = 0.9
+"""A setting is told of if it leaves at most this share of what is missing."""
 _THRESHOLDS = (2, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1_000)
 
 
@@ -91,7 +93,7 @@ class _Planner:
         self.largest = max(split.largest for split in splits.values())
         held = {name: split.num_bytes for name, split in splits.items()}
         self.rows = Rows(held["train"], held.get("valid", 0), tables_footprint(data))
-        self.steps = min(config.train.batch_size, splits["train"].num_rows) // config.train.devices or 1
+        self.rows_of_step = min(config.train.batch_size, splits["train"].num_rows) // config.train.devices or 1
         self._model, self._tried = self._try(config.train)
         self.tried_rows = self._tried.rows
 
@@ -120,7 +122,7 @@ class _Planner:
         return next((c.name for c in self.data.schema.categorical if key_of(c.name) == last), table.name)
 
     def _part(self, config: RunConfig) -> Tried:
-        return self._tried.scaled(-(-self.steps // config.train.accumulate))
+        return self._tried.scaled(-(-self.rows_of_step // config.train.accumulate))
 
     def _try(self, options: TrainConfig) -> tuple[Model, Tried]:
         """Try a step; with sparse gradients where the model has them, so that they are known."""
@@ -141,7 +143,7 @@ class _Planner:
     def _batch(self, options: TrainConfig) -> Batch:
         """Read rows as training would, and no more of them than that takes."""
         memory = max(64, -(-3 * self.largest // 2**20))
-        rows = min(self.steps, _SAMPLE)
+        rows = min(self.rows_of_step, _SAMPLE)
         loader = Loader(self.data, "train", batch_size=rows, shuffle=True, seed=options.seed, memory=memory)
         batches = iter(loader)
         try:
@@ -154,33 +156,33 @@ def _ways(planner: _Planner, config: RunConfig) -> Iterator[dict[str, Any]]:
     """Find settings with which it fits: those that change nothing of the result first, each kept where it helps."""
     chosen: list[str] = []
     short = planner.short(config)
-    for override in _overrides(planner, config):
+    for overrides in _overrides(planner, config):
         if not short:
             return
         try:
-            left = planner.short(vary(config, [*chosen, override]))
-        except ConfigError:
+            left = planner.short(vary(config, [*chosen, *overrides]))
+        except ConfigError:  # settings that do not go with the others
             continue
-        if left < short:
-            chosen.append(override)
-            yield {"set": override, "short": left, "fits": left == 0}
+        if left < _WORTH * short:
+            chosen += overrides
+            yield {"set": " ".join(overrides), "short": left, "fits": left == 0}
             short = left
     if short:
         yield from _fewer_rows(planner, vary(config, chosen), short)
 
 
-def _overrides(planner: _Planner, config: RunConfig) -> Iterator[str]:
+def _overrides(planner: _Planner, config: RunConfig) -> Iterator[list[str]]:
     options = config.train
     if options.memory > _BUDGET:
-        yield f"train.memory={max(_BUDGET, -(-3 * planner.largest // 2**20))}"
-    yield f"train.accumulate={options.accumulate * 4}"
-    yield f"train.accumulate={options.accumulate * 16}"
-    yield "train.sparse=true"
+        yield [f"train.memory={max(_BUDGET, -(-3 * planner.largest // 2**20))}"]
+    yield [f"train.accumulate={options.accumulate * 4}"]
+    yield [f"train.accumulate={options.accumulate * 16}"]
+    yield ["train.sparse=true", *(["train.embedding_weight_decay=0"] if options.embedding_weight_decay else [])]
     if planner.device.type == "cuda":
-        yield "model.embedding.placement=host"
+        yield ["model.embedding.placement=host"]
     if options.devices > 1:
-        yield "model.embedding.placement=sharded"
-    yield "train.embedding_optimizer=adagrad"
+        yield ["model.embedding.placement=sharded"]
+    yield ["train.embedding_optimizer=adagrad"]
 
 
 def _fewer_rows(planner: _Planner, config: RunConfig, short: int) -> Iterator[dict[str, Any]]:
@@ -189,14 +191,14 @@ def _fewer_rows(planner: _Planner, config: RunConfig, short: int) -> Iterator[di
     columns = {column.name: column for column in planner.data.schema.categorical}
     by_column = [(columns[name], table) for table in sizes.tables if (name := planner.column(table)) in columns]
     counts = {column.name: _counts(planner.data, column) for column, _ in by_column}
+    copies = 1 if config.model.embedding.placement == "sharded" else config.train.devices
     for threshold in _THRESHOLDS:
         saved = 0
         for column, table in by_column:
             dropped = int((counts[column.name] < threshold).sum())
-            saved += (
-                dropped * (table.weights + table.state + (0 if config.train.sparse else table.gradient)) // table.rows
-            )
-        if saved * (1 if config.model.embedding.placement == "sharded" else config.train.devices) >= short:
+            whole = table.weights + table.state + (0 if config.train.sparse else table.gradient)
+            saved += dropped * whole // table.rows
+        if saved * copies >= short:
             yield {"set": f"freq_threshold: {threshold} in features.ops, where Categorify is", "short": 0, "fits": True}
             return
     yield {

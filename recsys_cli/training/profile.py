@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from torch.profiler import ProfilerActivity, profile
 from recsys_cli.training.events import Stepped
 from recsys_cli.training.loop import WAITING, Training
 from recsys_cli.training.step import BACKWARD, FORWARD, UPDATE
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it begins and ends
 
 WARM_UP, STEPS = 10, 20
 """Steps before the profiler begins, in which memory is got and kernels are compiled, and steps under it."""

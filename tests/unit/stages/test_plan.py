@@ -1,0 +1,232 @@
+"""What a plan says beside what training then takes: exact where it can be, near where it is measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from recsys_cli.config import RunConfig
+from recsys_cli.loader import Loader
+from recsys_cli.loader.footprint import footprint, tables_footprint
+from recsys_cli.stages.plan import plan_on
+from recsys_cli.stages.train import Job
+from recsys_cli.training import hardware, optimizers
+from recsys_cli.training.average import Average
+from recsys_cli.training.loop import Training
+from recsys_cli.training.ranks import Ranks
+from recsys_cli.workspace import PreparedData, Workspace
+
+MakePrepared = Callable[..., PreparedData]
+FEATURES = {
+    "user": "userId",
+    "item": "movieId",
+    "label": "label",
+    "ops": [
+        {"op": "Categorify", "columns": ["userId", "movieId"]},
+        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+    ],
+}
+
+
+def a_config(*, dim: int = 8, placement: str = "device", **train: Any) -> RunConfig:
+    return RunConfig.model_validate({
+        "dataset": {"name": "synthetic-small"},
+        "features": FEATURES,
+        "model": {"name": "mlp", "embedding_dim": dim, "hidden": [32, 16], "embedding": {"placement": placement}},
+        "train": {"batch_size": 256, "device": "cpu", "precision": "fp32", **train},
+    })  # fmt: skip
+
+
+def needed(plan: dict[str, Any]) -> dict[str, int]:
+    """What is needed, by name; the two lines of optimizer state are told apart by their order."""
+    found: dict[str, int] = {}
+    for need in plan["needs"]:
+        found[need["what"]] = found.get(need["what"], 0) + need["num_bytes"]
+    return found
+
+
+def trained(data: PreparedData, config: RunConfig, workspace: Workspace, *, steps: int = 1) -> Training:
+    """Make some real steps."""
+    job = Job(data, config, workspace.new_run("mlp", "0" * 8), workspace, lambda event: None, Ranks())
+    training = job.training(memory=64, begun=False)
+    events = training.run()
+    for _ in range(steps):
+        next(events)
+    events.close()
+    return training
+
+
+def state_bytes(training: Training, parameter: torch.nn.Parameter) -> int:
+    return sum(
+        value.nbytes
+        for optimizer in training.step.optimizers
+        for value in optimizer.state.get(parameter, {}).values()
+        if isinstance(value, torch.Tensor)
+    )
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        {},
+        {"ema": 0.9},
+        {"sparse": True},
+        {"sparse": True, "embedding_optimizer": "adagrad"},
+        {"sparse": True, "embedding_optimizer": "sgd", "ema": 0.9},
+    ],
+    ids=["dense", "averaged", "adam by rows", "adagrad by rows", "sgd by rows"],
+)
+def test_what_the_model_takes_is_exact(
+    make_prepared: MakePrepared, workspace: Workspace, train: dict[str, Any]
+) -> None:
+    data, config = make_prepared(), a_config(**train)
+    plan = plan_on(data, config)
+    training = trained(data, config, workspace)
+    tables, rest = optimizers.split(training.model)
+    by_size = sorted(tables, key=lambda table: -table.nbytes)
+    assert [(t["rows"], t["width"]) for t in plan["tables"]] == [tuple(table.shape) for table in by_size]
+    assert [t["name"] for t in plan["tables"]] == ["userId", "movieId", "genres"]
+    assert [t["weights"] for t in plan["tables"]] == [table.nbytes for table in by_size]
+    assert [t["state"] for t in plan["tables"]] == [state_bytes(training, table) for table in by_size]
+    found = needed(plan)
+    assert found["embedding tables"] == sum(table.nbytes for table in tables)
+    buffers = sum(buffer.nbytes for buffer in training.model.buffers())
+    assert found["dense parameters"] == sum(parameter.nbytes for parameter in rest) + buffers
+    dense = sum(state_bytes(training, parameter) + parameter.grad.nbytes for parameter in rest)  # type: ignore[union-attr]
+    assert found["their optimizer state and gradients"] == dense
+    average = Average(training.model, decay=config.train.ema or 0.5, sparse=config.train.sparse)
+    averaged = sum(kept.nbytes for kept in average.state().values()) if config.train.ema else 0
+    assert found.get("moving average", 0) == pytest.approx(averaged, abs=8 * sum(1 for _ in training.model.buffers()))
+
+
+def test_gradients_are_whole_tables_or_the_rows_of_a_batch(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared(users=4_000)
+    dense, sparse = plan_on(data, a_config()), plan_on(data, a_config(sparse=True))
+    assert dense["tables"][0]["gradient"] == dense["tables"][0]["weights"] == 4_003 * 8 * 4
+    training = trained(data, a_config(sparse=True), workspace)
+    tables, _ = optimizers.split(training.model)
+    for table, told in zip(sorted(tables, key=lambda table: -table.nbytes), sparse["tables"], strict=True):
+        gradient = table.grad
+        assert gradient is not None
+        real = gradient._indices().nbytes + gradient._values().nbytes
+        assert told["gradient"] == pytest.approx(real, rel=0.1)
+
+
+@pytest.mark.parametrize("train", [{}, {"sparse": True}, {"precision": "bf16"}, {"accumulate": 4}], ids=str)
+def test_activations_are_those_of_a_real_batch(
+    make_prepared: MakePrepared, workspace: Workspace, train: dict[str, Any]
+) -> None:
+    data, config = make_prepared(users=3_000, rows=8_000), a_config(**{"batch_size": 2_048, **train})
+    told = needed(plan_on(data, config))["activations of a batch"]
+    training = trained(data, config, workspace)
+    batch = next(iter(Loader(data, "train", batch_size=2_048 // config.train.accumulate, shuffle=True, seed=9)))
+    own = {tensor.untyped_storage().data_ptr() for tensor in (*training.model.parameters(), *batch.features.values())
+           if isinstance(tensor, torch.Tensor)}  # fmt: skip
+    saved: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), training.step.autocast():
+        loss = training.model.loss(batch)
+    assert loss.requires_grad
+    assert told / 1.5 < sum(saved.values()) < told * 1.5
+
+
+def test_tables_that_nobody_has_memory_for_are_planned_at_once(make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    schema = json.loads((data.folder / "schema.json").read_text())
+    next(c for c in schema["columns"] if c["name"] == "userId")["cardinality"] = 400_000_000
+    (data.folder / "schema.json").write_text(json.dumps(schema))
+    before = hardware.peak_memory()["host"]
+    plan = plan_on(data, a_config(dim=64))
+    assert hardware.peak_memory()["host"] - before < 1 << 30
+    assert plan["tables"][0]["weights"] == 400_000_000 * 64 * 4
+    assert plan["tables"][0]["state"] == 2 * 400_000_000 * 64 * 4 + 4
+    assert [place["fits"] for place in plan["places"]] == [False]
+    assert plan["ways"][0]["set"] == "train.sparse=true"
+    assert plan["ways"][0]["short"] == pytest.approx(3 * 400_000_000 * 64 * 4 - plan["places"][0]["there"], rel=0.01)
+
+
+def test_the_rows_of_the_data_are_what_the_loader_holds(make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    loader = Loader(data, "train", batch_size=100)
+    assert footprint(data, "train").num_bytes == loader._source._records.num_bytes  # type: ignore[union-attr]
+    joined = sum(table.num_bytes for table in loader._tables._tables.values())
+    assert joined <= tables_footprint(data) <= joined + 3  # footers count an empty list as one value
+    plan = plan_on(data, a_config())
+    assert needed(plan)["rows of train"] == footprint(data, "train").num_bytes
+    assert [need["note"] for need in plan["needs"] if need["what"] == "rows of train"] == ["kept in memory"]
+
+
+def test_rows_that_do_not_fit_are_streamed(make_prepared: MakePrepared) -> None:
+    plan = plan_on(make_prepared(users=90_000, rows=400_000, shards=10), a_config(memory=2))
+    assert needed(plan)["rows of train"] == 2 << 20
+    assert "streamed within train.memory=2" in [need["note"] for need in plan["needs"]]
+
+
+def test_each_process_has_tables_of_its_own_unless_they_are_sharded(make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    one, two = plan_on(data, a_config(sparse=True)), plan_on(data, a_config(sparse=True, devices=2))
+    sharded = plan_on(data, a_config(sparse=True, devices=2, placement="sharded"))
+    assert needed(two)["embedding tables"] == 2 * needed(one)["embedding tables"]
+    assert needed(sharded)["embedding tables"] == needed(one)["embedding tables"]
+    assert needed(two)["activations of a batch"] == pytest.approx(needed(one)["activations of a batch"], rel=0.3)
+
+
+# -- what would make it fit -------------------------------------------------------------------------------------------
+
+
+def counted(data: PreparedData, counts: list[int]) -> PreparedData:
+    values = pa.table({"value": pa.array(range(len(counts)), pa.int32()), "count": pa.array(counts, pa.int64())})
+    pq.write_table(values, data.vocabulary("userId"))
+    return data
+
+
+def room(data: PreparedData, config: RunConfig) -> int:
+    return int(plan_on(data, config)["places"][0]["needed"])
+
+
+def ways(data: PreparedData, there: int, **train: Any) -> list[tuple[str, bool]]:
+    found = plan_on(data, a_config(**train), there={"host": there})["ways"]
+    return [(way["set"], way["fits"]) for way in found]
+
+
+def test_nothing_is_advised_where_it_fits(make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    assert ways(data, room(data, a_config())) == []
+
+
+def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None:
+    """Tables of 3.2 MB: whole gradients go with sparse, the moments with Adagrad, and then there is nothing but fewer rows."""
+    data = make_prepared(users=100_000)
+    assert ways(data, room(data, a_config(sparse=True))) == [("train.sparse=true", True)]
+    both = [("train.sparse=true", False), ("train.embedding_optimizer=adagrad", True)]
+    small = room(data, a_config(sparse=True, embedding_optimizer="adagrad"))
+    assert ways(data, small) == both
+    assert ways(data, small, embedding_weight_decay=0.1)[0][0] == "train.sparse=true train.embedding_weight_decay=0"
+    counted(data, [500] * 20_000 + [12] * 30_000 + [4] * 50_000)
+    (*_, last) = ways(data, small - 1_000_000)
+    assert last == ("freq_threshold: 5 in features.ops, where Categorify is", True)
+    (*_, last) = ways(data, small - 2_500_000)
+    assert last == ("freq_threshold: 15 in features.ops, where Categorify is", True)
+
+
+def test_smaller_parts_of_a_batch_are_advised_where_activations_are_the_most(make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    there = room(data, a_config(batch_size=2_000, accumulate=4))
+    assert ways(data, there, batch_size=2_000) == [("train.accumulate=4", True)]
+
+
+def test_where_nothing_helps_it_is_said(make_prepared: MakePrepared) -> None:
+    (*_, last) = ways(make_prepared(), 1)
+    assert last == ("num_buckets in features.ops, where Categorify is, or a smaller model.embedding_dim", False)
