@@ -1,0 +1,70 @@
+"""Real processes for tests of training on several ranks: forked from one that has torch loaded already."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from torch.distributed import TCPStore
+
+# What is forked has one thread: the server imports and waits.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["recsys_cli.stages.train", "pyarrow.parquet"])
+
+
+def on_ranks(world_size: int, function: Callable[..., Any], *args: Any, ranks: range | None = None) -> list[Any]:
+    """Call a function of a test module in so many processes, in the environment that torchrun would give them.
+
+    Args:
+        world_size: How many there are.
+        function: What each calls.
+        args: With what.
+        ranks: Which of them to start; None is all.
+
+    Returns:
+        What each returned; the error where it raised one, as a text with its type; the exit code where it just ended.
+    """
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    started = []
+    for rank in ranks or range(world_size):
+        here, there = FORKS.Pipe(duplex=False)
+        environment = {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
+        process = FORKS.Process(target=_call, args=(there, environment if world_size > 1 else {}, function, args))
+        process.start()
+        there.close()
+        started.append((process, here))
+    return [_result(process, here) for process, here in started]
+
+
+def _call(there: Connection, environment: dict[str, str], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    try:
+        result = function(*args)
+    except BaseException as error:
+        result = f"{type(error).__name__}: {error}"
+        if not isinstance(error, KeyboardInterrupt):
+            traceback.print_exc()
+    there.send_bytes(pickle.dumps(result))  # `send` would share a tensor's memory, which ends with the process
+
+
+def _result(process: Any, here: Connection) -> Any:
+    try:
+        result = pickle.loads(here.recv_bytes())
+    except EOFError:
+        process.join(60)
+        return process.exitcode
+    process.join(60)
+    return result
