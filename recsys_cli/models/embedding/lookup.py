@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+_FEW = 64
+"""Distinct rows up to which a CPU multiplies by a matrix of counts faster than it goes through EmbeddingBag and its gradient."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,17 @@ class Lookup:
         """Return one row for each row of the batch, shape (B, D); the ids of a ragged row are summed, none give zero."""
         if self.offsets is None:
             return F.embedding(self.inverse, self.rows)
+        if self.rows.shape[0] <= _FEW and self.rows.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+            return self._counts(self.offsets) @ self.rows
         weights = None if self.weights is None else self.weights.to(self.rows.dtype)
         return F.embedding_bag(
             self.inverse, self.rows, self.offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
         )
+
+    def _counts(self, offsets: Tensor) -> Tensor:
+        """Return how often each batch row has each of the used rows, or by which weight; shape (B, U)."""
+        num_rows, used = offsets.numel() - 1, self.rows.shape[0]
+        row = torch.repeat_interleave(offsets.diff(), output_size=self.inverse.numel())
+        weights = torch.ones(row.numel()) if self.weights is None else self.weights
+        counts = self.rows.new_zeros(num_rows * used)
+        return counts.index_add_(0, row.mul_(used).add_(self.inverse), weights.to(counts.dtype)).view(num_rows, used)

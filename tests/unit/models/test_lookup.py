@@ -1,0 +1,54 @@
+"""A lookup spread over the batch: the same sums and gradients, whichever way they are computed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from recsys_cli.models.embedding import Lookup, lookup
+
+OFFSETS = torch.tensor([0, 2, 2, 5, 6])
+PLACES = torch.tensor([0, 2, 1, 1, 1, 2])
+WEIGHTS = torch.tensor([1.0, 0.5, 2.0, 0.0, -1.0, 3.0])
+
+
+@pytest.fixture(params=["counts", "bag"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "bag":
+        monkeypatch.setattr(lookup, "_FEW", 0)
+
+
+def rows() -> Tensor:
+    return torch.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]], requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("weights", "sums", "uses"),
+    [
+        (None, [[4.0, 40.0], [0.0, 0.0], [6.0, 60.0], [3.0, 30.0]], [1.0, 30.0, 1.0 + 40.0]),
+        (WEIGHTS, [[2.5, 25.0], [0.0, 0.0], [2.0, 20.0], [9.0, 90.0]], [1.0, 10.0, 0.5 + 120.0]),
+    ],
+    ids=["counted", "weighted"],
+)
+def test_lists_are_summed_and_so_are_their_gradients(
+    weights: Tensor | None, sums: list[list[float]], uses: list[float]
+) -> None:
+    used = rows()
+    spread = Lookup(used, PLACES, OFFSETS, weights).spread()
+    assert spread.tolist() == sums
+    (spread * torch.tensor([[1.0], [5.0], [10.0], [40.0]])).sum().backward()
+    assert used.grad is not None
+    assert used.grad.tolist() == [[use, use] for use in uses]
+
+
+def test_a_batch_whose_lists_are_all_empty_is_zero() -> None:
+    none = torch.zeros(0, dtype=torch.int64)
+    assert Lookup(rows()[:0], none, torch.zeros(4, dtype=torch.int64)).spread().tolist() == [[0.0, 0.0]] * 3
+
+
+def test_autocast_sums_in_full_precision() -> None:
+    used = torch.full((1, 2), 1.0009765625)  # 1 + 2^-10, which bf16 does not have
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        spread = Lookup(used, torch.tensor([0, 0]), torch.tensor([0, 2])).spread()
+    assert spread.tolist() == [[2.001953125, 2.001953125]]
