@@ -21,7 +21,7 @@ from recsys_cli.models.embedding import key_of
 from recsys_cli.models.model import Model
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.training import hardware
-from recsys_cli.training.needs import Need, Rows, Where, needs, total
+from recsys_cli.training.needs import Kind, Need, Rows, Where, needs, total
 from recsys_cli.training.sizes import Sizes, TableSize, Tried, attempt, measure
 from recsys_cli.workspace import PreparedData, Workspace
 
@@ -45,7 +45,7 @@ def plan(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
     return plan_on(prepared_data(config, workspace), config)
 
 
-def plan_on(data: PreparedData, config: RunConfig, *, there: Mapping[str, int] | None = None) -> dict[str, Any]:
+def plan_on(data: PreparedData, config: RunConfig, *, there: Mapping[Kind, int] | None = None) -> dict[str, Any]:
     """Say what training on given data would need, as plain values.
 
     Args:
@@ -84,7 +84,7 @@ class _Planner:
         there: Bytes of memory by place.
     """
 
-    def __init__(self, data: PreparedData, config: RunConfig, there: Mapping[str, int] | None) -> None:
+    def __init__(self, data: PreparedData, config: RunConfig, there: Mapping[Kind, int] | None) -> None:
         self.data, self.config = data, config
         self.device = hardware.device(config.train.device)
         self.precision = hardware.precision(config.train.precision, self.device)

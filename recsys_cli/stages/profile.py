@@ -10,7 +10,7 @@ from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.train import Job
 from recsys_cli.training import hardware
-from recsys_cli.training.profile import STEPS, WARM_UP, Profile, profiled
+from recsys_cli.training.profile import STEPS, WARM_UP, profiled
 from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData, Workspace
 
@@ -40,10 +40,7 @@ def profile_on(data: PreparedData, config: RunConfig, workspace: Workspace, *, e
     target = workspace.new_run(config.model.name, data.key)
     training = Job(data, config, target, workspace, emit, Ranks()).training(memory=options.memory, begun=False)
     trace = workspace.new_trace(target.folder.name)
-    for found in profiled(training, trace):
-        if isinstance(found, Profile):
-            break
-        emit(Progress("profile", found, WARM_UP + STEPS, "steps"))
+    found = profiled(training, trace, tell=lambda done: emit(Progress("profile", done, WARM_UP + STEPS, "steps")))
     return {
         **asdict(found),
         "device": training.device.type,

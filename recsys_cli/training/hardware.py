@@ -70,9 +70,9 @@ def peak_memory() -> dict[str, int]:
     return peak
 
 
-def free_memory(where: torch.device) -> dict[str, int]:
+def free_memory(where: torch.device) -> dict[Literal["host", "device"], int]:
     """Return how much memory can still be taken, in bytes: of the `host`, and of the `device` where that is a GPU."""
-    free = {"host": min(_free_in_machine(), _free_in_container())}
+    free: dict[Literal["host", "device"], int] = {"host": min(_free_in_machine(), _free_in_container())}
     if where.type == "cuda":
         free["device"] = torch.cuda.mem_get_info(where)[0]
     return free

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
-from torch.autograd.profiler_util import FunctionEventAvg
+from torch.autograd import DeviceType
+from torch.autograd.profiler_util import FunctionEvent, FunctionEventAvg
 from torch.profiler import ProfilerActivity, profile
 
 from recsys_cli.training.events import Stepped
@@ -77,75 +80,81 @@ class Profile:
     operations: tuple[Operation, ...]
 
 
-def profiled(training: Training, trace: Path) -> Iterator[int | Profile]:
-    """Train on for some steps and look at the last of them; yields how many are done, and the profile at the end.
+def profiled(training: Training, trace: Path, *, tell: Callable[[int], object]) -> Profile:
+    """Train on for some steps and look at the last of them.
 
     Args:
         training: At its start, with epochs enough; it is not validated, and is of no further use.
         trace: Where to write the trace, for ui.perfetto.dev; its name ends in .json or .json.gz.
+        tell: Is told how many steps are done.
+
+    Raises:
+        TrainingError: The loss is not finite.
     """
     training.valid = None
-    steps = (event for event in training.run() if isinstance(event, Stepped))
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if training.device.type == "cuda" else [])]
-    profiler = profile(activities=activities)
-    for done in range(1, WARM_UP + 1):
-        next(steps)
-        yield done
-        if done == WARM_UP // 2:
-            warm = _now(training)
-    unprofiled = (_now(training) - warm) / (WARM_UP - WARM_UP // 2)
+    made = (tell(event.step) for event in training.run() if isinstance(event, Stepped))
+    deque(islice(made, WARM_UP // 2), maxlen=0)
+    unprofiled = _seconds_of(training, made, WARM_UP - WARM_UP // 2)
+    on_gpu = training.device.type == "cuda"
+    profiler = profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])])
     profiler.start()
-    start = _now(training)
-    for done in range(WARM_UP + 1, WARM_UP + STEPS + 1):
-        next(steps)
-        yield done
-    seconds = (_now(training) - start) / STEPS
+    seconds = _seconds_of(training, made, STEPS)
     profiler.stop()
-    steps.close()
+    made.close()
     profiler.export_chrome_trace(str(trace))
-    found = profiler.key_averages()
-    yield Profile(
-        STEPS, training.train.step_rows(0), seconds, unprofiled, _phases(found, seconds), _operations(found, training)
+    return Profile(
+        steps=STEPS,
+        rows=training.train.step_rows(0),
+        seconds=seconds,
+        unprofiled_seconds=unprofiled,
+        phases=_phases(profiler.events(), seconds),
+        operations=_operations(profiler.key_averages(), on_gpu=on_gpu),
     )
 
 
+def _seconds_of(training: Training, made: Iterator[object], number: int) -> float:
+    """Make so many steps; return the time of one, until everything is done that was begun."""
+    start = _now(training)
+    deque(islice(made, number), maxlen=0)
+    return (_now(training) - start) / number
+
+
 def _now(training: Training) -> float:
-    """Return the time at which everything is done that was begun."""
     if training.device.type == "cuda":
         torch.cuda.synchronize(training.device)
     return time.perf_counter()
 
 
-def _phases(found: Sequence[FunctionEventAvg], seconds: float) -> tuple[Phase, ...]:
-    by_name = {event.key: event for event in found}
-    phases = [
-        Phase(name.removeprefix(_PREFIX), _seconds(event.cpu_time_total), _seconds(event.device_time_total))
-        for name in _PHASES
-        if (event := by_name.get(name)) is not None
-    ]
+def _phases(events: Sequence[FunctionEvent], seconds: float) -> tuple[Phase, ...]:
+    on_host = [event for event in events if event.device_type == DeviceType.CPU]
+    host, device = dict.fromkeys(_PHASES, 0.0), dict.fromkeys(_PHASES, 0.0)
+    thread = None
+    for event in on_host:
+        if event.name in host:
+            thread = event.thread
+            host[event.name] += event.cpu_time_total
+            device[event.name] += event.device_time_total
+    # For a GPU, autograd goes backward in a thread of its own, which is inside of no range.
+    device[BACKWARD] += sum(e.device_time_total for e in on_host if e.cpu_parent is None and e.thread != thread)
+    phases = [Phase(name.removeprefix(_PREFIX), _of_step(host[name]), _of_step(device[name])) for name in _PHASES]
     rest = seconds - sum(phase.seconds for phase in phases)
     return (*phases, Phase("everything else", max(rest, 0.0)))
 
 
-def _operations(found: Sequence[FunctionEventAvg], training: Training) -> tuple[Operation, ...]:
+def _operations(found: Sequence[FunctionEventAvg], *, on_gpu: bool) -> tuple[Operation, ...]:
     """Return what takes the most time; on a CPU a phase's own time is that of Python and numpy."""
-    on_gpu = training.device.type == "cuda"
-    named = [
-        Operation(_called(event.key), event.count / STEPS, _seconds(_self_time(event, on_gpu=on_gpu)))
-        for event in found
-        if not (on_gpu and event.key.startswith(_PREFIX))
-    ]
+    named = []
+    for event in found:
+        key = str(event.key)
+        is_phase = key.startswith(_PREFIX)
+        if event.device_type != DeviceType.CPU or (on_gpu and is_phase):
+            continue
+        own = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        name = f"Python and numpy in {key.removeprefix(_PREFIX)}" if is_phase else key
+        named.append(Operation(name, event.count / STEPS, _of_step(own)))
     return tuple(sorted(named, key=lambda operation: -operation.seconds)[:_TOP])
 
 
-def _called(key: str) -> str:
-    return f"Python and numpy in {key.removeprefix(_PREFIX)}" if key.startswith(_PREFIX) else key
-
-
-def _self_time(event: FunctionEventAvg, *, on_gpu: bool) -> float:
-    return float(event.self_device_time_total if on_gpu else event.self_cpu_time_total)
-
-
-def _seconds(microseconds: float) -> float:
-    """Return the time of one step from that of all, which the profiler tells in microseconds."""
+def _of_step(microseconds: float) -> float:
+    """Return the seconds of one step from the profiler's microseconds of all."""
     return float(microseconds) / 1e6 / STEPS
