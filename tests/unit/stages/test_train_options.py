@@ -1,0 +1,275 @@
+"""The options of the loop, through the stage: what decides the best epoch, averages, weights, scales, and that a run resumes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from recsys_cli.config import EvaluateConfig, RunConfig
+from recsys_cli.errors import ConfigError, DataError, TrainingError
+from recsys_cli.evaluation import Evaluation
+from recsys_cli.events import Event, Message, Progress
+from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.train import train_on
+from recsys_cli.training.checkpoint import Checkpoint
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+MakePrepared = Callable[..., PreparedData]
+
+
+def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
+    return RunConfig.model_validate({
+        "dataset": {"name": "synthetic-small"},
+        "features": {"user": "userId", "item": "movieId", "label": "label", "ops": [
+            {"op": "Categorify", "columns": ["userId", "movieId"]},
+            {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+        ]},
+        "model": model or {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.1},
+        "train": {"epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu", "precision": "fp32", **train},
+    })  # fmt: skip
+
+
+def trained(data: PreparedData, workspace: Workspace, **options: Any) -> TrainedRun:
+    return train_on(data, a_config(**options), workspace).artifact
+
+
+def lines(run: TrainedRun) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run.metrics.read_text().splitlines()]
+
+
+# -- what is monitored ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("monitor", "best_of"), [("loss", min), ("log_loss", min), ("accuracy", max)])
+def test_the_best_epoch_is_best_by_what_is_monitored(
+    make_prepared: MakePrepared, workspace: Workspace, monitor: str, best_of: Callable[..., float]
+) -> None:
+    """Few rows and a wide network, which soon knows them by heart: the loss is best early."""
+    model = {"name": "mlp", "embedding_dim": 16}
+    data = make_prepared(users=200, items=200, rows=1_000)
+    run = trained(data, workspace, model=model, epochs=6, batch_size=128, monitor=monitor)
+    figures = [record["valid"][monitor] for record in run.manifest["history"]]
+    assert len(set(figures)) > 1
+    assert run.manifest["best_epoch"] == 1 + figures.index(best_of(figures))
+    assert run.manifest["monitor"] == monitor
+    assert run.manifest["valid"][monitor] == best_of(figures)
+    assert list(run.manifest["valid"]) == list(dict.fromkeys(["loss", "auc", monitor]))
+    assert [line["valid"][monitor] for line in lines(run) if line["event"] == "epoch"] == figures
+
+
+def test_early_stopping_goes_by_what_is_monitored(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data, model = make_prepared(users=200, items=200, rows=1_000), {"name": "mlp", "embedding_dim": 16}
+    run = trained(data, workspace, model=model, epochs=30, batch_size=128, monitor="loss", early_stopping=2)
+    assert run.manifest["epochs"] == run.manifest["best_epoch"] + 2 < 30
+
+
+@pytest.mark.parametrize("options", [{}, {"ema": 0.9}, {"positive_weight": 4.0, "label_smoothing": 0.1}], ids=str)
+def test_validation_measures_what_evaluation_does_of_the_best_checkpoint(
+    make_prepared: MakePrepared, workspace: Workspace, options: dict[str, Any]
+) -> None:
+    """So with an average `best` holds it, and with weights and smoothing the validation loss is the plain one."""
+    run = trained(make_prepared(), workspace, monitor="ndcg@5", **options)
+    evaluate(run, workspace_of(run), config=EvaluateConfig(split="valid", k=(5,), bootstrap=10))
+    found = Evaluation.read(run.evaluation)
+    valid = run.manifest["valid"]
+    assert 0 < valid["ndcg@5"] < 1
+    assert valid["ndcg@5"] == pytest.approx(found.ranking["model"]["ndcg@5"].value)
+    assert valid["auc"] == pytest.approx(found.pointwise["model"]["auc"].value)
+    assert valid["loss"] == pytest.approx(found.pointwise["model"]["log_loss"].value, rel=1e-5)
+
+
+def workspace_of(run: TrainedRun) -> Workspace:
+    """The workspace of a run, with its data in its place."""
+    workspace = Workspace(run.folder.parents[1])
+    known = workspace.data(run.manifest["data"]["key"])
+    if not known.exists:
+        known.folder.parent.mkdir(parents=True, exist_ok=True)
+        known.folder.symlink_to(next(workspace.root.parent.glob("prepared-*")))
+    return workspace
+
+
+def test_a_ranking_says_how_far_it_is(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    events: list[Event] = []
+    train_on(make_prepared(), a_config(epochs=1, monitor="recall@3"), workspace, emit=events.append)
+    assert any(isinstance(event, Progress) and event.task == "rank for recall@3" for event in events)
+    assert any(isinstance(event, Message) and "valid recall@3 0." in event.text for event in events)
+
+
+def test_a_metric_that_is_not_there_ends_it_before_it_begins(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    with pytest.raises(ConfigError, match=r"unknown metric 'aucc' \(did you mean auc\?\)"):
+        trained(make_prepared(), workspace, monitor="aucc")
+
+
+def test_rankings_need_somebody_with_something_to_find(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared(rows=300)
+    for path in data.shards("valid"):
+        table = pq.read_table(path)
+        nobody = pa.array(np.full(table.num_rows, 2, np.int32))
+        pq.write_table(table.set_column(table.column_names.index("userId"), "userId", nobody), path)
+    with pytest.raises(ConfigError, match="ndcg@10 cannot be measured: no user that train knows has anything to find"):
+        trained(data, workspace, monitor="ndcg@10")
+
+
+def test_where_a_figure_is_not_defined_the_loss_decides(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared()
+    for path in data.shards("valid"):
+        table = pq.read_table(path)
+        ones = pa.array(np.ones(table.num_rows, np.int8))
+        pq.write_table(table.set_column(table.column_names.index("label"), "label", ones), path)
+    run = trained(data, workspace, epochs=3)
+    losses = [record["valid"]["loss"] for record in run.manifest["history"]]
+    assert [record["valid"]["auc"] for record in run.manifest["history"]] == [None] * 3
+    assert run.manifest["best_epoch"] == 1 + losses.index(min(losses))
+
+
+# -- averages, weights, losses that are no numbers --------------------------------------------------------------------
+
+
+def test_best_holds_the_average_and_last_both(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    run = trained(make_prepared(), workspace, epochs=1, ema=0.9)
+    best, last = load_file(run.checkpoint("best")), load_file(run.checkpoint("last"))
+    averaged = {name.removeprefix("average."): tensor for name, tensor in last.items() if name.startswith("average.")}
+    assert "embeddings.tables.of_userId.weight" in averaged
+    for name, tensor in averaged.items():
+        assert np.array_equal(best[f"model.{name}"], tensor)
+    assert any(not np.array_equal(last[f"model.{name}"], tensor) for name, tensor in averaged.items())
+
+
+def test_balanced_counts_the_rows_of_train(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared()
+    for shard, path in enumerate(data.shards("train")):
+        table = pq.read_table(path)
+        label = pa.array((np.arange(table.num_rows) % 10 < 2 + shard).astype(np.int8))  # 2 and 3 of 10
+        pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
+    run = trained(data, workspace, epochs=1, positive_weight="balanced")
+    assert run.manifest["positive_weight"] == pytest.approx(0.75 / 0.25)
+
+
+@pytest.mark.parametrize(("value", "kind"), [(0, "negative"), (1, "positive")])
+def test_rows_of_one_kind_cannot_be_balanced(
+    make_prepared: MakePrepared, workspace: Workspace, value: int, kind: str
+) -> None:
+    data = make_prepared(rows=300)
+    for path in data.shards("train"):
+        table = pq.read_table(path)
+        label = pa.array(np.full(table.num_rows, value, np.int8))
+        pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
+    with pytest.raises(DataError, match=f"train has only {kind} rows by label: there is nothing to balance"):
+        trained(data, workspace, positive_weight="balanced")
+
+
+def test_weights_of_positive_rows_raise_what_is_predicted(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    """Labels by chance, half of them 1: where those count four times, the right answer is 0.8."""
+    data = make_prepared(rows=4_000)
+    for path in data.shards("train"):
+        table = pq.read_table(path)
+        label = pa.array(np.random.default_rng(0).integers(0, 2, table.num_rows).astype(np.int8))
+        pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
+    model = {"name": "mlp", "embedding_dim": 2, "hidden": []}
+    run = trained(data, workspace, model=model, batch_size=64, positive_weight=4.0, monitor="calibration")
+    assert run.manifest["valid"]["calibration"] == pytest.approx(0.8 / 0.5, rel=0.1)
+
+
+def test_nothing_of_a_broken_step_is_saved(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    config = a_config(epochs=9, learning_rate=1e30, checkpoint_steps=1, model={"name": "mlp", "hidden": []})
+    with pytest.raises(TrainingError, match=r"not a finite number at step (\d+) \(epoch 1\)") as caught:
+        train_on(make_prepared(), config, workspace)
+    (run,) = workspace.runs()
+    saved = Checkpoint.load(run.checkpoint("last"))
+    assert f"step {saved.meta['progress']['total_steps'] + 1} " in caught.value.message
+    assert np.isfinite(saved.meta["progress"]["loss"])
+    assert all(np.isfinite(line["loss"]) for line in lines(run))
+
+
+def test_fp16_learns_and_keeps_its_scale(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    run = trained(make_prepared(rows=4_000), workspace, epochs=6, precision="fp16", sparse=True)
+    assert run.manifest["precision"] == "fp16"
+    assert run.manifest["valid"]["auc"] > 0.95
+    scaler = Checkpoint.load(run.checkpoint("last")).meta["scaler"]
+    assert scaler["scale"] >= 1
+    assert scaler["_growth_tracker"] <= 6 * 16
+
+
+# -- resuming ---------------------------------------------------------------------------------------------------------
+
+
+class BrokenOffError(Exception):
+    """What ends a run in these tests."""
+
+
+def broken_and_resumed(data: PreparedData, config: RunConfig, workspace: Workspace) -> TrainedRun:
+    """Break a run off in step 14 and go on with it from step 12, where its last checkpoint is."""
+    seen = 0
+
+    def emit(event: Event) -> None:
+        nonlocal seen
+        seen += isinstance(event, Progress) and event.task.startswith("train")
+        if seen == 14:
+            raise BrokenOffError
+
+    with pytest.raises(BrokenOffError):
+        train_on(data, config, workspace, emit=emit)
+    return train_on(data, config, workspace, resume=True).artifact
+
+
+def same(one: TrainedRun, other: TrainedRun) -> bool:
+    """Whether two runs have the same checkpoints, bit for bit, and the same lines."""
+    for which in ("last", "best"):
+        a, b = load_file(one.checkpoint(which)), load_file(other.checkpoint(which))
+        assert a.keys() == b.keys()
+        assert [name for name in a if a[name].tobytes() != b[name].tobytes()] == []
+    last, expected = (Checkpoint.load(run.checkpoint("last")).meta for run in (one, other))
+    assert last["scaler"] == expected["scaler"]
+    kept = ("event", "epoch", "step", "loss", "learning_rate", "train_loss", "valid")
+    return [[x.get(k) for k in kept] for x in lines(one)] == [[x.get(k) for k in kept] for x in lines(other)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ema": 0.9},
+        {"ema": 0.9, "sparse": True},
+        {"precision": "fp16", "clip": 0.1},
+        {"schedule": {"name": "plateau", "gamma": 0.1, "warmup_steps": 3}, "learning_rate": 0.5},
+        {"schedule": "cosine", "clip": 0.1, "accumulate": 3, "sparse": True},
+        {"positive_weight": "balanced", "label_smoothing": 0.1, "monitor": "log_loss", "early_stopping": 2},
+    ],
+    ids=str,
+)
+def test_a_broken_run_resumes_to_the_same_bits(
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """8 steps an epoch and a checkpoint every 3."""
+    data, config = make_prepared(), a_config(epochs=4, checkpoint_steps=3, **options)
+    whole = train_on(data, config, workspace).artifact
+    assert same(broken_and_resumed(data, config, Workspace(tmp_path / "broken")), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch, while it compiles
+def test_a_compiled_run_resumes_too_and_says_how_long_compiling_took(
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        torch, "compile", partial(torch.compile, backend="aot_eager")
+    )  # no machine code: that takes long
+    events: list[Event] = []
+    data = make_prepared()
+    config = a_config(
+        epochs=3, checkpoint_steps=3, compile=True, model={"name": "mlp", "embedding_dim": 4, "hidden": [4]}
+    )
+    whole = train_on(data, config, workspace, emit=events.append).artifact
+    assert same(broken_and_resumed(data, config, Workspace(tmp_path / "broken")), whole)
+    assert not any("_orig_mod" in name for name in load_file(whole.checkpoint("last")))
+    assert whole.manifest["seconds"]["compiling"] > 0
+    assert any(isinstance(event, Message) and "s of that went into compiling" in event.text for event in events)
