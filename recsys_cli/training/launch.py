@@ -168,14 +168,16 @@ def _listen(process: _Process, said: _Said) -> None:
     """Read what a process writes, in two threads."""
 
     def lines() -> None:
-        for text in _pipe(process.popen.stdout):
-            try:
-                said.put((process, *wire.parse(text)))
-            except ValueError:
-                process.stderr.append(text)
+        with _pipe(process.popen.stdout) as stream:
+            for text in stream:
+                try:
+                    said.put((process, *wire.parse(text)))
+                except ValueError:
+                    process.stderr.append(text)
 
     def errors() -> None:
-        process.stderr.extend(_pipe(process.popen.stderr))
+        with _pipe(process.popen.stderr) as stream:
+            process.stderr.extend(stream)
 
     process.readers = [threading.Thread(target=target, daemon=True) for target in (lines, errors)]
     for reader in process.readers:

@@ -1,0 +1,208 @@
+"""Where embedding tables are kept changes nothing of what is computed: host memory, and parts on several processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from recsys_cli.config import RunConfig, load
+from recsys_cli.errors import ConfigError, MissingExtraError
+from recsys_cli.models import build
+from recsys_cli.models.embedding import HostEmbeddings, sharded
+from recsys_cli.models.mlp.model import Model
+from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.train import run_key, train_on
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+MakePrepared = Callable[..., PreparedData]
+FEATURES = {
+    "user": "userId",
+    "item": "movieId",
+    "label": "label",
+    "ops": [
+        {"op": "Categorify", "columns": ["userId", "movieId"]},
+        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+    ],
+}
+DIMS = {"userId": 6, "movieId": 8, "genres": 6}
+"""Widths that FBGEMM takes, and others; two tables of one of them."""
+
+
+def a_config(placement: str, *, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
+    options = {
+        "epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu", "precision": "fp32", "sparse": True,
+        "trackers": [], **train,
+    }  # fmt: skip
+    return RunConfig.model_validate({
+        "dataset": {"name": "synthetic-small"},
+        "features": FEATURES,
+        # No BatchNorm: a bias before one has no gradient, and Adam would make the noise of rounding as large as any step.
+        "model": {"embedding_dim": DIMS, "hidden": [], "embedding": {"placement": placement}, **(model or {})},
+        "train": options,
+    })  # fmt: skip
+
+
+def measured(run: TrainedRun) -> dict[str, Any]:
+    """What was measured, but how long it took."""
+    return {key: value for key, value in json.loads(run.evaluation.read_text()).items() if key != "seconds"}
+
+
+def tensors(run: TrainedRun, which: str = "last") -> dict[str, torch.Tensor]:
+    return load_file(run.checkpoint(which))
+
+
+def test_placement_is_how_and_no_part_of_the_key(make_prepared: MakePrepared) -> None:
+    data = make_prepared(rows=300)
+    assert len({run_key(a_config(placement), data) for placement in ("device", "host", "sharded")}) == 1
+
+
+def test_tables_begin_with_the_same_numbers_wherever_they_are(make_prepared: MakePrepared) -> None:
+    models, schema = [], make_prepared(rows=300).schema
+    for placement in ("device", "host"):
+        torch.manual_seed(3)
+        models.append(build("mlp", {}, schema, placement=placement))
+    first, second = (model.state_dict() for model in models)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_host_tables_stay_where_they_are(make_prepared: MakePrepared) -> None:
+    """The meta device stands in for a GPU: whatever moves there loses its numbers."""
+    model = build("mlp", {}, make_prepared(rows=300).schema, sparse=True, placement="host")
+    assert isinstance(model, Model)
+    assert isinstance(model.embeddings, HostEmbeddings)
+    before = model.embeddings.table("userId").clone()
+    model.to("meta")
+    assert model.device.type == "meta"
+    assert model.first.linear.weight.is_meta
+    assert torch.equal(model.embeddings.table("userId"), before)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_on_a_cpu_host_computes_what_device_does_bit_for_bit(
+    make_prepared: MakePrepared, tmp_path: Path, optimizer: str
+) -> None:
+    data = make_prepared(rows=1_000)
+    runs = [
+        train_on(data, a_config(place, embedding_optimizer=optimizer), Workspace(tmp_path / place)).artifact
+        for place in ("device", "host")
+    ]
+    first, second = (tensors(run) for run in runs)
+    assert first.keys() == second.keys()
+    assert all(first[name].numpy().tobytes() == second[name].numpy().tobytes() for name in first)
+
+
+def test_clipping_looks_at_tables_in_host_memory_too(make_prepared: MakePrepared, tmp_path: Path) -> None:
+    data = make_prepared(rows=600)
+    runs = [
+        train_on(data, a_config(place, clip=0.01, epochs=1), Workspace(tmp_path / place)).artifact
+        for place in ("device", "host")
+    ]
+    assert torch.equal(*(tensors(run)["model.embeddings.tables.of_userId.weight"] for run in runs))
+
+
+@pytest.mark.parametrize("placement", ["host", "sharded"])
+def test_a_run_is_evaluated_in_one_process_wherever_its_tables_were(
+    make_prepared: MakePrepared, workspace: Workspace, placement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_prepared(rows=600)
+    run = train_on(data, a_config("device", epochs=1), workspace).artifact
+    monkeypatch.setattr(Workspace, "data_of", lambda *_: data)
+    first = measured(evaluate(run, workspace).artifact)
+    run.config.write_text(run.config.read_text().replace("placement: device", f"placement: {placement}"))
+    assert load(run.config).model.embedding.placement == placement
+    assert measured(evaluate(run, workspace, force=True).artifact) == first
+
+
+# -- what is said of it -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("placement", "train", "message"),
+    [
+        ("host", {"sparse": False}, "placement=host moves the rows of a batch only, and needs train.sparse=true"),
+        ("sharded", {"sparse": False}, "placement=sharded moves the rows of a batch only, and needs train.sparse=true"),
+        ("sharded", {"clip": 1.0}, "does not go with train.clip=1.0"),
+        ("sharded", {"accumulate": 2}, "does not go with train.accumulate=2"),
+        ("sharded", {"precision": "fp16"}, "does not go with train.precision=fp16"),
+        ("sharded", {"compile": True}, "does not go with train.compile=True"),
+    ],
+)
+def test_what_does_not_go_with_a_placement_is_a_problem_of_the_config(
+    placement: str, train: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        a_config(placement, **train)
+
+
+CONFIG = """
+dataset: {name: synthetic-small}
+features: {user: userId, item: movieId, label: rating, ops: [{op: Categorify, columns: [userId, movieId]}]}
+model: {embedding_dim: 4, embedding: {%s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("placment: host", r"config.yaml:4: model.embedding.placment: unknown key \(did you mean placement\?\)"),
+        ("placement: gpu", r"config.yaml:4: model.embedding.placement: .*device.*host.*sharded"),
+        ("placement: host", r"model.embedding.placement=host .* needs train.sparse=true"),
+    ],
+)
+def test_a_config_file_is_told_where_it_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG % text)
+    with pytest.raises(ConfigError, match=message):
+        load(tmp_path / "config.yaml")
+
+
+def test_placement_is_no_option_of_the_model(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG % "placement: device")
+    model = load(tmp_path / "config.yaml", ["model.embedding.placement=host", "train.sparse=true"]).model
+    assert (model.options, model.embedding.placement) == ({"embedding_dim": 4}, "host")
+
+
+def test_a_foreign_model_keeps_its_tables_where_it_says(
+    make_prepared: MakePrepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from recsys_cli.models.mlp import config
+
+    class Foreign(Model):
+        def __init__(self, config: Any, schema: Any, *, sparse: bool = False) -> None:
+            super().__init__(config, schema, sparse=sparse)
+
+    monkeypatch.setitem(sys.modules, "their.own", types.ModuleType("their.own"))
+    monkeypatch.setitem(sys.modules, "their.own.config", config)
+    module = types.ModuleType("their.own.model")
+    module.Model = Foreign
+    monkeypatch.setitem(sys.modules, "their.own.model", module)
+    schema = make_prepared(rows=300).schema
+    assert build("their.own", {}, schema, sparse=True).device.type == "cpu"
+    with pytest.raises(ConfigError, match=r"placement is host, and the model their\.own keeps its tables on its device"):
+        build("their.own", {}, schema, sparse=True, placement="host")
+
+
+def test_what_sharding_needs_is_told_before_there_is_a_run(
+    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_prepared(rows=300)
+    with pytest.raises(ConfigError, match="placement=sharded has no Adam on CPUs") as wrong:
+        train_on(data, a_config("sharded"), workspace)
+    assert "train.embedding_optimizer=adagrad" in str(wrong.value.hint)
+
+    def version(name: str) -> str:
+        raise sharded.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(sharded.metadata, "version", version)
+    with pytest.raises(MissingExtraError, match="sharded needs torchrec, which is not installed") as missing:
+        train_on(data, a_config("sharded", embedding_optimizer="sgd"), workspace)
+    assert "pip install 'recsys-cli[torchrec]' && pip install --no-deps 'torchrec==1." in str(missing.value.hint)
+    assert workspace.runs() == []

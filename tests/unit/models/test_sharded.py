@@ -1,0 +1,218 @@
+"""Tables in parts, dealt by TorchRec: the same numbers, the same checkpoints, as with whole tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+pytest.importorskip("torchrec")
+
+from recsys_cli.config import RunConfig
+from recsys_cli.errors import TrainingError
+from recsys_cli.events import Event, Message
+from recsys_cli.features.schema import Column, Kind, Role
+from recsys_cli.models.embedding import Embeddings, ShardedEmbeddings, deal, shards
+from recsys_cli.stages.train import train_on
+from recsys_cli.training.ranks import alone
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+MakePrepared = Callable[..., PreparedData]
+FEATURES = {
+    "user": "userId",
+    "item": "movieId",
+    "label": "label",
+    "ops": [
+        {"op": "Categorify", "columns": ["userId", "movieId"]},
+        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
+    ],
+}
+DIMS = {"userId": 6, "movieId": 8, "genres": 6}
+"""Widths that FBGEMM takes, and others; two tables of one of them."""
+
+
+def a_config(placement: str, *, dims: Any = DIMS, optimizer: str = "adagrad", **train: Any) -> RunConfig:
+    options = {
+        "epochs": 3,
+        "batch_size": 256,
+        "learning_rate": 0.05,
+        "device": "cpu",
+        "precision": "fp32",
+        "sparse": True,
+    }
+    return RunConfig.model_validate({
+        "dataset": {"name": "synthetic-small"},
+        "features": FEATURES,
+        # No BatchNorm: a bias before one has no gradient, and Adam would make the noise of rounding as large as any step.
+        "model": {"embedding_dim": dims, "hidden": [], "embedding": {"placement": placement}},
+        "train": {**options, "trackers": [], "embedding_optimizer": optimizer, **train},
+    })  # fmt: skip
+
+
+def the_same(one: TrainedRun, other: TrainedRun, which: str = "last") -> None:
+    first, second = load_file(one.checkpoint(which)), load_file(other.checkpoint(which))
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        torch.testing.assert_close(
+            second[name], tensor, rtol=1e-5, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+def until(epoch: int) -> Callable[[Event], None]:
+    """Press Ctrl-C when an epoch is over."""
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Message) and event.text.startswith(f"epoch {epoch}/"):
+            raise KeyboardInterrupt
+
+    return emit
+
+
+def test_a_run_may_change_its_placement_at_every_break(make_prepared: MakePrepared, tmp_path: Path) -> None:
+    """On the device, then in parts, then in host memory: as if it had been on the device throughout."""
+    data = make_prepared(rows=1_000)
+    straight = train_on(data, a_config("device"), Workspace(tmp_path / "straight")).artifact
+    workspace = Workspace(tmp_path / "broken")
+    with pytest.raises(KeyboardInterrupt):
+        train_on(data, a_config("device"), workspace, emit=until(1))
+    with pytest.raises(KeyboardInterrupt):
+        train_on(data, a_config("sharded"), workspace, resume=True, emit=until(2))
+    run = train_on(data, a_config("host"), workspace, resume=True).artifact
+    the_same(run, straight)
+    the_same(run, straight, "best")
+    assert len(workspace.runs()) == 1
+
+
+def test_two_processes_go_on_with_what_one_began(make_prepared: MakePrepared, tmp_path: Path) -> None:
+    data = make_prepared(rows=1_001)
+    straight = train_on(data, a_config("device", epochs=2), Workspace(tmp_path / "straight")).artifact
+    workspace = Workspace(tmp_path / "broken")
+    with pytest.raises(KeyboardInterrupt):
+        train_on(data, a_config("device", epochs=2), workspace, emit=until(1))
+    run = train_on(data, a_config("sharded", epochs=2, devices=2), workspace, resume=True).artifact
+    assert run.manifest["devices"] == 2
+    assert run.manifest["valid"] == pytest.approx(straight.manifest["valid"], rel=1e-5)
+    the_same(run, straight)
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
+def test_one_process_trains_as_with_whole_tables(make_prepared: MakePrepared, tmp_path: Path, optimizer: str) -> None:
+    data = make_prepared(rows=1_000)
+    schedule = {"name": "cosine", "warmup_steps": 3}  # rates have to reach the kernels
+    runs = [
+        train_on(
+            data, a_config(place, optimizer=optimizer, schedule=schedule, epochs=2), Workspace(tmp_path / place)
+        ).artifact
+        for place in ("device", "sharded")
+    ]
+    the_same(*runs)
+    assert runs[0].manifest["parameters"] == runs[1].manifest["parameters"]
+
+
+def test_tables_may_be_cut_by_columns(
+    make_prepared: MakePrepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    real = shards.deal
+
+    def watched(*args: Any) -> Any:
+        seen.append(real(*args)[1])
+        return real(*args)
+
+    monkeypatch.setattr(deal, "_ways", lambda *_: (["column_wise"], ["fused"]))
+    monkeypatch.setattr(shards, "deal", watched)
+    data = make_prepared(rows=500)
+    runs = [
+        train_on(data, a_config(place, dims=254, optimizer="sgd", epochs=1), Workspace(tmp_path / place)).artifact
+        for place in ("device", "sharded")
+    ]
+    assert [place.column for place in seen[0]["of_userId"]] == [0, 128]
+    the_same(*runs)
+
+
+# -- the tables by themselves -----------------------------------------------------------------------------------------
+
+COLUMNS = [
+    Column(name=name, role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=rows, vocabulary=name)
+    for name, rows in (("a.b", 20), ("c", 7))
+]
+WIDTHS = {"a.b": 6, "c": 4}
+
+
+@pytest.fixture
+def tables() -> Iterator[ShardedEmbeddings]:
+    torch.manual_seed(5)
+    made = ShardedEmbeddings(COLUMNS, WIDTHS, sparse=True)
+    made.write_rows("a.b", torch.tensor([19, 3]), torch.full((2, 6), 2.0))  # before they are dealt
+    with alone(torch.device("cpu")):
+        made.distribute("adagrad", {"lr": 0.1, "eps": 1e-8}, torch.device("cpu"))
+        yield made
+
+
+def whole() -> Embeddings:
+    torch.manual_seed(5)
+    made = Embeddings(COLUMNS, WIDTHS, sparse=True)
+    made.write_rows("a.b", torch.tensor([19, 3]), torch.full((2, 6), 2.0))
+    return made
+
+
+def test_they_hold_what_whole_tables_hold(tables: ShardedEmbeddings) -> None:
+    for _ in range(2):
+        expected, found = whole(), tables.state_dict()
+        assert found.keys() == expected.state_dict().keys()
+        assert all(torch.equal(found[name], tensor) for name, tensor in expected.state_dict().items())
+        tables.write_rows("a.b", torch.tensor([3]), torch.full((1, 6), 2.0))  # after, too
+    assert tables.elsewhere == 20 * 6 + 7 * 4
+    assert list(tables.parameters()) == []
+
+
+def test_rows_come_from_wherever_they_are(tables: ShardedEmbeddings) -> None:
+    used = {"a.b": torch.tensor([0, 3, 19]), "c": torch.tensor([], dtype=torch.int64)}
+    found = tables.rows(used)
+    assert torch.equal(found["a.b"], whole().table("a.b")[used["a.b"]])
+    assert found["c"].shape == (0, 4)
+
+
+def test_padding_gets_no_gradient(tables: ShardedEmbeddings) -> None:
+    before = tables.table("a.b")
+    rows = tables.rows({"a.b": torch.tensor([0, 4]), "c": torch.tensor([0])})
+    (rows["a.b"].sum() + rows["c"].sum()).backward()
+    after = tables.table("a.b")
+    assert not after[0].any()
+    assert (after[4] < before[4]).all()
+    assert not tables.table("c")[0].any()
+
+
+def test_what_is_remembered_goes_to_and_fro(tables: ShardedEmbeddings) -> None:
+    sums = torch.arange(20.0)
+    tables.load_optimizer_state({"tables.of_a%2Eb.weight:sum": sums})
+    assert torch.equal(tables.optimizer_state()["tables.of_a%2Eb.weight:sum"], sums)
+    with pytest.raises(KeyError, match="adagrad remembers no 'exp_avg'"):
+        tables.load_optimizer_state({"tables.of_c.weight:exp_avg": torch.zeros(7, 4)})
+
+
+def test_a_table_of_another_size_is_refused(tables: ShardedEmbeddings) -> None:
+    state = whole().state_dict()
+    with pytest.raises(
+        RuntimeError, match=r"size mismatch for tables.of_c.weight: \(5, 4\) in the checkpoint, \(7, 4\) here"
+    ):
+        tables.load_state_dict({**state, "tables.of_c.weight": torch.zeros(5, 4)})
+    with pytest.raises(RuntimeError, match=r"Missing key.*of_c"):
+        tables.load_state_dict({name: tensor for name, tensor in state.items() if "of_c" not in name})
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*of_d"):
+        tables.load_state_dict({**state, "tables.of_d.weight": torch.zeros(5, 4)})
+
+
+def test_a_checkpoint_of_another_optimizer_is_refused(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared(rows=300)
+    with pytest.raises(KeyboardInterrupt):
+        train_on(data, a_config("device"), workspace, emit=until(1))
+    (run,) = workspace.runs()
+    last = run.checkpoint("last")
+    last.write_bytes(last.read_bytes().replace(b".weight:sum", b".weight:SUM"))
+    with pytest.raises(TrainingError, match=r"does not fit the model: .*adagrad remembers no 'SUM'"):
+        train_on(data, a_config("sharded"), workspace, resume=True)
