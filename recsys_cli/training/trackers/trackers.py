@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -76,6 +76,9 @@ class Trackers:
         try:
             work()
         except Exception as error:  # a tracker talks to disks and servers, and may be anybody's code
-            self._open.pop(name, None)
+            failed = self._open.pop(name, None)
+            if failed is not None:
+                with suppress(Exception):  # it has said already what is wrong
+                    failed.close(finished=False)
             what = f"{type(error).__name__}: {error}"
             self._emit(Message(f"the tracker {name} failed, and training goes on without it: {what}", "warning"))

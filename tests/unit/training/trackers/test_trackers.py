@@ -222,9 +222,25 @@ def test_a_tracker_that_fails_is_told_of_once_and_training_goes_on(
     assert len(said) == 1
     assert "training goes on without it: OSError: [Errno 28] No space left on device" in said[0]
     assert [step for step, _ in Fragile.told] == [1, 2]
-    assert Fragile.ended == []
+    assert Fragile.ended == [False]
     assert run.manifest["steps"] == 24
     assert_same(in_tensorboard(run)[0], run)
+
+
+def test_a_full_disk_ends_the_event_file_and_nothing_else(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    events: list[Event] = []
+    trackers = Trackers(find(["tensorboard"]), events.append)
+    with trackers.following(Series(TrainedRun(tmp_path), {}), seen={}):
+        (written,) = trackers._open.values()
+        written._file._writer.close()  # type: ignore[attr-defined]
+        written._file._writer = Path("/dev/full").open("wb")  # type: ignore[attr-defined]  # noqa: SIM115
+        for step in range(1, 40):
+            trackers.log({"event": "step", "step": step, "loss": 1.0})
+    said = [event.text for event in events if isinstance(event, Message)]
+    assert len(said) == 1
+    assert "No space left on device" in said[0]
 
 
 def test_a_tracker_that_cannot_open_is_left_out(tmp_path: Path) -> None:
