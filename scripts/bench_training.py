@@ -1,11 +1,11 @@
-"""Seconds per training step of recsys and of the Merlin notebook's loop, in turn, each as a process of its own.
+"""Seconds per training step of recsys, of plain torch, and of the Merlin notebook's loop, in turn, each as a process of its own.
 
 usage: bench_training.py PREPARED [PEER_DATA] [--peer ../shared/baselines/merlin_train.py] [--rounds 3] [--steps 12]
 
 PREPARED is a folder that `recsys etl` wrote (workspace/data/<key>), PEER_DATA what nvtabular_etl.py wrote, of the same raw
-rows. Both train the notebook's network (512, 512 and 16 dims; 128-128-128; batch 32,768), their loaders included. The first
-step of each process is not counted. Ours is timed twice: `train.sparse: true`, and `false`, Adam over whole tables as the peer's.
-The result goes to scripts/results/training.json.
+rows. All train the notebook's network (512, 512 and 16 dims; 128-128-128; batch 32,768), their loaders included. The first
+step of each process is not counted. Ours is timed with each optimizer of `train.sparse: true`, and with `false`, Adam over whole
+tables as the peers'. The result goes to scripts/results/training.json.
 """
 
 from __future__ import annotations
@@ -22,25 +22,37 @@ from typing import Any
 from measure import keep, machine, run, spread
 
 BATCH = 32_768
-PEER = Path(__file__).resolve().parents[2] / "shared" / "baselines" / "merlin_train.py"
+HERE = Path(__file__).resolve().parent
+MERLIN = HERE.parents[1] / "shared" / "baselines" / "merlin_train.py"
+OURS = {
+    "sparse adam": {"sparse": True},
+    "sparse adagrad": {"sparse": True, "embedding_optimizer": "adagrad"},
+    "sparse sgd": {"sparse": True, "embedding_optimizer": "sgd"},
+    "dense adam": {},
+}
+PEERS = ("plain torch", "merlin")
 
 
-def work(folder: Path, steps: int, *, sparse: bool) -> dict[str, Any]:
+def work(folder: Path, steps: int, options: dict[str, Any]) -> dict[str, Any]:
     """Train for some steps in this process; return the seconds of one, the first not counted."""
     import torch
 
     from recsys_cli.config import TrainConfig
     from recsys_cli.loader import Loader
     from recsys_cli.models import build
+    from recsys_cli.training.allocator import keep_freed_memory
     from recsys_cli.training.events import Stepped
+    from recsys_cli.training.goal import Goal
     from recsys_cli.training.loop import Training
     from recsys_cli.workspace import PreparedData
 
     data = PreparedData(folder)
+    keep_freed_memory()
     torch.manual_seed(42)
-    config = TrainConfig(sparse=sparse, batch_size=BATCH, device="cpu")
-    model = build("mlp", {}, data.schema, sparse=sparse)
-    training = Training(model, config, Loader(data, "train", batch_size=BATCH, shuffle=True), None, label="label")
+    config = TrainConfig(batch_size=BATCH, device="cpu", **options)
+    model = build("mlp", {}, data.schema, sparse=config.sparse)
+    loader = Loader(data, "train", batch_size=BATCH, shuffle=True)
+    training = Training(model, config, loader, None, goal=Goal(label="label"))
     started = waited = 0.0
     for event in training.run():
         if not isinstance(event, Stepped):
@@ -75,7 +87,7 @@ def measure_peer(program: Path, folder: Path, steps: int) -> dict[str, Any]:
 
 
 def summary(rounds: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
-    """Say what each took, and the peer's time over ours, paired round by round."""
+    """Say what each took, and each peer's time over ours, paired round by round."""
     found: dict[str, Any] = {}
     for name in rounds[0]:
         seconds = [one[name]["seconds"] for one in rounds]
@@ -85,9 +97,10 @@ def summary(rounds: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
             "seconds_waiting_per_step": round(statistics.median(one[name]["waiting"] for one in rounds), 4),
             "peak_gb": round(max(one[name]["peak_gb"] for one in rounds), 2),
         }
-        if name != "peer" and "peer" in rounds[0]:
-            ratios = [one["peer"]["seconds"] / one[name]["seconds"] for one in rounds]
-            found[name]["times_faster_than_peer (min / median / max)"] = spread(ratios)
+        for peer in PEERS:
+            if name not in PEERS and peer in rounds[0]:
+                ratios = [one[peer]["seconds"] / one[name]["seconds"] for one in rounds]
+                found[name][f"times_faster_than_{peer.replace(' ', '_')} (min / median / max)"] = spread(ratios)
     return found
 
 
@@ -96,24 +109,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prepared", type=Path)
     parser.add_argument("peer_data", type=Path, nargs="?")
-    parser.add_argument("--peer", type=Path, default=PEER, help="the peer's program")
+    parser.add_argument("--peer", type=Path, default=MERLIN, help="Merlin's program")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--worker", choices=["sparse", "dense"], help=argparse.SUPPRESS)
+    parser.add_argument("--worker", choices=list(OURS), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        print(json.dumps(work(given.prepared, given.steps, sparse=given.worker == "sparse")))
+        print(json.dumps(work(given.prepared, given.steps, OURS[given.worker])))
         return
     where = machine("torch", "numpy")
     rounds: list[dict[str, dict[str, Any]]] = []
     for _ in range(given.rounds):
-        one = {"recsys, sparse": measure_ours(given.prepared, given.steps, "sparse")}
+        one = {f"recsys, {mode}": measure_ours(given.prepared, given.steps, mode) for mode in OURS}
+        one["plain torch"] = measure_peer(HERE / "torch_train.py", given.prepared, given.steps)
         if given.peer_data and given.peer.is_file():
-            one["peer"] = measure_peer(given.peer, given.peer_data, given.steps)
-        one["recsys, dense"] = measure_ours(given.prepared, given.steps, "dense")
+            one["merlin"] = measure_peer(given.peer, given.peer_data, given.steps)
         rounds.append(one)
         print("  ".join(f"{name} {figures['seconds']:.3f} s" for name, figures in one.items()), flush=True)
-    facts = {name: rounds[0]["recsys, sparse"][name] for name in ("precision", "threads")}
+    facts = {name: rounds[0]["recsys, sparse adam"][name] for name in ("precision", "threads")}
     keep(
         "training", {"batch_size": BATCH, "steps": given.steps, **facts, "programs": summary(rounds), "machine": where}
     )
