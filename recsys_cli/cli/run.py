@@ -87,7 +87,7 @@ def etl(
     session.report(result, shown.draw)
 
 
-def train(  # noqa: PLR0913 - one for each option
+def train(  # noqa: PLR0913, PLR0917 - one for each option
     ctx: typer.Context,
     config: Config = None,
     overrides: Overrides = None,
