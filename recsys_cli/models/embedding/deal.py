@@ -97,7 +97,8 @@ def deal(
 def kernels_of(collection: nn.Module) -> list[BatchedFusedEmbedding]:
     """Return what holds the parts that a sharded collection keeps in this process."""
     # TorchRec keeps them out of the module tree; its own tools reach for the same attribute.
-    modules = (module for lookup in collection._lookups for module in lookup.modules())
+    lookups: list[nn.Module] = collection._lookups  # type: ignore[assignment]
+    modules = (module for lookup in lookups for module in lookup.modules())
     return [module for module in modules if isinstance(module, BatchedFusedEmbedding)]
 
 

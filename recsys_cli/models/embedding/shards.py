@@ -81,7 +81,7 @@ class Shards:
         """
         if torch.is_grad_enabled():
             self._prepare_step()
-        found = {}
+        found: dict[str, Tensor] = {}
         for dim, collection in self._collections.items():
             names = [name for name in used if self.shapes[name][1] == dim]
             lengths = torch.tensor([used[name].numel() for name in names], device=self.device)
