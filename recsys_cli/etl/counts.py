@@ -1,7 +1,8 @@
 """Counts by value: made of rows, added up, and put in order.
 
 Whole numbers and short texts are counted as 64-bit numbers, which is many times faster than counting texts. A table of
-counts has the columns `value`, each value once, and `count` (int64), in no order; one row may be that of null.
+counts has the columns `value`, each value once, and `count` (int64), in no order; one row may be that of null. Short texts
+stay the numbers that `words.pack` makes of them, in a column `packed` in place of `value`, until they are put in order.
 """
 
 from __future__ import annotations
@@ -18,91 +19,156 @@ from recsys_cli.features.spec import is_text
 from recsys_cli.features.words import pack, unpack
 
 Keys = npt.NDArray[np.integer]
+Tally = tuple[Keys, npt.NDArray[np.int64]]
+"""Different numbers in ascending order, and how often each came."""
+VALUE, PACKED = "value", "packed"
 _NARROW = 4
 """A range of whole numbers is narrow if it is no wider than so many times the rows: then it has a counter for each."""
+_SLOT_BITS, _SAMPLE = 16, 1024
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def count(values: pa.Array) -> pa.Table:
     """Count values, null as well."""
-    known = values.drop_null() if values.null_count else values
-    keys = _keys(known)
+    keys = _keys(values)
     if keys is None:
-        frame = pl.DataFrame({"value": pl.from_arrow(values)})
-        return _arrow(frame.group_by("value").agg(pl.len().cast(pl.Int64).alias("count")))
-    distinct, counts = _count_keys(keys)
-    return _table(_values(distinct, values.type), counts, nulls=len(values) - len(known))
+        frame = pl.DataFrame({VALUE: pl.from_arrow(values)})
+        return _arrow(frame.group_by(VALUE).agg(pl.len().cast(pl.Int64).alias("count")))
+    if values.null_count:
+        keys = keys[values.is_valid().to_numpy(zero_copy_only=False)]
+    return _table(_of(keys), None if is_text(values.type) else values.type, nulls=values.null_count)
 
 
 def add_up(parts: Sequence[pa.Table]) -> pa.Table:
     """Return the counts of several tables together."""
     if len(parts) == 1:
         return parts[0]
-    known = [_without_null(part) for part in parts]
-    keys = [_keys(part.column("value").combine_chunks()) for part in known]
-    kinds = {part.schema.field("value").type for part in parts}
-    if len(kinds) > 1 or any(found is None for found in keys):
-        together = pl.concat([pl.DataFrame(part) for part in parts], how="vertical_relaxed")
-        return _arrow(together.group_by("value").agg(pl.col("count").sum()))
-    counts = np.concatenate([part.column("count").to_numpy() for part in known])
-    together = np.concatenate([found for found in keys if found is not None])
+    kinds = {_kind(part) for part in parts}
+    tallies = [tally for part in parts if (tally := _tally(part)) is not None] if len(kinds) == 1 else []
+    if len(tallies) < len(parts):
+        together = pl.concat([pl.DataFrame(unpacked(part)) for part in parts], how="vertical_relaxed")
+        return _arrow(together.group_by(VALUE).agg(pl.col("count").sum()))
+    *others, largest = sorted(tallies, key=lambda tally: len(tally[0]))
+    added = _into(largest, _in_one(others))
     total = sum(pc.sum(part.column("count")).as_py() or 0 for part in parts)
-    nulls = total - int(counts.sum())
-    # Parts are sorted as a rule, and this sort merges sorted runs, many times faster than a group-by hashes them.
-    order = np.argsort(together, kind="stable")
-    together, counts = together[order], counts[order]
-    first = np.flatnonzero(np.append(True, together[1:] != together[:-1])[: len(together)])
-    added = np.add.reduceat(counts, first) if len(first) else counts
-    return _table(_values(together[first], kinds.pop()), added, nulls=nulls)
+    return _table(added, kinds.pop(), nulls=total - int(added[1].sum()))
 
 
 def in_order(counts: pa.Table) -> pa.Table:
-    """Return counts, without that of null, by (count descending, value ascending)."""
-    keys = _keys(counts.column("value").combine_chunks())
-    if keys is None:
-        return _arrow(pl.DataFrame(counts).sort("count", "value", descending=[True, False]))
-    found = counts.column("count").to_numpy()
-    order = np.lexsort((keys, -found))
-    return _table(_values(keys[order], counts.schema.field("value").type), found[order], nulls=0)
+    """Return counts, without that of null, by (count descending, value ascending), with texts as such."""
+    counts = known(counts)
+    tally = _tally(counts)
+    if tally is None:
+        return _arrow(pl.DataFrame(counts).sort("count", VALUE, descending=[True, False]))
+    keys, times = tally
+    order = np.lexsort((keys, -times))
+    return unpacked(_table((keys[order], times[order]), _kind(counts), nulls=0))
 
 
-def _without_null(counts: pa.Table) -> pa.Table:
-    values = counts.column("value")
+def known(counts: pa.Table) -> pa.Table:
+    """Return counts without that of null."""
+    values = counts.column(0)
     return counts.filter(values.is_valid()) if values.null_count else counts
 
 
+def unpacked(counts: pa.Table) -> pa.Table:
+    """Return counts with their texts as such."""
+    if PACKED not in counts.column_names:
+        return counts
+    numbers = counts.column(PACKED).combine_chunks()
+    texts = unpack((numbers.fill_null(0) if numbers.null_count else numbers).to_numpy())
+    if numbers.null_count:
+        texts = pc.if_else(numbers.is_valid(), texts, pa.scalar(None, texts.type))
+    return pa.table({VALUE: texts, "count": counts.column("count")})
+
+
+def _kind(counts: pa.Table) -> pa.DataType | None:
+    """Return the type of the values, None for texts."""
+    kind = counts.schema.field(0).type
+    return None if PACKED in counts.column_names or is_text(kind) else kind
+
+
 def _keys(values: pa.Array) -> Keys | None:
-    """Return numbers that are equal, and in order, as values without a null are; None if there are none of 64 bits."""
+    """Return numbers that are equal, and in order, as the values are, any for null; None if there are none of 64 bits."""
     if pa.types.is_integer(values.type):
         kind = np.uint64 if pa.types.is_uint64(values.type) else np.int64
-        return values.to_numpy().astype(kind, copy=False)
+        return (values.fill_null(0) if values.null_count else values).to_numpy().astype(kind, copy=False)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         keys, refused = pack(values)
+        if values.null_count:
+            refused &= values.is_valid().to_numpy(zero_copy_only=False)
         return None if refused.any() else keys
     return None
 
 
-def _values(keys: Keys, kind: pa.DataType) -> pa.Array:
-    if is_text(kind):
-        return unpack(keys.astype(np.uint64, copy=False))
-    return pa.array(keys).cast(kind)
+def _tally(counts: pa.Table) -> Tally | None:
+    """Return counts, without that of null, by number; None if there are no such numbers."""
+    counts = known(counts)
+    keys = _keys(counts.column(0).combine_chunks())
+    if keys is None:
+        return None
+    tally = keys, counts.column("count").to_numpy()
+    return tally if (keys[1:] > keys[:-1]).all() else _in_one([tally])
 
 
-def _count_keys(keys: Keys) -> tuple[Keys, npt.NDArray[np.int64]]:
-    if len(keys):
-        low, high = int(keys.min()), int(keys.max())
-        if high - low <= _NARROW * len(keys):
-            counts = np.bincount((keys - keys.dtype.type(low)).astype(np.int64, copy=False))
-            found = np.flatnonzero(counts)
-            return found.astype(keys.dtype) + keys.dtype.type(low), counts[found]
-    distinct, counts = np.unique(keys, return_counts=True)
-    return distinct, counts.astype(np.int64, copy=False)
+def _of(keys: Keys) -> Tally:
+    """Count numbers."""
+    if not len(keys):
+        return keys, np.zeros(0, dtype=np.int64)
+    low, high = int(keys.min()), int(keys.max())
+    if high - low <= _NARROW * len(keys):
+        counts = np.bincount((keys - keys.dtype.type(low)).astype(np.int64, copy=False))
+        found = np.flatnonzero(counts)
+        return found.astype(keys.dtype) + keys.dtype.type(low), counts[found]
+    sample = keys[:: max(1, len(keys) // _SAMPLE)]
+    if len(keys) < 1 << _SLOT_BITS or 2 * len(np.unique(sample)) > len(sample):
+        distinct, counts = np.unique(keys, return_counts=True)
+        return distinct, counts.astype(np.int64, copy=False)
+    return _of_few(keys)
 
 
-def _table(values: pa.Array, counts: npt.NDArray[np.int64], *, nulls: int) -> pa.Table:
+def _of_few(keys: Keys) -> Tally:
+    """Count numbers of which there are few different: each has a slot of its own as a rule, and the others are sorted."""
+    slots = ((keys.view(np.uint64) * _GOLDEN) >> np.uint64(64 - _SLOT_BITS)).view(np.int64)
+    owners = np.zeros(1 << _SLOT_BITS, dtype=keys.dtype)
+    owners[slots] = keys
+    has_own = owners[slots] == keys
+    others, of_others = np.unique(keys[~has_own], return_counts=True)
+    counts = np.bincount(slots if not len(others) else slots[has_own], minlength=len(owners))
+    used = np.flatnonzero(counts)
+    return _in_one([(owners[used], counts[used]), (others, of_others.astype(np.int64, copy=False))])
+
+
+def _in_one(tallies: Sequence[Tally]) -> Tally:
+    """Return several tallies as one; their numbers may come in any order, and several times."""
+    keys, counts = (np.concatenate(parts) for parts in zip(*tallies, strict=True))
+    # Parts are sorted as a rule, and this sort merges sorted runs, many times faster than a group-by hashes them.
+    order = np.argsort(keys, kind="stable")
+    keys, counts = keys[order], counts[order]
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    return keys[first], np.add.reduceat(counts, first) if len(first) else counts
+
+
+def _into(large: Tally, small: Tally) -> Tally:
+    """Return two tallies in ascending order as one: the large one is only copied, because it may be most of the memory."""
+    keys, counts = large
+    places = np.searchsorted(keys, small[0])
+    there = np.append(keys, keys.dtype.type(0))[places] == small[0]
+    there &= places < len(keys)
+    counts = counts.copy()
+    counts[places[there]] += small[1][there]
+    new = ~there
+    return np.insert(keys, places[new], small[0][new]), np.insert(counts, places[new], small[1][new])
+
+
+def _table(tally: Tally, kind: pa.DataType | None, *, nulls: int) -> pa.Table:
+    """Return a table of counts; of short texts where no type is given."""
+    keys, counts = tally
+    values = pa.array(keys) if kind is None else pa.array(keys).cast(kind)
     if nulls:
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         counts = np.append(counts, nulls)
-    return pa.table({"value": values, "count": pa.array(counts, pa.int64())})
+    return pa.table({PACKED if kind is None else VALUE: values, "count": pa.array(counts, pa.int64())})
 
 
 def _arrow(frame: pl.DataFrame) -> pa.Table:

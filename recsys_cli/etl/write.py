@@ -73,7 +73,9 @@ def _count(values: pa.ChunkedArray, column: Column) -> Counter[str]:
     if column.kind is Kind.NUMERIC:
         nulls = pc.sum(pc.is_null(values, nan_is_null=True)).as_py() or 0
         return Counter({"null": nulls, "values": len(values)})
-    nulls, unseen = (pc.sum(pc.equal(values, code)).as_py() or 0 for code in (NULL, UNSEEN))
+    ids = [chunk.to_numpy(zero_copy_only=False) for chunk in values.chunks]
+    nulls, unseen = (sum(int(np.count_nonzero(some == code)) for some in ids) for code in (NULL, UNSEEN))
     if column.buckets and column.cardinality is not None:
-        unseen += pc.sum(pc.greater_equal(values, column.cardinality - column.buckets)).as_py() or 0
+        first = column.cardinality - column.buckets
+        unseen += sum(int(np.count_nonzero(some >= first)) for some in ids)
     return Counter({"null": nulls, "unseen": unseen, "values": len(values)})

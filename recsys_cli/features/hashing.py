@@ -82,9 +82,11 @@ def hash_values(values: pa.Array) -> npt.NDArray[np.uint64]:
 
 def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Hash short texts as `hash_values` does, given the numbers that `words.pack` made of them."""
-    sizes = lengths(numbers)
-    hashes = hash_counters(sizes.view(np.uint64), mix(0, _TEXT_STREAM))
-    return np.where(sizes > 0, hash_counters(numbers.byteswap(), hashes), hashes)
+    sizes = lengths(numbers).view(np.uint64)
+    by_size = hash_counters(np.arange(WORD_BYTES + 1, dtype=np.uint64), mix(0, _TEXT_STREAM))
+    if (sizes == WORD_BYTES).all():
+        return hash_counters(numbers.byteswap(), int(by_size[WORD_BYTES]))
+    return np.where(sizes > 0, hash_counters(numbers.byteswap(), by_size[sizes]), by_size[0])
 
 
 def bits(values: pa.Array) -> npt.NDArray[np.uint64]:

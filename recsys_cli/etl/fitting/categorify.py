@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.counts import add_up, in_order
+from recsys_cli.etl.counts import PACKED, add_up, in_order, known, unpacked
 from recsys_cli.etl.given_vocabulary import read_vocabulary
 from recsys_cli.etl.join_keys import canonical
 from recsys_cli.features.ops import Categorify
@@ -30,10 +30,10 @@ def finish(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table
     state: dict[str, pa.Table] = {}
     for vocabulary in op.vocabularies:
         columns = [column for column in op.learns if op.vocabulary_of(column) == vocabulary]
-        known = {column: _known(merged[column]) for column in columns}
-        table = _vocabulary(op, vocabulary, add_up([*known.values()]))
+        found = {column: _known(merged[column]) for column in columns}
+        table = _vocabulary(op, vocabulary, add_up([*found.values()]))
         state[vocabulary] = table
-        for column, counts in known.items():
+        for column, counts in found.items():
             own = _counts_in(table, counts) if op.joint else table.column("count")
             if op.joint:
                 state[column + COUNTS] = pa.table({"count": own})
@@ -47,19 +47,21 @@ def finish(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table
 
 def _known(counts: pa.Table) -> pa.Table:
     """Return the counts of values that are there, each of which stands for itself."""
+    if PACKED in counts.column_names:
+        return known(counts)
     values = _plain(canonical(counts.column("value").combine_chunks()))
-    known = pa.table({"value": values, "count": counts.column("count").cast(pa.int64()).combine_chunks()})
-    known = known.filter(known.column("value").is_valid())
+    counts = known(pa.table({"value": values, "count": counts.column("count").cast(pa.int64()).combine_chunks()}))
     if not pa.types.is_floating(values.type):
-        return known
+        return counts
     # 0.0 and -0.0 have become one value, and parts may have counted both.
-    return pl.DataFrame(known).group_by("value").agg(pl.col("count").sum()).to_arrow()
+    return pl.DataFrame(counts).group_by("value").agg(pl.col("count").sum()).to_arrow()
 
 
 def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
     """Return the values in the order of their ids, with their counts."""
     if name in op.vocabs:
-        values = read_vocabulary(op.vocabs[name], name, counts.schema.field("value").type)
+        kind = _plain(unpacked(counts.slice(0, 0)).column("value").combine_chunks()).type
+        values = read_vocabulary(op.vocabs[name], name, kind)
         return pa.table({"value": values, "count": _counts_in(pa.table({"value": values}), counts)})
     if op.freq_threshold > 1:
         counts = counts.filter(pc.greater_equal(counts.column("count"), op.freq_threshold))
@@ -72,7 +74,7 @@ def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
 def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:
     """Return the counts of a vocabulary's values, 0 for values that were not counted."""
     values = pl.DataFrame(vocabulary.select(["value"]))
-    counted = pl.DataFrame(counts).with_columns(pl.col("value").cast(values.schema["value"]))
+    counted = pl.DataFrame(unpacked(counts)).with_columns(pl.col("value").cast(values.schema["value"]))
     found = values.join(counted, on="value", how="left", maintain_order="left")
     return pa.chunked_array([found.get_column("count").fill_null(0).to_arrow()])
 

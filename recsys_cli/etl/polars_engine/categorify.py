@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.counts import count
+from recsys_cli.etl.counts import count, unpacked
 from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.features.ops import Categorify
@@ -53,7 +53,7 @@ def by_value(column: str, frame: pl.LazyFrame, to_ids: Callable[[pa.Array], Ids]
 
 def _counted(frame: pl.DataFrame) -> pl.DataFrame:
     series = frame.get_column("value")
-    return pl.DataFrame(count(series.to_arrow())).cast({"value": series.dtype})
+    return pl.DataFrame(unpacked(count(series.to_arrow()))).cast({"value": series.dtype})
 
 
 def _encoded(to_ids: Callable[[pa.Array], Ids], series: pl.Series) -> pl.Series:

@@ -21,6 +21,9 @@ from recsys_cli.features.words import pack
 Hashes = npt.NDArray[np.uint64]
 _LOOKUP_ROWS = 1 << 24
 """Widest range of whole numbers that is encoded by a lookup array (64 MB)."""
+_PREPARED = 4
+"""Of a vocabulary so many times smaller than what is looked up, Arrow makes a table anew in less time than numpy needs to
+search in one that is prepared."""
 
 _encoders: dict[int, Encoder] = {}
 _building = Lock()
@@ -47,7 +50,8 @@ class Encoder:
         self.values = _comparable(vocabulary.column("value").combine_chunks())
         self._low = 0
         self._lookup = self._lookup_array() if pa.types.is_integer(self.values.type) else None
-        self._are_short = False
+        self._numbers: pa.Array | None = None
+        """Short texts as numbers."""
         self._index = self._index_of() if self._lookup is None else None
 
     def __call__(self, values: pa.Array, *, num_buckets: int = 0) -> Ids:
@@ -63,19 +67,18 @@ class Encoder:
             return of_values[values.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
         values = _comparable(values)
         self._check(values.type)
-        if self._are_short and is_text(values.type):
-            ids = self._short(values, num_buckets)
+        short = pack(values) if self._numbers is not None and is_text(values.type) else None
+        if short is not None:
+            ids = self._short(*short)
         else:
             ids = self._narrow(values) if self._lookup is not None else self._found(values)
-            unseen = np.flatnonzero(ids == UNSEEN) if num_buckets else None
-            if unseen is not None:
-                ids[unseen] = self._buckets(hash_values(values.take(pa.array(unseen))), num_buckets)
         if values.null_count:
             ids[values.is_null().to_numpy(zero_copy_only=False)] = NULL
+        if num_buckets:
+            unseen = np.flatnonzero(ids == UNSEEN)
+            hashes = _hashes(values, unseen) if short is None else _hashes_of_short(values, unseen, *short)
+            ids[unseen] = below(hashes, num_buckets).astype(np.int32) + np.int32(FIRST + len(self.values))
         return ids
-
-    def _buckets(self, hashes: Hashes, num_buckets: int) -> Ids:
-        return (below(hashes, num_buckets) + np.uint64(FIRST + len(self.values))).astype(np.int32)
 
     def _narrow(self, values: pa.Array) -> Ids:
         # The lookup array has an UNSEEN entry at each end, where everything out of its range is clipped to.
@@ -85,19 +88,15 @@ class Encoder:
             keys = np.minimum(keys, np.uint64(2**62))
         return np.take(self._lookup, keys.astype(np.int64, copy=False) - (self._low - 1), mode="clip")
 
-    def _short(self, values: pa.Array, num_buckets: int) -> Ids:
-        """Return the ids of texts by a vocabulary of short ones; those of null mean nothing."""
+    def _short(self, numbers: Hashes, refused: npt.NDArray[np.bool_]) -> Ids:
+        """Return the ids of texts as `pack` gives them; those of null mean nothing."""
         assert self._index is not None
-        numbers, refused = pack(values)
-        ids = self._index.find(hash_counters(numbers, 0))
+        if _PREPARED * len(self.values) < len(numbers):
+            found = pc.index_in(pa.array(numbers), value_set=self._numbers)
+            ids: Ids = found.fill_null(UNSEEN - FIRST).to_numpy().astype(np.int32, copy=False) + np.int32(FIRST)
+        else:
+            ids = self._index.find(hash_counters(numbers, 0))
         ids[refused] = UNSEEN
-        if num_buckets:
-            unseen = np.flatnonzero(ids == UNSEEN)
-            hashes = hash_packed(numbers[unseen])
-            others = np.flatnonzero(refused[unseen])
-            if len(others):
-                hashes[others] = hash_values(values.take(pa.array(unseen[others])))
-            ids[unseen] = self._buckets(hashes, num_buckets)
         return ids
 
     def _found(self, values: pa.Array) -> Ids:
@@ -118,7 +117,7 @@ class Encoder:
         if is_text(self.values.type):
             numbers, refused = pack(self.values)
             if not refused.any():
-                self._are_short = True
+                self._numbers = pa.array(numbers)
                 return Index(hash_counters(numbers, 0))
         hashes = hash_values(self.values)
         return Index(hashes) if len(np.unique(hashes)) == len(hashes) else None
@@ -140,6 +139,21 @@ class Encoder:
         lookup = np.full(high - low + 3, UNSEEN, dtype=np.int32)
         lookup[keys.astype(np.int64) - low + 1] = np.arange(FIRST, FIRST + len(keys), dtype=np.int32)
         return lookup
+
+
+def _hashes(values: pa.Array, rows: npt.NDArray[np.intp]) -> Hashes:
+    return hash_values(values.take(pa.array(rows)))
+
+
+def _hashes_of_short(
+    values: pa.Array, rows: npt.NDArray[np.intp], numbers: Hashes, refused: npt.NDArray[np.bool_]
+) -> Hashes:
+    """Return what `_hashes` does, given what `pack` gives for the texts."""
+    hashes = hash_packed(numbers[rows])
+    others = np.flatnonzero(refused[rows])
+    if len(others):
+        hashes[others] = _hashes(values, rows[others])
+    return hashes
 
 
 def _comparable(values: pa.Array) -> pa.Array:

@@ -6,12 +6,13 @@ import datetime
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recsys_cli.etl.counts import add_up, count, in_order
+from recsys_cli.etl.counts import add_up, count, in_order, unpacked
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int8(): st.integers(-128, 127),
@@ -31,6 +32,7 @@ SOME = st.sampled_from(list(VALUES)).flatmap(
 
 
 def as_counter(table: pa.Table) -> Counter[Any]:
+    table = unpacked(table)
     pairs = list(zip(table["value"].to_pylist(), table["count"].to_pylist(), strict=True))
     assert len({value for value, _ in pairs}) == len(pairs)
     assert table.schema.field("count").type == pa.int64()
@@ -65,8 +67,34 @@ def test_order_is_by_count_then_value(drawn: tuple[pa.DataType, list[list[Any]]]
 @pytest.mark.parametrize("values", [["a", "b", "a"], [2**40, 5, 2**40], [1, 2, 1]])
 def test_counts_of_another_type_are_added_up(values: list[Any]) -> None:
     one = count(pa.array(values))
-    other = one.cast(
-        pa.schema([("value", {str: pa.large_string(), int: pa.uint64()}[type(values[0])]), ("count", pa.int64())])
-    )
+    other = {str: pa.large_string(), int: pa.uint64()}[type(values[0])]
+    also = pa.table({"value": unpacked(one)["value"].cast(other), "count": one["count"]})
 
-    assert sum(as_counter(add_up([one, other]) if isinstance(values[0], str) else add_up([one, one])).values()) == 6
+    assert as_counter(add_up([one, also] if isinstance(values[0], str) else [one, one])) == Counter(values * 2)
+
+
+def test_counts_in_no_order_are_added_up() -> None:
+    parts = [pa.table({"value": [3, None, 1, 2], "count": [1, 2, 3, 4]}), pa.table({"value": [2, 0], "count": [5, 6]})]
+
+    assert as_counter(add_up(parts)) == {3: 1, None: 2, 1: 3, 2: 9, 0: 6}
+
+
+@pytest.mark.parametrize("different", [3, 300, 20_000, 400_000])
+def test_many_numbers_with_few_and_with_many_different_ones(different: int) -> None:
+    rng = np.random.default_rng(different)
+    known = rng.integers(-(2**63), 2**63, different)
+    numbers = known[rng.integers(0, different, 200_000)]
+
+    counts = count(pa.array(numbers))
+
+    expected, times = np.unique(numbers, return_counts=True)
+    assert counts["value"].to_pylist() == expected.tolist()
+    assert counts["count"].to_pylist() == times.tolist()
+
+
+def test_a_long_text_in_one_part_makes_no_difference() -> None:
+    parts = [["a", None, "b"], ["a", "a text that is long"], [None, "b\0", "b"]]
+
+    tables = [count(pa.array(part)) for part in parts]
+
+    assert as_counter(add_up(tables)) == Counter(value for part in parts for value in part)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recsys_cli.features.hashing import below, can_hash, hash_counters, hash_values, mix, permutation
-from recsys_cli.features.words import BLOCK_ROWS
+from recsys_cli.features.hashing import below, can_hash, hash_counters, hash_packed, hash_values, mix, permutation
+from recsys_cli.features.words import BLOCK_ROWS, pack
 
 
 def test_hash_counters_is_splitmix64() -> None:
@@ -133,3 +133,10 @@ def test_nulls_do_not_stop_a_hash() -> None:
 def test_types_that_cannot_be_hashed() -> None:
     assert not any(map(can_hash, [pa.decimal128(3), pa.list_(pa.int8()), pa.struct({"a": pa.int8()})]))
     assert all(map(can_hash, [pa.int8(), pa.string(), pa.null(), pa.dictionary(pa.int8(), pa.string()), pa.date64()]))
+
+
+@pytest.mark.parametrize("texts", [["12345678", "abcdefgh"], ["a", "", "12345678", "é", "1234567"], []])
+def test_packed_texts_hash_as_the_texts_do(texts: list[str]) -> None:
+    values = pa.array(texts, pa.string())
+
+    assert hash_packed(pack(values)[0]).tolist() == hash_values(values).tolist()

@@ -44,6 +44,15 @@ def test_blocks_make_no_difference(size: int) -> None:
     assert unpack(pack(texts)[0]).cast(pa.string()).equals(texts)
 
 
+def test_texts_of_eight_bytes_with_nulls_between() -> None:
+    texts = pa.array(["x", None, "12345678", "", None, "abcdefg\0", "abcdefgh"]).slice(1)
+
+    numbers, refused = pack(texts)
+
+    assert refused.tolist() == [False, False, False, False, True, False]
+    assert unpack(numbers).to_pylist() == ["", "12345678", "", "", "abcdefg", "abcdefgh"]
+
+
 def test_slices_and_nulls() -> None:
     texts = pa.array(["far away in memory", None, "b", "c", None, "a"]).slice(2, 4)
 

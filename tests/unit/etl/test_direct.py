@@ -1,0 +1,95 @@
+"""Categorify without a query: which of them can be done at once, and that the others wait for what comes before them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from recsys_cli.etl.counts import unpacked
+from recsys_cli.etl.engine import WEIGHT
+from recsys_cli.etl.fit import row_numbers
+from recsys_cli.etl.polars_engine.direct import Direct
+from recsys_cli.features.ops import Categorify, LambdaOp, Rename
+from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.program import Step
+
+ROWS = pa.table({"a": ["x", "y", None, "x"], "tags": [["p"], None, [], ["q", None, "p"]], "n": [1, 2, 3, 4]})
+ENCODE = Categorify(columns=("a",))
+FITTED = cast(
+    FittedPlan,
+    SimpleNamespace(
+        state={
+            (9, name): pa.table({"value": known}) for name, known in {"a": ["x"], "tags": ["p", "q"], "n": [7]}.items()
+        }
+    ),
+)
+
+
+def step(op: Any, *writes: str) -> Step:
+    return Step(9, op, None, 0, writes or tuple(getattr(op, "columns", ())))
+
+
+def done(*steps: Step, rows: pa.Table = ROWS) -> Direct:
+    return Direct.of([(one, "apply") for one in steps], FITTED, rows)
+
+
+def test_raw_columns_are_encoded_at_once_and_lists_by_element() -> None:
+    direct = done(step(Categorify(columns=("a", "tags"))))
+
+    assert direct.rest == []
+    assert direct.rows["a"].to_pylist() == [3, 2, 1, 3]
+    assert direct.rows["tags"].to_pylist() == [[3], [], [], [4, 1, 3]]
+    assert direct.rows["n"].to_pylist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        step(LambdaOp(expression="a == 'x'", output="is_x"), "is_x"),  # reads the text
+        step(LambdaOp(expression="lower(a)", output="a"), "a"),  # writes another
+        step(Rename(columns={"n": "a"}), "n", "a"),
+    ],
+)
+def test_what_an_earlier_step_reads_or_writes_waits_for_it(before: Step) -> None:
+    direct = done(before, step(ENCODE))
+
+    assert [one.op for one, _ in direct.rest] == [before.op, ENCODE]
+    assert direct.rows is ROWS
+
+
+def test_what_an_earlier_step_has_nothing_to_do_with_does_not_wait() -> None:
+    other = step(LambdaOp(expression="n + 1", output="m"), "m")
+
+    direct = done(other, step(ENCODE))
+
+    assert [one for one, _ in direct.rest] == [other]
+    assert direct.rows["a"].type == pa.int32()
+    assert direct.looked_at.column_names == ["n"]
+
+
+def test_counting_looks_at_rows_that_stand_for_themselves() -> None:
+    learn = step(Categorify(columns=("a", "tags")))
+
+    direct = Direct.of([(learn, "fit")], FITTED, ROWS)
+    weighted = Direct.of([(learn, "fit")], FITTED, ROWS.append_column(WEIGHT, pa.array([1, 2, 3, 4])))
+
+    found = {name: unpacked(table) for (_, name), table in direct.learnt.items()}
+    assert {n: dict(zip(t["value"].to_pylist(), t["count"].to_pylist(), strict=True)) for n, t in found.items()} == {
+        "a": {"x": 2, "y": 1, None: 1},
+        "tags": {"p": 2, "q": 1, None: 1},
+    }
+    assert direct.rest == []
+    assert weighted.learnt == {}
+    assert weighted.rest == [(learn, "fit")]
+
+
+def test_numbers_of_rows_are_those_of_their_final_places() -> None:
+    order = np.array([2, 0, 1])
+
+    numbers = row_numbers(5, 3, order).to_numpy()
+
+    assert numbers[order].tolist() == row_numbers(5, 3).to_pylist()
