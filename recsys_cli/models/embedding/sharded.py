@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from recsys_cli.models.embedding.deal import Rule
     from recsys_cli.models.embedding.shards import Shards
 
-_INSTALL = "pip install 'recsys-cli[torchrec]' && pip install --no-deps 'torchrec==1.{minor}.*'"
-_FBGEMM = ("fbgemm-gpu", "fbgemm-gpu-cpu", "fbgemm-gpu-genai")
+_INSTALL = "pip install 'recsys-cli[{extra}]' && pip install --no-deps 'torchrec==1.{minor}.*'"
+_EXTRA = {"cpu": "torchrec", "cuda": "torchrec-gpu"}
+_FBGEMM = {"cpu": "fbgemm-gpu-cpu", "cuda": "fbgemm-gpu"}
 
 
 class ShardedEmbeddings(Embeddings):
@@ -154,17 +155,18 @@ def require_torchrec(rule: Rule, device: torch.device) -> None:
             "model.embedding.placement=sharded has no Adam on CPUs: FBGEMM fuses it into the backward pass on GPUs only",
             hint="set train.embedding_optimizer=adagrad or sgd, or model.embedding.placement=host",
         )
-    minor = int(torch.__version__.split(".")[1]) - 5  # torch 2.(X + 5), fbgemm 1.X and torchrec 1.X were built together
-    hint = _INSTALL.format(minor=minor)
+    minor = int(torch.__version__.split(".")[1]) - 5  # torch 2.(X + 5), FBGEMM 1.X and TorchRec 1.X are built together
+    hint = _INSTALL.format(extra=_EXTRA[device.type], minor=minor)
     found = torchrec_versions()
-    fbgemm = [name for name in _FBGEMM if found[name]]
-    if found["torchrec"] is None or not fbgemm:
-        missing = "torchrec" if found["torchrec"] is None else "fbgemm-gpu-cpu (fbgemm-gpu for GPUs)"
-        raise MissingExtraError(f"model.embedding.placement=sharded needs {missing}, which is not installed", hint=hint)
-    for name in ("torchrec", *fbgemm):
-        if not str(found[name]).startswith(f"1.{minor}."):
+    for name in ("torchrec", _FBGEMM[device.type]):
+        version = found[name]
+        if version is None:
             raise MissingExtraError(
-                f"{name} {found[name]} does not go with torch {torch.__version__}, which wants 1.{minor}", hint=hint
+                f"model.embedding.placement=sharded needs {name}, which is not installed", hint=hint
+            )
+        if not version.startswith(f"1.{minor}."):
+            raise MissingExtraError(
+                f"{name} {version} does not go with torch {torch.__version__}, which wants 1.{minor}", hint=hint
             )
 
 
@@ -177,4 +179,4 @@ def torchrec_versions() -> dict[str, str | None]:
         except metadata.PackageNotFoundError:
             return None
 
-    return {name: version(name) for name in ("torchrec", *_FBGEMM, "tensordict", "pyre-extensions")}
+    return {name: version(name) for name in ("torchrec", *_FBGEMM.values(), "tensordict", "pyre-extensions")}

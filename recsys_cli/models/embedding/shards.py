@@ -141,6 +141,7 @@ class Shards:
             tables.set_learning_rate(self._options["lr"] / self._stretch(kernel.config.embedding_tables[0].name))
             if self.rule == "adam":
                 tables.set_optimizer_step(self.steps)
+                tables.iter_cpu.fill_(self.steps)  # what its kernels count with: lookups that train nothing count, too
                 # FBGEMM adds eps after the bias correction of the mean square, SparseAdam before it.
                 correction = math.sqrt(1 - self._options["betas"][1] ** (self.steps + 1))
                 tables.update_hyper_parameters({"eps": self._options["eps"] / correction})
