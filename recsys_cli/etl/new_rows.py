@@ -19,12 +19,12 @@ from recsys_cli.data.source import RawType
 from recsys_cli.errors import DataError
 from recsys_cli.etl.engine import Engine, choose
 from recsys_cli.etl.executor import Threads
-from recsys_cli.etl.read import Reader, chunk_bytes
+from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 from recsys_cli.etl.rows import choose_rows
 from recsys_cli.etl.staging import NUMBER, rows_per_shard
 from recsys_cli.etl.transform import Written, flattened, prepare
 from recsys_cli.etl.write import ROW_GROUP_ROWS, count_missing
-from recsys_cli.events import Emit, Progress
+from recsys_cli.events import Emit, Message, Progress
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.spec import is_list
@@ -127,6 +127,8 @@ def apply_plan(
         MissingExtraError: The engine is not installed.
     """
     config = rows.config.etl
+    if config.cluster is not None:
+        emit(Message("etl.cluster is for preparing data; new rows are prepared in this process", "warning"))
     fitted = flattened(fitted, {key: pq.read_table(data.table(key)) for key in fitted.program.keys})
     fitted = fitted.for_new_rows(rows.schema().names)
     left_out = _left_out(fitted, rows)

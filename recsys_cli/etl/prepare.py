@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import sys
 import time
@@ -13,17 +12,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from recsys_cli.config import RunConfig, dump
-from recsys_cli.data import RawTable, open_given, open_source
 from recsys_cli.errors import DataError
-from recsys_cli.etl.bad_rows import BadRow
 from recsys_cli.etl.engine import Engine, choose
 from recsys_cli.etl.executor import Executor, open_executor
 from recsys_cli.etl.fit import Tables, fit
+from recsys_cli.etl.inputs import Inputs
 from recsys_cli.etl.negatives import draw
-from recsys_cli.etl.read import Reader, chunk_bytes
+from recsys_cli.etl.reading.bad_rows import BadRow
+from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.report import Counted, write_report
 from recsys_cli.etl.rows import Chosen, Part, RowCount, choose_rows
 from recsys_cli.etl.staging import Staged, stage
@@ -32,9 +29,9 @@ from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table, write_table
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.plan import FittedPlan
-from recsys_cli.features.program import INTERACTIONS, Program
+from recsys_cli.features.program import Program
 from recsys_cli.features.schema import file_of
-from recsys_cli.features.split import SPLITS, TRAIN, FilesSplit
+from recsys_cli.features.split import SPLITS, TRAIN
 
 
 @dataclass
@@ -63,11 +60,13 @@ class Preparation:
         name, engine = choose(config.engine, self.scratch, device=config.device, emit=self.emit)
         with open_executor(config, engine, self.scratch, self.emit) as executor:
             with _timed(seconds, "read and split"):
-                staged, chosen, rejected = self._stage()
+                inputs = Inputs.of(self.config, self.raw)
+                staged, chosen = self._stage(inputs)
             with _timed(seconds, "fit"):
                 fitted = fit(self.config.features, staged, engine, executor, self.emit)
             with _timed(seconds, "transform and write"):
                 quality = self._write(engine, executor, fitted, staged)
+        rejected = inputs.rejected
         with _timed(seconds, "report"):
             cold = cold_shares(self.folder, fitted, staged)
             dataset, method = self.config.dataset.name, self.config.split.method
@@ -88,62 +87,32 @@ class Preparation:
             "peak_memory": peak_memory(),
         }
 
-    def _stage(self) -> tuple[Staged, dict[str, tuple[RowCount, ...]], list[BadRow]]:
-        raw_tables = {
-            table.name: table
-            for table in open_source(self.config.dataset.name, self.config.dataset.options).tables(self.raw)
-        }
-        plan = self.config.features
-        interactions = self._interactions(raw_tables[INTERACTIONS])
-        schemas = {name: self._reader(table).schema() for name, table in raw_tables.items()}
-        schemas[INTERACTIONS] = next(iter(interactions.values())).schema()
-        program = plan.compile(schemas)
-        for reader in interactions.values():
-            reader.columns = program.reads
-        joined = {op.table: self._reader(raw_tables[op.table]) for _, op in program.joins}
-        for name, reader in joined.items():
-            of_table = [op for _, op in program.joins if op.table == name]
-            reader.columns = tuple(dict.fromkeys(column for op in of_table for column in (op.on, *op.columns)))
-        chosen = {name: self._chosen(program, name, reader) for name, reader in interactions.items()}
-        staged = stage(
-            chosen,
-            {name: reader.read() for name, reader in joined.items()},
-            self.config,
-            estimated_rows=sum(chosen[name].estimated_rows(r.estimated_rows()) for name, r in interactions.items())
-            * (1 + _drawn(program)),
-            folder=self.scratch,
-            emit=self.emit,
-        )
-        for rows in chosen.values():
-            rows.report(self.emit)
-            rows.discard()
-        staged = replace(staged, raw=pa.schema([schemas[INTERACTIONS].field(name) for name in program.reads]))
+    def _stage(self, inputs: Inputs) -> tuple[Staged, dict[str, tuple[RowCount, ...]]]:
+        """Read, choose and deal the rows; with them come what ops did to the number of rows."""
+        program = inputs.program
+        chosen = {name: self._chosen(program, name, reader) for name, reader in inputs.interactions.items()}
+        estimates = [
+            chosen[name].estimated_rows(reader.estimated_rows()) for name, reader in inputs.interactions.items()
+        ]
+        tables = {name: reader.read() for name, reader in inputs.joined.items()}
+        rows = sum(estimates) * (1 + _drawn(program))
+        staged = stage(chosen, tables, self.config, estimated_rows=rows, folder=self.scratch, emit=self.emit)
+        for part in chosen.values():
+            part.report(self.emit)
+            part.discard()
+        staged = replace(staged, raw=inputs.schema)
         if program.draw is not None:
             staged = draw(program.draw, staged, self.scratch, self.emit)
         if not staged.rows[SPLITS[TRAIN]]:
-            for rows in chosen.values():
-                rows.check()
+            for part in chosen.values():
+                part.check()
             raise DataError("no rows to train on: the split leaves none, or the interactions are empty")
-        counts = {name: rows.counts for name, rows in chosen.items()}
-        return staged, counts, [row for reader in (*interactions.values(), *joined.values()) for row in reader.rejected]
+        return staged, {name: part.counts for name, part in chosen.items()}
 
     def _chosen(self, program: Program, name: str, reader: Reader) -> Chosen:
         part: Part = "held-out" if name in SPLITS and name != SPLITS[TRAIN] else "train"
         folder, memory = self.scratch / "rows" / name, self.config.etl.memory
         return choose_rows(program, reader, folder, self.emit, part=part, memory=memory)
-
-    def _reader(self, table: RawTable) -> Reader:
-        threads = os.cpu_count() or 1
-        size = chunk_bytes(self.config.etl.memory, threads)
-        return Reader(table, skip_bad=self.config.etl.on_bad_rows == "skip", threads=threads, chunk_bytes=size)
-
-    def _interactions(self, table: RawTable) -> dict[str, Reader]:
-        if not isinstance(self.config.split, FilesSplit):
-            return {"all": self._reader(table)}
-        dataset = self.config.dataset
-        paths = self.config.split.paths()
-        given = {split: open_given(dataset.name, dataset.options, path) for split, path in paths.items()}
-        return {split: self._reader(source.tables(self.raw)[0]) for split, source in given.items()}
 
     def _write(self, engine: Engine, executor: Executor, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
         schema = fitted.schema(self.config.etl.layout)

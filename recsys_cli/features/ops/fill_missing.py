@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from recsys_cli.features.ops.filling import check_names, indicators
+from recsys_cli.features.ops.filling import indicators, names_differ
 from recsys_cli.features.ops.numeric import Columns, Number, calculated_type
 from recsys_cli.features.ops.op import Op, numbers
 from recsys_cli.features.spec import Spec
@@ -32,11 +32,7 @@ class FillMissing(Op):
     add_binary_cols: bool = False
     """Whether to add `<name>_filled` for each column, which is 1 where it was filled."""
 
-    @model_validator(mode="after")
-    def _names_differ(self) -> Self:
-        if self.add_binary_cols:
-            check_names(self.columns)
-        return self
+    _names_differ = model_validator(mode="after")(names_differ)
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Describe the filled columns and the indicators."""

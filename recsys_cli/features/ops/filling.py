@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -12,15 +13,31 @@ FILLED = "_filled"
 """Suffix of the column that is 1 where a value was filled in."""
 
 
-def check_names(columns: tuple[str, ...]) -> None:
-    """Check that no indicator is named like a column that is filled.
+AnyFilling = TypeVar("AnyFilling", bound="Filling")
+
+
+class Filling(Protocol):
+    """What ops that fill nulls have in common."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are filled."""
+
+    @property
+    def add_binary_cols(self) -> bool:
+        """Whether there are indicators."""
+
+
+def names_differ(op: AnyFilling) -> AnyFilling:
+    """Return the op: a validator, that no indicator is named like a column that is filled.
 
     Raises:
         ValueError: One is.
     """
-    both = sorted({name + FILLED for name in columns} & set(columns))
-    if both:
+    both = sorted({name + FILLED for name in op.columns} & set(op.columns))
+    if op.add_binary_cols and both:
         raise ValueError(f"add_binary_cols would write {', '.join(both)}, which is to be filled itself")
+    return op
 
 
 def indicators(inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
 
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.ops.op import Op
 
 Group = str | tuple[str, ...]
 """A column, or several that make a group together."""
@@ -38,3 +40,32 @@ def check_groups(groups: Iterable[Group], outputs: Iterable[str]) -> None:
     twice = sorted({name for name in written if written.count(name) > 1})
     if twice:
         raise ConfigError(f"it would write {', '.join(twice)} twice; let two ops do it, with a Rename between them")
+
+
+class GroupOp(Op):
+    """An op that learns something of each group of its `columns`."""
+
+    fitted: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # each op has the field in its own place among the others
+        columns: tuple[Group, ...]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns of numbers of which it learns by group."""
+        raise NotImplementedError
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of the groups, and those of which it learns."""
+        return tuple(dict.fromkeys((*columns_of(self.columns), *self.values)))
+
+    @property
+    def reads_to_apply(self) -> tuple[str, ...]:
+        """Columns of the groups: a row is given what is known."""
+        return columns_of(self.columns)
+
+    @property
+    def learns(self) -> tuple[str, ...]:
+        """Names of the groups."""
+        return tuple(map(name_of, self.columns))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops.grouping import Group, check_groups, columns_of, name_of
-from recsys_cli.features.ops.op import Op, numbers, scalars
+from recsys_cli.features.ops.grouping import Group, GroupOp, check_groups, name_of
+from recsys_cli.features.ops.op import numbers, scalars
 from recsys_cli.features.spec import Spec
 
 Statistic = Literal["count", "sum", "mean", "std", "var", "min", "max"]
 
 
-class JoinGroupby(Op):
+class JoinGroupby(GroupOp):
     """Give each row what is known of its group: how many rows of train it has, and statistics of numbers in it.
 
     Fitted: the statistics of each group over train. `count` is the number of rows; the others are of the values of a
@@ -33,8 +33,6 @@ class JoinGroupby(Op):
     not lose their digits where values are large, and groups that train does not have are no error.
     """
 
-    fitted: ClassVar[bool] = True
-
     op: Literal["JoinGroupby"] = "JoinGroupby"
     columns: tuple[Group, ...] = Field(min_length=1)
     """Columns to group by; a list of columns makes one group."""
@@ -44,19 +42,9 @@ class JoinGroupby(Op):
     """What to tell of each group."""
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """Columns of the groups, and those that are described."""
-        return tuple(dict.fromkeys((*columns_of(self.columns), *self.cont_cols)))
-
-    @property
-    def reads_to_apply(self) -> tuple[str, ...]:
-        """Columns of the groups."""
-        return columns_of(self.columns)
-
-    @property
-    def learns(self) -> tuple[str, ...]:
-        """Names of the groups."""
-        return tuple(map(name_of, self.columns))
+    def values(self) -> tuple[str, ...]:
+        """The columns that are described."""
+        return self.cont_cols
 
     @property
     def described(self) -> tuple[Statistic, ...]:

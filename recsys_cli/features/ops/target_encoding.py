@@ -11,8 +11,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from recsys_cli.features.hashing import below, hash_counters, mix
-from recsys_cli.features.ops.grouping import Group, check_groups, columns_of, name_of
-from recsys_cli.features.ops.op import Op, numbers, scalars
+from recsys_cli.features.ops.grouping import Group, GroupOp, check_groups, name_of
+from recsys_cli.features.ops.op import numbers, scalars
 from recsys_cli.features.spec import Spec
 
 FOLDS = ".folds"
@@ -22,7 +22,7 @@ MEANS = ".means"
 _STREAM = 5
 
 
-class TargetEncoding(Op):
+class TargetEncoding(GroupOp):
     """Replace a group, such as an item or a user and a weekday, by the mean of a target in it, drawn to the overall mean.
 
     Fitted: of each group the mean of each target over train, smoothed: (sum + p_smooth · mean) / (count + p_smooth),
@@ -39,7 +39,6 @@ class TargetEncoding(Op):
     Other than NVTabular 23.08: held-out rows do not use folds, and rows with a null are counted.
     """
 
-    fitted: ClassVar[bool] = True
     learns_from_drawn: ClassVar[bool] = True
     numbers_rows: ClassVar[bool] = True
 
@@ -63,19 +62,9 @@ class TargetEncoding(Op):
         return (self.target,) if isinstance(self.target, str) else self.target
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """Columns of the groups, and the targets."""
-        return tuple(dict.fromkeys((*columns_of(self.columns), *self.targets)))
-
-    @property
-    def reads_to_apply(self) -> tuple[str, ...]:
-        """Columns of the groups: an encoded row needs no target."""
-        return columns_of(self.columns)
-
-    @property
-    def learns(self) -> tuple[str, ...]:
-        """Names of the groups."""
-        return tuple(map(name_of, self.columns))
+    def values(self) -> tuple[str, ...]:
+        """The targets: an encoded row needs none."""
+        return self.targets
 
     @property
     def states(self) -> tuple[str, ...]:

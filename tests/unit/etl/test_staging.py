@@ -11,13 +11,16 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.etl.read import Reader
+from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.staging import Deal, Staged, _Batch, stage
 from recsys_cli.events import ignore
 from recsys_cli.features.split import RandomSplit
 
 ROWS = 5_000
-ENCODE = [{"op": "Categorify", "columns": ["user", "item"]}]
+OPS = [
+    {"op": "Categorify", "columns": ["user", "item"]},
+    {"op": "LambdaOp", "expression": "item > 3", "output": "label", "dtype": "int8"},
+]
 COLUMNS = (RawColumn("user", "int32"), RawColumn("item", "int32"), RawColumn("time", "int64"))
 
 
@@ -34,7 +37,7 @@ def staged(
     folder.mkdir()
     config = RunConfig.model_validate({
         "dataset": {"name": "files", "interactions": "r.csv"},
-        "features": {"user": "user", "item": "item", "label": "time", "timestamp": timestamp, "ops": ENCODE},
+        "features": {"user": "user", "item": "item", "label": "label", "timestamp": timestamp, "ops": OPS},
         "etl": {"shard_rows": 700},
         **sections,
     })  # fmt: skip

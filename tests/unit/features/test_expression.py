@@ -136,8 +136,16 @@ def test_long_and_deep_expressions_are_refused(text: str) -> None:
 
 
 def test_a_ladder_of_conditions_is_not_too_large() -> None:
-    parse("".join(f"if(a == {step}, {step}, " for step in range(60)) + "0" + ")" * 60)
-    parse(" + ".join("a" * 100))
+    steps = range(60)
+    ladder = parse("".join(f"if(a == {step}, {step}, " for step in steps) + "b" + ")" * len(steps))
+    total = parse(" + ".join("a" * 100))
+
+    for step in steps:
+        assert isinstance(ladder, Call)
+        assert ladder.arguments[:2] == (Binary("==", A, Literally(step)), Literally(step))
+        ladder = ladder.arguments[2]
+    assert ladder == B
+    assert shown(total).count("a") == 100
 
 
 KINDS: dict[str, Kind] = {"number": "number", "truth": "truth", "text": "text"}

@@ -16,6 +16,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.etl import new_rows
 from recsys_cli.etl.new_rows import Applied
+from recsys_cli.events import Event, Message
 from recsys_cli.stages.apply import apply, find_data
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest
@@ -368,3 +369,16 @@ def test_renamed_roles_are_split_by_and_counted(here: Path, workspace: Workspace
     }
     assert max(at["train"]) < min(at["valid"]) <= max(at["valid"]) < min(at["test"])
     assert data.manifest["cold"]["test"]["users"] == {"distinct": 2, "cold": 1}
+
+
+def test_a_cluster_of_the_data_is_not_used_and_that_is_said(here: Path) -> None:
+    workspace = Workspace(here / "w")
+    data = prepared(workspace)
+    config = data.folder / "config.yaml"
+    config.write_text(config.read_text().replace("cluster: null", "cluster: local"))
+    told: list[Event] = []
+
+    apply(str(data.folder), ["valid.parquet"], workspace, emit=told.append)
+
+    messages = [event for event in told if isinstance(event, Message)]
+    assert [message.level for message in messages if "etl.cluster" in message.text] == ["warning"]

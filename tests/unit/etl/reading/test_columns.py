@@ -10,8 +10,8 @@ import pytest
 
 from recsys_cli.data import open_source
 from recsys_cli.errors import DataError
-from recsys_cli.etl import columns
-from recsys_cli.etl.read import Reader
+from recsys_cli.etl.reading import columns
+from recsys_cli.etl.reading.reader import Reader
 
 
 @pytest.fixture(autouse=True)

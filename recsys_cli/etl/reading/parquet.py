@@ -13,9 +13,9 @@ from recsys_cli.data.remote import RawFile, RemoteFile
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import naming, size_of
 from recsys_cli.errors import DataError
-from recsys_cli.etl.csv_parse import split
-from recsys_cli.etl.dialect import ARROW_TYPES
-from recsys_cli.etl.plain_types import plain_type, to_plain_type
+from recsys_cli.etl.reading.csv_parse import split
+from recsys_cli.etl.reading.dialect import ARROW_TYPES
+from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
 from recsys_cli.features.spec import is_list
 
 _PROBED = 1_000

@@ -15,9 +15,9 @@ import pytest
 from recsys_cli.data import open_source
 from recsys_cli.data.source import RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.parquet import estimated_parquet_rows, parquet_batches
-from recsys_cli.etl.plain_types import plain_type, to_plain_type
-from recsys_cli.etl.read import Reader
+from recsys_cli.etl.reading.parquet import estimated_parquet_rows, parquet_batches
+from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
+from recsys_cli.etl.reading.reader import Reader
 
 
 @pytest.fixture(autouse=True)
@@ -211,5 +211,5 @@ def test_rows_of_very_many_files_are_estimated_by_their_sizes(monkeypatch: pytes
     files = [written(MANY[:100], f"{number}.parquet") for number in range(5)]
 
     assert estimated_parquet_rows(files) == 500
-    monkeypatch.setattr("recsys_cli.etl.parquet._COUNTED_FILES", 2)
+    monkeypatch.setattr("recsys_cli.etl.reading.parquet._COUNTED_FILES", 2)
     assert estimated_parquet_rows(files) == 500

@@ -13,7 +13,7 @@ from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable, RawType
 from recsys_cli.data.streams import head
 from recsys_cli.errors import DataError
-from recsys_cli.etl.dialect import NULLS, end_of_rows, parse_options, plain_separator, to_plain
+from recsys_cli.etl.reading.dialect import NULLS, end_of_rows, parse_options, plain_separator, to_plain
 
 _SAMPLE_BYTES = 4 << 20
 # Digits that are a name and no number: zeros before others, or more than a number keeps.

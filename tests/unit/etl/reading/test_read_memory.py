@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recsys_cli.etl.read import chunk_bytes
+from recsys_cli.etl.reading.reader import chunk_bytes
 
 MEGABYTES = 160
 BUDGET, THREADS = 256, 4
@@ -20,7 +20,7 @@ PROGRAM = """
     import re, sys
     from pathlib import Path
     from recsys_cli.data import open_source
-    from recsys_cli.etl.read import Reader, chunk_bytes
+    from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 
     def peak():  # of this program alone: that of getrusage begins with what the process was before
         return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024

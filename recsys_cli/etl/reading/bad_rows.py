@@ -13,7 +13,7 @@ import pyarrow as pa
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.dialect import field_type, plain_separator
+from recsys_cli.etl.reading.dialect import field_type, plain_separator
 
 
 @dataclass(frozen=True)

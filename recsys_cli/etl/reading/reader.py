@@ -13,12 +13,12 @@ from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import compression, fill, opened, size_of
 from recsys_cli.errors import DataError
-from recsys_cli.etl.bad_rows import BadRow
-from recsys_cli.etl.columns import resolve
-from recsys_cli.etl.csv_chunks import Chunk, chunks, nothing, parse_in_order, read_ahead
-from recsys_cli.etl.csv_parse import Parsed, parse
-from recsys_cli.etl.parquet import described_schema, estimated_parquet_rows, parquet_rows
-from recsys_cli.etl.plain_types import refuse_nested
+from recsys_cli.etl.reading.bad_rows import BadRow
+from recsys_cli.etl.reading.columns import resolve
+from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, nothing, parse_in_order, read_ahead
+from recsys_cli.etl.reading.csv_parse import Parsed, parse
+from recsys_cli.etl.reading.parquet import described_schema, estimated_parquet_rows, parquet_rows
+from recsys_cli.etl.reading.plain_types import refuse_nested
 
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
 _MIN_CHUNK, _MAX_CHUNK = 1 << 20, 32 << 20

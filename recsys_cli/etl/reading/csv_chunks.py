@@ -14,8 +14,8 @@ from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import Stream, compression, fill, opened, size_of
 from recsys_cli.errors import DataError
-from recsys_cli.etl.columns import in_file
-from recsys_cli.etl.dialect import end_of_rows
+from recsys_cli.etl.reading.columns import in_file
+from recsys_cli.etl.reading.dialect import end_of_rows
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -11,10 +11,10 @@ from pyarrow import csv
 
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.bad_rows import BadRow, sift
-from recsys_cli.etl.csv_chunks import Chunk
-from recsys_cli.etl.dialect import ARROW_TYPES, convert_options, parse_options, to_plain
-from recsys_cli.etl.plain_types import plain_type
+from recsys_cli.etl.reading.bad_rows import BadRow, sift
+from recsys_cli.etl.reading.csv_chunks import Chunk
+from recsys_cli.etl.reading.dialect import ARROW_TYPES, convert_options, parse_options, to_plain
+from recsys_cli.etl.reading.plain_types import plain_type
 
 _SHOWN = 10
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +17,9 @@ from hypothesis import strategies as st
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import RawFile
 from recsys_cli.errors import DataError
-from recsys_cli.etl.csv_chunks import Lines, chunks, read_ahead
-from recsys_cli.etl.dialect import end_of_rows
-from recsys_cli.etl.read import Reader
+from recsys_cli.etl.reading.csv_chunks import Lines, chunks, read_ahead
+from recsys_cli.etl.reading.dialect import end_of_rows
+from recsys_cli.etl.reading.reader import Reader
 
 COLUMNS = (RawColumn("id", "int32"), RawColumn("name", "string"))
 
@@ -117,7 +119,7 @@ def test_many_files_are_one_table_in_their_order(tmp_path: Path) -> None:
 
 
 def test_row_without_an_end_is_refused_before_memory_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recsys_cli.etl.csv_chunks._LONGEST_ROW", 1000)
+    monkeypatch.setattr("recsys_cli.etl.reading.csv_chunks._LONGEST_ROW", 1000)
     file = tmp_path / "r.csv"
     file.write_text("id,name\n1,a\n2," + "b" * 3000 + "\n")
 
@@ -132,7 +134,7 @@ def test_row_without_an_end_is_refused_before_memory_is_full(tmp_path: Path, mon
 def test_file_that_shrinks_while_it_is_read_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "r.csv"
     file.write_text("id,name\n1,a\n")
-    monkeypatch.setattr("recsys_cli.etl.csv_chunks.size_of", lambda _: 100)
+    monkeypatch.setattr("recsys_cli.etl.reading.csv_chunks.size_of", lambda _: 100)
 
     with pytest.raises(DataError, match=r"r\.csv ended after 12 of 100 bytes"):
         list(chunks(described(file), chunk_bytes=100, check=lambda *_: None))
@@ -152,7 +154,28 @@ def test_reading_ahead_keeps_order_and_passes_errors_on() -> None:
 def test_reading_ahead_may_be_left_early(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_text("id,name\n" + "1,a\n" * 1000)
+    before = set(threading.enumerate())
     batches = Reader(described(file), chunk_bytes=64).batches()
 
     next(batches)
+    working = set(threading.enumerate()) - before
     batches.close()
+
+    assert working
+    assert not any(thread.is_alive() for thread in working)
+
+
+def test_only_the_next_item_is_fetched_ahead() -> None:
+    fetched = []
+
+    def endless() -> Iterator[int]:
+        for number in itertools.count():
+            fetched.append(number)
+            yield number
+
+    coming = read_ahead(endless())
+    first = [next(coming) for _ in range(3)]
+    coming.close()
+
+    assert first == [0, 1, 2]
+    assert len(fetched) <= 4

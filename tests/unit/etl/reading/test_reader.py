@@ -10,7 +10,7 @@ import pytest
 
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.read import Reader
+from recsys_cli.etl.reading.reader import Reader
 
 RATINGS = (RawColumn("userId", "int32"), RawColumn("movieId", "int32"), RawColumn("rating", "float32"))
 MOVIES = (

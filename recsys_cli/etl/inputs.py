@@ -1,0 +1,81 @@
+"""What a preparation reads: its raw tables, each with a reader for the columns that the plan needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from recsys_cli.config import RunConfig
+from recsys_cli.data import RawTable, open_given, open_source
+from recsys_cli.etl.reading.bad_rows import BadRow
+from recsys_cli.etl.reading.reader import Reader, chunk_bytes
+from recsys_cli.features.program import INTERACTIONS, Program
+from recsys_cli.features.split import FilesSplit
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The raw tables of a config.
+
+    Attributes:
+        program: The plan worked out for them.
+        interactions: The interactions under "all", or those of each split where the split is given as files.
+        joined: The tables that are joined, by name.
+        schema: Names and types of the interactions' columns that are read.
+    """
+
+    program: Program
+    interactions: Mapping[str, Reader]
+    joined: Mapping[str, Reader]
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, config: RunConfig, raw: Path) -> Inputs:
+        """Open the raw tables and work out the plan; no row is read but some of the first, for their types.
+
+        Args:
+            config: Its dataset, split and plan.
+            raw: The folder of the downloaded dataset.
+
+        Raises:
+            ConfigError: The plan cannot work on these tables.
+            DataError: A table cannot be read.
+        """
+        source = open_source(config.dataset.name, config.dataset.options)
+        tables = {table.name: table for table in source.tables(raw)}
+        interactions = _interactions(config, tables[INTERACTIONS], raw)
+        readers = {name: _reader(config, table) for name, table in tables.items()}
+        schema = next(iter(interactions.values())).schema()
+        program = config.features.compile(
+            {name: reader.schema() for name, reader in readers.items()} | {INTERACTIONS: schema}
+        )
+        for reader in interactions.values():
+            reader.columns = program.reads
+        joined = {op.table: readers[op.table] for _, op in program.joins}
+        for name, reader in joined.items():
+            of_table = [op for _, op in program.joins if op.table == name]
+            reader.columns = tuple(dict.fromkeys(column for op in of_table for column in (op.on, *op.columns)))
+        return cls(program, interactions, joined, pa.schema([schema.field(name) for name in program.reads]))
+
+    @property
+    def rejected(self) -> list[BadRow]:
+        """The bad rows that were left out so far."""
+        return [row for reader in (*self.interactions.values(), *self.joined.values()) for row in reader.rejected]
+
+
+def _interactions(config: RunConfig, table: RawTable, raw: Path) -> dict[str, Reader]:
+    if not isinstance(config.split, FilesSplit):
+        return {"all": _reader(config, table)}
+    dataset = config.dataset
+    given = {split: open_given(dataset.name, dataset.options, path) for split, path in config.split.paths().items()}
+    return {split: _reader(config, source.tables(raw)[0]) for split, source in given.items()}
+
+
+def _reader(config: RunConfig, table: RawTable) -> Reader:
+    threads = os.cpu_count() or 1
+    size = chunk_bytes(config.etl.memory, threads)
+    return Reader(table, skip_bad=config.etl.on_bad_rows == "skip", threads=threads, chunk_bytes=size)
