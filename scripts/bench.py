@@ -35,6 +35,7 @@ def main() -> None:
     prepared = max((folder / "workspace" / "data").iterdir(), key=lambda path: path.stat().st_mtime)
     _python(HERE / "bench_loader.py", prepared, "--merlin", folder, "--peer", given.baselines, *rounds)
     _python(HERE / "bench_training.py", prepared, folder, "--peer", given.baselines / "merlin_train.py", *rounds)
+    _python(HERE / "bench_tables.py", *rounds)
     _python(HERE / "bench_ranking.py", *rounds)
     archive = given.baselines.parent / "data" / "ml-latest-small.zip"
     if archive.is_file():
