@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -66,6 +68,16 @@ def key_in(path: Path) -> str | None:
 def weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the model's tensors under their names in a checkpoint."""
     return {PREFIX + name: tensor for name, tensor in model.state_dict().items()}
+
+
+def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """Return the name of a tensor that holds something else than finite numbers; None where all are sound."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.numel():
+            low, high = torch.aminmax(tensor.detach())  # NaN where there is one; and no copy is made, as isfinite would
+            if not (torch.isfinite(low) and torch.isfinite(high)):
+                return name
+    return None
 
 
 def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
+from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.embedding import Embeddings
 from recsys_cli.models.model import Model
 
@@ -18,7 +19,8 @@ from recsys_cli.models.model import Model
 class CompiledLoss:
     """A model's loss, compiled when it is first computed, for batches of any size; the model's own tensors stay what they are.
 
-    Lookups are left out: which rows a batch uses follows from its ids, and sparse gradients cannot be compiled.
+    Left out are lookups (which rows a batch uses follows from its ids, and sparse gradients cannot be compiled) and what
+    processes compute together.
 
     Args:
         model: Whose loss.
@@ -32,8 +34,8 @@ class CompiledLoss:
         for module in model.modules():
             if isinstance(module, Embeddings):
                 module.lookups = torch.compiler.disable(module.lookups)  # type: ignore[method-assign]
-            elif isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
-                module.forward = torch.compiler.disable(module.forward)  # type: ignore[method-assign]
+            elif _stays(module):
+                module.forward = torch.compiler.disable(module.forward)
         self._loss = torch.compile(model.loss, dynamic=True)
         self._started = 0.0
         self.seconds = 0.0
@@ -74,3 +76,8 @@ class CompiledLoss:
 
     def _end(self, _: object) -> None:
         self.seconds += time.perf_counter() - self._started
+
+
+def _stays(module: nn.Module) -> bool:
+    by_rows = isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
+    return by_rows or (isinstance(module, BatchNorm) and module.gather is not None)

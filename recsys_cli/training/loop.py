@@ -110,8 +110,7 @@ class Training:
         while not self.finished:
             yield from self._epoch()
             figures = yield from self._validate()
-            record = EpochRecord(**self._trained(), valid=figures)
-            self._close(record)
+            record = self._close(figures)
             yield EpochEnded(record, best=self.best is record)
 
     @property
@@ -141,11 +140,14 @@ class Training:
         """Return everything that training needs to go on from here, as references to live tensors.
 
         Raises:
-            TrainingError: The loss is not finite, so that there is nothing to go on from.
+            TrainingError: The loss or a weight is not finite, so that there is nothing to go on from.
         """
         self._look()
+        weights = checkpoint.weights(self.model)
+        if (broken := checkpoint.not_finite(weights)) is not None:  # a finite loss may have a gradient that is not
+            raise self._not_finite(f"{broken} is not finite", "after")
         tensors = {
-            **checkpoint.weights(self.model),
+            **weights,
             **checkpoint.optimizer_state(self.model, self.step.optimizers),
             **({} if self._average is None else self._average.state()),
         }
@@ -195,7 +197,7 @@ class Training:
 
     def _step(self, batch: Batch, rows: int) -> None:
         qualities = (self.goal.monitor.quality(record.valid) for record in self.progress.history)
-        known = [quality for quality in qualities if quality is not None]
+        known = [quality for quality in qualities if quality is not None]  # none is without a validation split
         place = Place(self.progress.total_steps, len(self.train), self.config.epochs, known)
         loss = self.step(aimed(batch, self.goal), place, rows=rows)
         if self._average is not None:
@@ -207,11 +209,16 @@ class Training:
         progress = self.progress
         progress.loss = float(self._loss_sum)
         if not math.isfinite(progress.loss):
-            by = "at" if self.device.type == "cpu" else "at or before"
-            raise TrainingError(
-                f"the loss is not a finite number {by} step {progress.total_steps} (epoch {progress.epoch + 1})",
-                hint="try a smaller train.learning_rate or train.precision=fp32, and look for nulls in numeric features",
+            raise self._not_finite(
+                "the loss is not a finite number", "at" if self.device.type == "cpu" else "at or before"
             )
+
+    def _not_finite(self, what: str, when: str) -> TrainingError:
+        progress = self.progress
+        return TrainingError(
+            f"{what} {when} step {progress.total_steps} (epoch {progress.epoch + 1})",
+            hint="try a smaller train.learning_rate or train.precision=fp32, and look for nulls in numeric features",
+        )
 
     def _validate(self) -> Generator[Validating, None, Figures]:
         """Measure the model on the validation split, where there is one."""
@@ -229,18 +236,18 @@ class Training:
     def _averaged(self) -> AbstractContextManager[None]:
         return nullcontext() if self._average is None else self._average.applied()
 
-    def _trained(self) -> dict[str, Any]:
+    def _close(self, figures: Figures) -> EpochRecord:
+        """End the epoch that is going on; return what it was like."""
         progress = self.progress
-        return {
-            "epoch": progress.epoch + 1,
-            "step": progress.total_steps,
-            "rows": progress.rows,
-            "train_loss": progress.loss / max(progress.rows, 1),
-            "seconds": progress.seconds,
-            "waiting": progress.waiting,
-        }
-
-    def _close(self, record: EpochRecord) -> None:
-        history = [*self.progress.history, record]
-        self.progress = Progress(epoch=record.epoch, total_steps=record.step, history=history)
+        record = EpochRecord(
+            epoch=progress.epoch + 1,
+            step=progress.total_steps,
+            rows=progress.rows,
+            train_loss=progress.loss / max(progress.rows, 1),
+            valid=figures,
+            seconds=progress.seconds,
+            waiting=progress.waiting,
+        )
+        self.progress = Progress(epoch=record.epoch, total_steps=record.step, history=[*progress.history, record])
         self._loss_sum.zero_()
+        return record

@@ -22,6 +22,7 @@ from recsys_cli.events import Event, Message, Progress
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
+from recsys_cli.training.step import Step
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
@@ -191,6 +192,25 @@ def test_nothing_of_a_broken_step_is_saved(make_prepared: MakePrepared, workspac
     assert all(np.isfinite(line["loss"]) for line in lines(run))
 
 
+def test_weights_that_are_no_numbers_are_not_saved(
+    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss may be finite and its gradient not: the step that it breaks is found out before it is kept."""
+    update = Step._update
+
+    def breaking(step: Step) -> None:
+        update(step)
+        if int(step.model.get_buffer("rest.1.num_batches_tracked")) == 5:
+            with torch.no_grad():
+                step.model.get_parameter("first.linear.bias")[0] = torch.inf
+
+    monkeypatch.setattr(Step, "_update", breaking)
+    with pytest.raises(TrainingError, match=r"model\.first\.linear\.bias is not finite after step 5 \(epoch 1\)"):
+        train_on(make_prepared(), a_config(checkpoint_steps=1), workspace)
+    (run,) = workspace.runs()
+    assert Checkpoint.load(run.checkpoint("last")).meta["progress"]["total_steps"] == 4
+
+
 def test_fp16_learns_and_keeps_its_scale(make_prepared: MakePrepared, workspace: Workspace) -> None:
     run = trained(make_prepared(rows=4_000), workspace, epochs=6, precision="fp16", sparse=True)
     assert run.manifest["precision"] == "fp16"
@@ -266,7 +286,7 @@ def test_a_compiled_run_resumes_too_and_says_how_long_compiling_took(
     events: list[Event] = []
     data = make_prepared()
     config = a_config(
-        epochs=3, checkpoint_steps=3, compile=True, model={"name": "mlp", "embedding_dim": 4, "hidden": [4]}
+        epochs=2, checkpoint_steps=3, compile=True, model={"name": "mlp", "embedding_dim": 4, "hidden": [4]}
     )
     whole = train_on(data, config, workspace, emit=events.append).artifact
     assert same(broken_and_resumed(data, config, Workspace(tmp_path / "broken")), whole)
