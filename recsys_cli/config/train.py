@@ -16,6 +16,7 @@ Device = Literal["auto", "cpu", "cuda"]
 class TrainConfig(Section):
     """How the model is trained."""
 
+    # what it learns from, and for how long
     continue_from: str | None = None
     """Name of a finished run of this workspace to begin with, on data that may have grown: rows of tables are found again by the
     value that they stand for, new values get new rows, optimizers begin anew. `recsys train --continue RUN` sets it."""
@@ -25,6 +26,8 @@ class TrainConfig(Section):
     """Rows of a step, over all processes that train together."""
     seed: int = Field(42, ge=0)
     """Decides the weights at the start, the order of the rows and the dropout."""
+
+    # how a step changes the weights
     sparse: bool = False
     """Update only the embedding rows of the batch, by `embedding_optimizer`, beside AdamW for the rest, instead of Adam for all."""
     embedding_optimizer: Literal["adam", "adagrad", "sgd"] = "adam"
@@ -48,7 +51,10 @@ class TrainConfig(Section):
     clip: float | None = Field(None, gt=0)
     """Longest gradient, as the Euclidean norm over all parameters; a longer one is shortened to it. None leaves them."""
     accumulate: int = Field(1, ge=1)
-    """Compute each batch in so many parts whose gradients are added up: less memory, the same step."""
+    """Compute each batch in so many parts whose gradients are added up: less memory, the same step, but for BatchNorm, which sees
+    the rows of a part together."""
+
+    # what is minimised, and what is kept of the weights
     positive_weight: Literal["balanced"] | Annotated[float, Field(gt=0)] | None = None
     """How much a positive row counts in the loss of training, a negative one counting 1; `balanced` lets all positive rows of
     train together count as much as all negative ones. Of several labels it is the main one that weights a row."""
@@ -57,17 +63,17 @@ class TrainConfig(Section):
     ema: float | None = Field(None, gt=0, lt=1)
     """Average the weights over the steps: what the average keeps of itself in a step, at most (less in the first steps), such as
     0.999. Validation measures, and `best` holds, the average. Not of the tables with `sparse`: averaging touches every row."""
+
+    # how it is computed
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """fp32, or autocast to bf16, or to fp16 with scaled losses; `auto` is bf16 where the hardware computes it natively."""
     tf32: bool = False
-    """Let a GPU multiply fp32 numbers with 10 bits of mantissa, several times as fast; on a CPU it changes nothing."""
+    """Let a GPU multiply fp32 numbers on its tensor cores, with 10 bits of mantissa; on a CPU it changes nothing."""
     compile: bool = False
-    """Compile the loss with torch.compile, which pays in long runs on a GPU; needs a C++ compiler, and Triton on a GPU."""
-    device: Device = "auto"
-    """Where to train; `auto` takes a GPU if there is one."""
-    devices: int = Field(1, ge=1)
-    """Train with so many processes on this machine, each with a GPU of its own or a share of the CPU's cores. They share the rows
-    of each step, so the result is the same within rounding. Under torchrun it is torchrun that says how many there are."""
+    """Compile the loss with torch.compile. It takes seconds to minutes, which are told; what it brings depends on model and machine,
+    so compare the rows per second. Needs a C++ compiler, and on a GPU Triton."""
+
+    # what is measured, kept and told
     monitor: str = "auc"
     """Figure of the validation split that decides which epoch is best: `loss`, or one that `recsys ls metrics` lists, such as
     log_loss or ndcg@10 (of a sample of 2,000 users). Where it is not defined the loss decides."""
@@ -78,6 +84,13 @@ class TrainConfig(Section):
     trackers: tuple[str, ...] = ("tensorboard",)
     """Who else is told what training measures: `tensorboard` (event files in the run's folder), `mlflow` (a store in the workspace,
     or MLFLOW_TRACKING_URI), `wandb` (offline), or "package.module:Class". metrics.jsonl is written in any case."""
+
+    # where it happens
+    device: Device = "auto"
+    """Where to train; `auto` takes a GPU if there is one."""
+    devices: int = Field(1, ge=1)
+    """Train with so many processes on this machine, each with a GPU of its own or a share of the CPU's cores. They share the rows
+    of each step, so the result is the same within rounding. Under torchrun it is torchrun that says how many there are."""
     memory: int = Field(4_096, ge=1)
     """Budget of the loader in MiB, in each process: a split that fits is kept in memory, a larger one is streamed."""
 
