@@ -70,8 +70,8 @@ class TrainConfig(Section):
     tf32: bool = False
     """Let a GPU multiply fp32 numbers on its tensor cores, with 10 bits of mantissa; on a CPU it changes nothing."""
     compile: bool = False
-    """Compile the loss with torch.compile. It takes seconds to minutes, which are told; what it brings depends on model and machine,
-    so compare the rows per second. Needs a C++ compiler, and on a GPU Triton."""
+    """Compile the loss with torch.compile. It takes seconds to minutes, which are told; what it brings depends on the model and the
+    machine, so compare the rows per second. Needs a C++ compiler, and on a GPU Triton."""
 
     # what is measured, kept and told
     monitor: str = "auc"

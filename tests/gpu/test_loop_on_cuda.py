@@ -1,4 +1,4 @@
-"""What the loop does otherwise on a GPU: scaled losses, TF32, kernels of its own, and averages and figures that come to the host."""
+"""What the loop does otherwise on a GPU: scaled losses, TF32, kernels of its own, and averages, figures that come to the host."""
 
 from __future__ import annotations
 
@@ -62,4 +62,4 @@ def test_a_compiled_loss_trains_as_the_loss_does(make_prepared, workspace: Works
     )
     assert compiled.manifest["seconds"]["compiling"] > 0
     losses = [[record["train_loss"] for record in run.manifest["history"]] for run in (plain, compiled)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-2)
+    assert losses[0] == pytest.approx(losses[1], abs=0.01)
