@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch.distributed import TCPStore
 
-# What is forked has one thread: the server imports and waits.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["recsys_cli.stages.train", "pyarrow.parquet"])
+# What the stage itself imports, and what is loaded on the way, where it is installed.
+FORKS.set_forkserver_preload(["recsys_cli.stages.train", "torch._dynamo", "pandas", "fbgemm_gpu"])
 
 
 def on_ranks(world_size: int, function: Callable[..., Any], *args: Any, ranks: range | None = None) -> list[Any]:
