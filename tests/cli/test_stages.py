@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from conftest import Recsys
 
+from recsys_cli.events import Message
 from recsys_cli.stages import Made
 from recsys_cli.workspace import RawData, Workspace
 
@@ -74,6 +75,31 @@ def test_train_reads_its_line(
     assert config.train.epochs == epochs
     assert workspace.root == Path("workspace")
     assert passed == options
+
+
+def test_train_takes_the_number_of_processes_from_its_line(recsys: Recsys, spy: dict[str, Any], ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    assert recsys("train", "ratings.yaml", "--devices", "2").code == 130
+    assert spy["train"][0][0].train.devices == 2
+
+
+def test_of_several_processes_the_first_alone_prints_and_writes(
+    recsys: Recsys, ratings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stage(config: Any, workspace: Workspace, **options: Any) -> Made[RawData]:
+        options["emit"](Message("at work"))
+        return Made(RawData(workspace.root), up_to_date=True)
+
+    monkeypatch.setattr("recsys_cli.stages.train.train", stage)
+    monkeypatch.setattr("recsys_cli.cli.results.train.result", lambda made: {"run": "x"})
+    monkeypatch.setattr("recsys_cli.cli.results.train.draw", lambda console, result: console.print("made"))
+    recsys("-q", "init", ratings)
+    second = recsys("train", "ratings.yaml", RANK="1", WORLD_SIZE="2")
+    assert (second.code, second.out, second.err) == (0, "", "")
+    assert not Path("workspace/current.yaml").exists()
+    first = recsys("train", "ratings.yaml", RANK="0", WORLD_SIZE="2")
+    assert (first.code, first.out, first.err) == (0, "made\n", "at work\n")
+    assert Path("workspace/current.yaml").exists()
 
 
 def test_etl_without_a_config_takes_the_current_one(recsys: Recsys, spy: dict[str, Any], ratings: Path) -> None:

@@ -202,6 +202,23 @@ def test_a_run_without_a_checkpoint_begins_again_in_its_folder(
     assert 9.0 not in curve(left)
 
 
+@pytest.mark.parametrize(("rule", "factor"), [("none", 1.0), ("linear", 4.0), ("sqrt", 2.0)])
+def test_learning_rates_follow_the_batch_size_where_that_is_wanted(
+    make_prepared: MakePrepared, workspace: Workspace, rule: str, factor: float
+) -> None:
+    config = a_config(epochs=1, batch_size=400, reference_batch_size=100, scale_learning_rate=rule)
+    events: list[Event] = []
+    run = train_on(make_prepared(rows=400), config, workspace, emit=events.append).artifact
+    first = json.loads(run.metrics.read_text().splitlines()[0])
+    assert first["learning_rate"] == pytest.approx(0.01 * factor)
+    said = [
+        event.text for event in events if isinstance(event, Message) and "learning rates are multiplied" in event.text
+    ]
+    assert [f"by {factor:g}, because batch_size is 400 and they are meant for 100" in text for text in said] == (
+        [] if rule == "none" else [True]
+    )
+
+
 # -- train.devices ----------------------------------------------------------------------------------------------------
 
 
