@@ -11,7 +11,7 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.etl import prepare
+from recsys_cli.etl import inputs
 from recsys_cli.evaluation.interactions import read_interactions
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.stages.download import download
@@ -126,7 +126,7 @@ def test_popular_items_are_drawn_more_often(ratings: Path, tmp_path: Path) -> No
 def test_draw_depends_on_seed_and_rows_alone(ratings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = rows(prepared(ratings, tmp_path / "a"), "train")
     assert rows(prepared(ratings, tmp_path / "b", seed=1), "train") != whole
-    monkeypatch.setattr(prepare, "chunk_bytes", lambda *_: 300)
+    monkeypatch.setattr(inputs, "chunk_bytes", lambda *_: 300)
 
     assert rows(prepared(ratings, tmp_path / "c"), "train") == whole
 
@@ -151,7 +151,7 @@ def test_drawing_twice_is_refused(ratings: Path, tmp_path: Path) -> None:
         RunConfig.model_validate({
             "dataset": {"name": "files", "interactions": str(ratings)},
             "features": {
-                "user": "user", "item": "item", "label": "sampled",
+                "user": "user", "item": "item", "label": "time",
                 "ops": [op, op | {"output": "again"}, {"op": "Categorify", "columns": ["user", "item"]}],
             },
         })  # fmt: skip
@@ -161,7 +161,7 @@ def test_drawing_after_something_learnt_is_refused(ratings: Path, tmp_path: Path
     config = RunConfig.model_validate({
         "dataset": {"name": "files", "interactions": str(ratings)},
         "features": {
-            "user": "user", "item": "item", "label": "sampled",
+            "user": "user", "item": "item", "label": "time",
             "ops": [
                 {"op": "Categorify", "columns": ["user", "item"]},
                 {"op": "NegativeSampling", "user": "user", "item": "item"},
