@@ -40,8 +40,8 @@ def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
     Raises:
         MissingArtifactError: There is none, or it is not finished.
     """
+    from recsys_cli.stages.choice import run_key
     from recsys_cli.stages.etl import prepared_data
-    from recsys_cli.stages.train import run_key
 
     key = run_key(config, prepared_data(config, workspace))
     found = [run for run in workspace.runs() if run.exists and run.key == key]

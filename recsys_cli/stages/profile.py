@@ -8,7 +8,7 @@ from typing import Any
 from recsys_cli.config import RunConfig
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.stages.etl import prepared_data
-from recsys_cli.stages.train import Job
+from recsys_cli.stages.job import Job
 from recsys_cli.training import hardware
 from recsys_cli.training.profile import STEPS, WARM_UP, profiled
 from recsys_cli.training.ranks import Ranks

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import astuple
 
-import torch
-import yaml
-
-from recsys_cli.config import RunConfig, dump
-from recsys_cli.errors import MissingArtifactError
-from recsys_cli.events import Emit, Message, Progress, ignore
-from recsys_cli.loader import Loader, check_targets
-from recsys_cli.models import build
-from recsys_cli.models.embedding import require_torchrec
+from recsys_cli.config import RunConfig
+from recsys_cli.events import Emit, ignore
 from recsys_cli.stages import Made
-from recsys_cli.stages.continued import carry_over, start_of
+from recsys_cli.stages.choice import Chosen, choose, held
 from recsys_cli.stages.etl import prepared_data
-from recsys_cli.stages.goal import goal_of
+from recsys_cli.stages.job import Job
 from recsys_cli.training import hardware
-from recsys_cli.training.allocator import keep_freed_memory
-from recsys_cli.training.checkpoint import key_in
 from recsys_cli.training.environment import Member
-from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
-from recsys_cli.training.interrupt import deferred_interrupt
 from recsys_cli.training.launch import launch
-from recsys_cli.training.loop import Training
-from recsys_cli.training.ranks import LostRankError, Ranks, alone, joined
-from recsys_cli.training.recorder import Recorder
-from recsys_cli.training.trackers import Series, Trackers, find
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_manifest, write_text
-
-_VALID_BATCH = 32_768
-"""Rows scored at a time while validating; changes nothing but speed and memory."""
-_HOW = {"device", "memory", "checkpoint_steps", "trackers", "embedding", "devices"}
-"""What of train and model is how, not what: no part of the key, so that a run may be resumed on another device."""
+from recsys_cli.training.ranks import Ranks, alone, joined
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 
 def train(
@@ -77,60 +55,14 @@ def train_on(
         ranks = stack.enter_context(together(config))
         chosen = None
         if ranks.is_first:
-            chosen = _choose(data, config, workspace, resume=resume, force=force, emit=emit)
+            chosen = choose(data, config, workspace, resume=resume, force=force, emit=emit)
             if not chosen.up_to_date:
-                stack.enter_context(_held(chosen, config, workspace))
-        chosen = _Chosen(*ranks.from_first(chosen and astuple(chosen)))
+                stack.enter_context(held(chosen, config, workspace))
+        chosen = Chosen(*ranks.from_first(chosen and astuple(chosen)))
         run = workspace.run_named(chosen.name)
         if not chosen.up_to_date:
             _start(Job(data, config, run, workspace, emit if ranks.is_first else ignore, ranks), resume=chosen.resume)
     return Made(run, up_to_date=chosen.up_to_date)
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """What is to be done.
-
-    Attributes:
-        name: Of the run's folder.
-        resume: Whether to go on with it.
-        up_to_date: Whether there is nothing to do.
-    """
-
-    name: str
-    resume: bool = False
-    up_to_date: bool = False
-
-
-def _choose(
-    data: PreparedData, config: RunConfig, workspace: Workspace, *, resume: bool, force: bool, emit: Emit
-) -> _Chosen:
-    key = run_key(config, data)
-    unfinished = unfinished_run(workspace, key)
-    finished = [run for run in workspace.runs() if run.exists and run.key == key]
-    if resume and unfinished is not None:
-        return _Chosen(unfinished.folder.name, resume=True)
-    if finished and not force:
-        return _Chosen(finished[-1].folder.name, up_to_date=True)
-    if resume:
-        raise _nothing_to_resume(workspace, config)
-    start_of(config, workspace)
-    if unfinished is not None:
-        emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: --resume goes on with it"))
-    find(config.train.trackers)  # what is missing is told of before there is a run
-    if config.model.embedding.placement == "sharded":
-        require_torchrec(config.train.embedding_optimizer, hardware.device(config.train.device))
-    return _Chosen(_new_run(workspace, config, key).folder.name)
-
-
-@contextmanager
-def _held(chosen: _Chosen, config: RunConfig, workspace: Workspace) -> Iterator[None]:
-    """Keep other processes from the run's folder."""
-    run = workspace.run_named(chosen.name)
-    with workspace.lock(f"run-{chosen.name}", timeout=1):
-        if not chosen.resume:
-            write_text(run.config, dump(config))
-        yield
 
 
 def together(config: RunConfig) -> AbstractContextManager[Ranks]:
@@ -158,225 +90,3 @@ def _start(job: Job, *, resume: bool) -> None:
         "resume": resume,
     }
     launch("recsys_cli.stages.rank", told, devices=devices, emit=job.emit)
-
-
-def run_key(config: RunConfig, data: PreparedData) -> str:
-    """Return what a run depends on: the model, how it is trained, and the data."""
-    model = config.model.model_dump(mode="json", exclude=_HOW)
-    return key_of("run", model, config.train.model_dump(mode="json", exclude=_HOW), data.key)
-
-
-@dataclass
-class Job:
-    """One run of the stage, or this process's part in it."""
-
-    data: PreparedData
-    config: RunConfig
-    target: TrainedRun
-    workspace: Workspace
-    emit: Emit
-    ranks: Ranks
-
-    def run(self, *, resume: bool) -> None:
-        """Train to the end and write the manifest."""
-        started = time.perf_counter()
-        begun = self.target.checkpoint("last").is_file()
-        training = self.training(memory=self._memory(resume=resume), begun=begun)
-        recorder = Recorder(
-            self.target, training, key=run_key(self.config, self.data),
-            checkpoint_steps=self.config.train.checkpoint_steps, trackers=self._trackers(),
-        )  # fmt: skip
-        seen = {}
-        if resume:
-            seen = recorder.resume()
-            self.emit(Message(f"resuming {self.target.folder.name} at step {training.progress.total_steps + 1}"))
-        self.ranks.agree({"the run": run_key(self.config, self.data), "the step": training.progress.total_steps})
-        self._train(training, recorder, seen)
-        if (compiled := training.step.compiled) is not None:
-            self.emit(Message(f"{compiled.seconds:.1f} s of that went into compiling"))
-        if self.ranks.is_first:
-            write_manifest(self.target.folder, "TrainedRun", self._manifest(training, time.perf_counter() - started))
-
-    def _train(self, training: Training, recorder: Recorder, seen: Mapping[str, int]) -> None:
-        series = Series(self.target, self.config.model_dump(mode="json"), training.progress.total_steps)
-        with recorder.trackers.following(series, seen=seen), _interruptible(recorder, self.ranks) as check:
-            try:
-                for event in training.run():
-                    recorder.record(event)
-                    self._tell(event, training)
-                    check()
-            except LostRankError:
-                # A GPU may have computed with what never came, and tables that were sharded are not whole any more.
-                if training.device.type == "cpu" and self.config.model.embedding.placement != "sharded":
-                    self.emit(
-                        Message(f"a process is gone: keeping what step {training.progress.total_steps} left", "warning")
-                    )
-                    recorder.save_last()
-                raise
-
-    def _trackers(self) -> Trackers:
-        return Trackers(find(self.config.train.trackers if self.ranks.is_first else ()), self.emit)
-
-    def training(self, *, memory: int, begun: bool) -> Training:
-        """Return the model at its start, with everything that it is trained with.
-
-        Args:
-            memory: Budget of the loaders in MiB.
-            begun: Whether a checkpoint is going to replace its weights.
-        """
-        options, schema = self.config.train, self.data.schema
-        check_targets(self.data)
-        device = hardware.device(options.device)
-        keep_freed_memory()
-        torch.manual_seed(options.seed)
-        wanted = self.config.model
-        model = build(
-            wanted.name, wanted.options, schema, sparse=options.sparse, placement=wanted.embedding.placement
-        ).to(device)
-        start = None if begun else start_of(self.config, self.workspace)
-        if start is not None:
-            carry_over(model, start, self.config, self.data, emit=self.emit)
-        self.ranks.prepare(model)
-        rank, ranks = self.ranks.rank, self.ranks.world_size
-        train = Loader(
-            self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=device, memory=memory,
-            rank=rank, world_size=ranks,
-        )  # fmt: skip
-        self._tell_share(train.step_rows(0))
-        valid = None
-        if self.data.rows("valid"):
-            valid = Loader(
-                self.data, "valid", batch_size=_VALID_BATCH * ranks, device=device, memory=memory, rank=rank, world_size=ranks
-            )  # fmt: skip
-        else:
-            needs = {"early stopping": options.early_stopping, "the plateau": options.schedule.name == "plateau"}
-            what = "".join(f"{name} has nothing to go by, " for name, wanted in needs.items() if wanted)
-            text = f"the data has no valid split: {what}{'and ' if what else ''}the best checkpoint is the last"
-            self.emit(Message(text, "warning"))
-        goal = goal_of(options, self.data, device=device, emit=self.emit)
-        return Training(model, options, train, valid, goal=goal, ranks=self.ranks)
-
-    def _tell_share(self, rows: int) -> None:
-        options, number = self.config.train, self.ranks.world_size
-        rates = "learning rates stay as they are"
-        if options.scale_learning_rate != "none":
-            rates = (
-                f"learning rates are multiplied by {options.rate_factor:.4g}, because batch_size is {options.batch_size:,} "
-                f"and they are meant for {options.reference_batch_size:,} (scale_learning_rate is {options.scale_learning_rate})"
-            )
-        if number > 1:
-            share = f"{number} processes share the {rows:,} rows of a step, about {rows // number:,} for each"
-            self.emit(Message(f"{share}; {rates}"))
-        elif options.rate_factor != 1:
-            self.emit(Message(rates))
-
-    def _memory(self, *, resume: bool) -> int:
-        """Return the loader's budget: a streamed split's order depends on it, so a resumed run keeps the one it had."""
-        if not resume:
-            return self.config.train.memory
-        return int(yaml.safe_load(self.target.config.read_text(encoding="utf-8"))["train"]["memory"])
-
-    def _tell(self, event: TrainingEvent, training: Training) -> None:
-        epoch = f"{event.record.epoch if isinstance(event, EpochEnded) else event.epoch}/{self.config.train.epochs}"
-        if isinstance(event, Stepped):
-            fields = {
-                "loss": f"{event.loss:.4f}",
-                "rows/s": f"{event.rows / max(event.seconds, 1e-9):,.0f}",
-                "waiting": f"{event.waiting / max(event.seconds, 1e-9):.0%}",
-            }
-            self.emit(Progress(f"train epoch {epoch}", event.rows, training.train.num_rows, fields=fields))
-        elif isinstance(event, EpochEnded):
-            record = event.record
-            figures = [f", valid {name} {value:.4f}" for name, value in record.valid.items() if value is not None]
-            best = " (best)" if event.best and figures else ""
-            text = f"epoch {epoch}: loss {record.train_loss:.4f}{''.join(figures)}{best}"
-            self.emit(Message(text, facts=asdict(record)))
-        elif training.valid is not None:
-            self.emit(Progress(f"validate epoch {epoch}", event.rows, training.valid.num_rows))
-
-    def _manifest(self, training: Training, wall: float) -> dict[str, Any]:
-        history, best = training.progress.history, training.best
-        seconds, rows = sum(record.seconds for record in history), sum(record.rows for record in history)
-        compiled = training.step.compiled
-        return {
-            "key": run_key(self.config, self.data),
-            "model": self.config.model.name,
-            "parameters": training.model.num_parameters,
-            "data": {"key": self.data.key, "folder": self.data.folder.name},
-            "continues": self.config.train.continue_from,
-            "rows": rows,
-            "steps": training.progress.total_steps,
-            "epochs": len(history),
-            "monitor": self.config.train.monitor,
-            "best_epoch": best.epoch if best else None,
-            "valid": (best.valid or None) if best else None,
-            "history": [asdict(record) for record in history],
-            "positive_weight": training.goal.positive_weight,
-            "seconds": {
-                "train": round(seconds, 3),
-                "last_session": round(wall, 3),
-                "compiling": None if compiled is None else round(compiled.seconds, 3),
-            },
-            "rows_per_second": round(rows / max(seconds, 1e-9)),
-            "waiting_share": round(sum(record.waiting for record in history) / max(seconds, 1e-9), 4),
-            "precision": training.step.precision,
-            "device": training.device.type,
-            "devices": self.ranks.world_size,
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-            "peak_memory": hardware.peak_memory(),
-        }
-
-
-@contextmanager
-def _interruptible(recorder: Recorder, ranks: Ranks) -> Iterator[Any]:
-    """Give a function to call between steps: after Ctrl-C on any rank it saves and raises KeyboardInterrupt on all."""
-    with deferred_interrupt() as interrupted:
-
-        def check() -> None:
-            if ranks.any(interrupted()):
-                recorder.save_last()
-                raise KeyboardInterrupt
-
-        yield check
-
-
-def _new_run(workspace: Workspace, config: RunConfig, key: str) -> TrainedRun:
-    """Make the folder of a new run; of two processes in the same second, one waits for the next."""
-    while True:
-        run = workspace.new_run(config.model.name, key)
-        try:
-            run.folder.mkdir(parents=True)
-        except FileExistsError:
-            time.sleep(0.1)
-        else:
-            return run
-
-
-def unfinished_run(workspace: Workspace, key: str) -> TrainedRun | None:
-    """Return the latest run with a key that has no manifest; without a checkpoint yet, its name has to tell the key."""
-    runs = [run for run in workspace.runs() if not run.exists and run.folder.name.endswith(key[:8])]
-    for run in reversed(runs):
-        last = run.checkpoint("last")
-        if not last.is_file() or key_in(last) == key:
-            return run
-    return None
-
-
-def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifactError:
-    others = [run for run in workspace.runs() if not run.exists and run.checkpoint("last").is_file()]
-    if not others:
-        return MissingArtifactError(f"there is nothing to resume in {workspace.root}", hint="recsys train")
-    then = yaml.safe_load(others[-1].config.read_text(encoding="utf-8"))
-    now = config.model_dump(mode="json")
-    changed = [
-        f"{section}.{option} is {now[section].get(option)} and was {then[section].get(option)}"
-        for section in ("model", "train")
-        for option in sorted({*now[section], *then[section]} - _HOW)
-        if now[section].get(option) != then[section].get(option)
-    ]
-    what = "; ".join(changed) or "its data is another"
-    return MissingArtifactError(
-        f"the unfinished run {others[-1].folder.name} was started with another config: {what}",
-        hint="give the config that it was started with, or train anew without --resume",
-    )

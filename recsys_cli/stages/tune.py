@@ -14,9 +14,9 @@ from recsys_cli.config import RunConfig, TuneConfig, dump, vary
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.stages import Made
+from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.goal import yardstick
-from recsys_cli.stages.train import run_key
 from recsys_cli.stages.trial import Attempt
 from recsys_cli.training import hardware
 from recsys_cli.tuning import facts

@@ -18,8 +18,9 @@ from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.models import build
 from recsys_cli.models.embedding import HostEmbeddings, sharded
 from recsys_cli.models.mlp.model import Model
+from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.evaluate import evaluate
-from recsys_cli.stages.train import run_key, train_on
+from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]

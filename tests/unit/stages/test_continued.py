@@ -19,8 +19,9 @@ from recsys_cli.errors import ConfigError, MissingArtifactError
 from recsys_cli.events import Event, Message
 from recsys_cli.models import build
 from recsys_cli.models.weights import load_weights, read_weights
+from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.continued import carry_over, start_of
-from recsys_cli.stages.train import run_key, train_on
+from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]

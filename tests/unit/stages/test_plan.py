@@ -14,8 +14,8 @@ import torch
 from recsys_cli.config import RunConfig
 from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
+from recsys_cli.stages.job import Job
 from recsys_cli.stages.plan import plan_on
-from recsys_cli.stages.train import Job
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.average import Average
 from recsys_cli.training.loop import Training

@@ -20,7 +20,8 @@ from safetensors.numpy import load_file
 from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, TrainingError
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.stages.train import run_key, train, train_on
+from recsys_cli.stages.choice import run_key
+from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 FEATURES = {

@@ -15,7 +15,8 @@ import pytest
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.stages.train import run_key, train_on
+from recsys_cli.stages.choice import run_key
+from recsys_cli.stages.train import train_on
 from recsys_cli.training.trackers import Series, Trackers, find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 

@@ -1,0 +1,131 @@
+"""Which run a call of `recsys train` is for: a new one, one to go on with, or one that is done; and what a run depends on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import yaml
+
+from recsys_cli.config import RunConfig, dump
+from recsys_cli.errors import MissingArtifactError
+from recsys_cli.events import Emit, Message
+from recsys_cli.models.embedding import require_torchrec
+from recsys_cli.stages.continued import start_of
+from recsys_cli.training import hardware
+from recsys_cli.training.checkpoint import key_in
+from recsys_cli.training.trackers import find
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
+
+_HOW = {"device", "memory", "checkpoint_steps", "trackers", "embedding", "devices"}
+"""What of train and model is how, not what: no part of the key, so that a run may be resumed on another device."""
+
+
+def run_key(config: RunConfig, data: PreparedData) -> str:
+    """Return what a run depends on: the model, how it is trained, and the data."""
+    model = config.model.model_dump(mode="json", exclude=_HOW)
+    return key_of("run", model, config.train.model_dump(mode="json", exclude=_HOW), data.key)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is to be done.
+
+    Attributes:
+        name: Of the run's folder.
+        resume: Whether to go on with it.
+        up_to_date: Whether there is nothing to do.
+    """
+
+    name: str
+    resume: bool = False
+    up_to_date: bool = False
+
+
+def choose(
+    data: PreparedData, config: RunConfig, workspace: Workspace, *, resume: bool, force: bool, emit: Emit
+) -> Chosen:
+    """Return which run a call is for; a new one gets its folder.
+
+    Args:
+        data: Prepared.
+        config: The experiment.
+        workspace: Where the runs are.
+        resume: Go on with the latest unfinished run of this config.
+        force: Make a new one although there is a finished run.
+        emit: Is told of an unfinished run that is left.
+
+    Raises:
+        MissingArtifactError: There is nothing to resume, or the run to continue is not there.
+        MissingExtraError: Something that the config asks for is not installed.
+        ConfigError: What the config asks for is not there.
+    """
+    key = run_key(config, data)
+    unfinished = unfinished_run(workspace, key)
+    finished = [run for run in workspace.runs() if run.exists and run.key == key]
+    if resume and unfinished is not None:
+        return Chosen(unfinished.folder.name, resume=True)
+    if finished and not force:
+        return Chosen(finished[-1].folder.name, up_to_date=True)
+    if resume:
+        raise _nothing_to_resume(workspace, config)
+    start_of(config, workspace)
+    if unfinished is not None:
+        emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: --resume goes on with it"))
+    find(config.train.trackers)  # what is missing is told of before there is a run
+    if config.model.embedding.placement == "sharded":
+        require_torchrec(config.train.embedding_optimizer, hardware.device(config.train.device))
+    return Chosen(_new_run(workspace, config, key).folder.name)
+
+
+@contextmanager
+def held(chosen: Chosen, config: RunConfig, workspace: Workspace) -> Iterator[None]:
+    """Keep other processes from the run's folder."""
+    run = workspace.run_named(chosen.name)
+    with workspace.lock(f"run-{chosen.name}", timeout=1):
+        if not chosen.resume:
+            write_text(run.config, dump(config))
+        yield
+
+
+def _new_run(workspace: Workspace, config: RunConfig, key: str) -> TrainedRun:
+    """Make the folder of a new run; of two processes in the same second, one waits for the next."""
+    while True:
+        run = workspace.new_run(config.model.name, key)
+        try:
+            run.folder.mkdir(parents=True)
+        except FileExistsError:
+            time.sleep(0.1)
+        else:
+            return run
+
+
+def unfinished_run(workspace: Workspace, key: str) -> TrainedRun | None:
+    """Return the latest run with a key that has no manifest; without a checkpoint yet, its name has to tell the key."""
+    runs = [run for run in workspace.runs() if not run.exists and run.folder.name.endswith(key[:8])]
+    for run in reversed(runs):
+        last = run.checkpoint("last")
+        if not last.is_file() or key_in(last) == key:
+            return run
+    return None
+
+
+def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifactError:
+    others = [run for run in workspace.runs() if not run.exists and run.checkpoint("last").is_file()]
+    if not others:
+        return MissingArtifactError(f"there is nothing to resume in {workspace.root}", hint="recsys train")
+    then = yaml.safe_load(others[-1].config.read_text(encoding="utf-8"))
+    now = config.model_dump(mode="json")
+    changed = [
+        f"{section}.{option} is {now[section].get(option)} and was {then[section].get(option)}"
+        for section in ("model", "train")
+        for option in sorted({*now[section], *then[section]} - _HOW)
+        if now[section].get(option) != then[section].get(option)
+    ]
+    what = "; ".join(changed) or "its data is another"
+    return MissingArtifactError(
+        f"the unfinished run {others[-1].folder.name} was started with another config: {what}",
+        hint="give the config that it was started with, or train anew without --resume",
+    )
