@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from recsys_cli.config import EvaluateConfig, TrainConfig
@@ -53,14 +55,10 @@ def _monitor(name: str, data: PreparedData, device: torch.device, emit: Emit) ->
 
     Rankings are for the users that evaluation takes where nothing else is said: a run depends on its train section alone.
     """
-    metric = find_metric(name)
-    if metric is None:
-        return Monitor(name, "lower")
+    metric, found = find_metric(name), yardstick(name)
+    if metric is None or name == "auc" or not data.rows("valid"):
+        return found
     if isinstance(metric, CutOff):
-        if not data.rows("valid"):
-            return Monitor()
         ranked = of_rankings(metric, data, config=EvaluateConfig(), place=Place(device=device, emit=emit))
-        return Monitor(name, "higher", lambda scored: ranked(scored.model))
-    if name == "auc":
-        return Monitor()
-    return Monitor(name, metric.better, lambda scored: of_rows(metric, scored.positive, scored.scores))
+        return replace(found, measure=lambda scored: ranked(scored.model))
+    return replace(found, measure=lambda scored: of_rows(metric, scored.positive, scored.scores))
