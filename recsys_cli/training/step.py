@@ -134,7 +134,9 @@ def clip(optimizer: Optimizer, longest: float) -> Tensor:
     parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
     found = [_values(parameter) for parameter in parameters if parameter.grad is not None]
     norms = [torch.linalg.vector_norm(values) for values in found]
-    norm = torch.linalg.vector_norm(torch.stack([one.to(norms[-1].device) for one in norms]))  # tables may be on the host
+    norm = torch.linalg.vector_norm(
+        torch.stack([one.to(norms[-1].device) for one in norms])
+    )  # tables may be on the host
     factor = (longest / (norm + 1e-6)).clamp(max=1.0)
     for values in found:
         values.mul_(factor.to(values.device))
