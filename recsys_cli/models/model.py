@@ -19,7 +19,8 @@ class Model(nn.Module, ABC):
     A model is built as `Model(config, schema, sparse=False)`: its own Config, the prepared columns, and whether the
     gradients of its embedding tables shall be sparse tensors, which is what `train.sparse` asks for. Tables are
     `nn.Embedding` or `nn.EmbeddingBag` modules: that is how the optimizers tell them from the rest. A model that can keep
-    them elsewhere than on its device takes `placement` as well, and hands it to `models.embedding.embed`.
+    them elsewhere than on its device takes `placement` as well, and hands it to `models.embedding.embed`. Batch normalisation
+    is `models.batch_norm.BatchNorm`, which sees the rows of all processes that train together.
 
     Attributes:
         device: Where it computes, and where batches have to be; its tables may be elsewhere.

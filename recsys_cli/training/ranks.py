@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +14,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from recsys_cli.errors import RecsysError, TrainingError
+from recsys_cli.errors import ConfigError, RecsysError, TrainingError
 from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.training import gradients
 from recsys_cli.training.environment import Member
@@ -22,8 +25,8 @@ MEETING = timedelta(minutes=5)
 """How long the first process waits for the last to come."""
 SILENCE = timedelta(minutes=10)
 """How long a rank waits in a collective for one that neither comes nor ends; writing a large checkpoint fits into it."""
-_LAST_WORDS = timedelta(seconds=1)
-"""How long to wait for what a rank that failed may have to say: it breaks its connections a moment later."""
+_LAST_WORDS = 1.0
+"""Seconds to wait for what a rank that failed may have to say: it breaks its connections a moment later."""
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 _FAILED = "failed"
 
@@ -53,9 +56,23 @@ class Ranks:
         return self.rank == 0
 
     def prepare(self, model: nn.Module) -> None:
-        """Give a model the weights that it has on the first rank, and let its batch normalisation see all ranks' rows."""
+        """Give a model the weights that it has on the first rank, and let its batch normalisation see all ranks' rows.
+
+        Raises:
+            ConfigError: It normalises in a way that cannot see them.
+        """
         if self.world_size == 1:
             return
+        others = {
+            type(module).__name__
+            for module in model.modules()
+            if isinstance(module, _BatchNorm) and not isinstance(module, BatchNorm)
+        }
+        if others:
+            raise ConfigError(
+                f"the model has {', '.join(sorted(others))}, which normalises the rows of each process apart",
+                hint="use recsys_cli.models.batch_norm.BatchNorm, or train.devices=1",
+            )
         with _speaking():
             for tensor in (*model.parameters(), *model.buffers()):
                 dist.broadcast(tensor.detach(), 0)
@@ -234,7 +251,11 @@ def _cause(store: dist.Store, lost: LostRankError) -> TrainingError:
     """Return the error of the rank that failed, where it said one."""
 
     def listen() -> Any:
-        store.wait([_FAILED], _LAST_WORDS)
+        until = time.monotonic() + _LAST_WORDS
+        while not store.check([_FAILED]):  # `wait` would write to stderr when the time is over
+            if time.monotonic() > until:
+                return None
+            time.sleep(0.02)
         return json.loads(store.get(_FAILED))
 
     said = _quietly(listen)
@@ -250,4 +271,6 @@ def _quietly(do: Any) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+    """Return what an error says, without where in gloo it was found and what is typical of it."""
+    line = str(error).strip().partition("\n")[0]
+    return re.sub(r"^\[\S+:\d+\] ", "", line).partition(". ")[0]

@@ -182,6 +182,16 @@ def test_a_batch_in_bf16_is_normalised_over_all_ranks() -> None:
     torch.testing.assert_close(two["3.weight"], one["3.weight"], rtol=0.05, atol=0.5)
 
 
+def prepare_another() -> None:
+    with joined(member(), CPU) as ranks:
+        ranks.prepare(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+
+
+def test_a_normalisation_that_sees_one_piece_is_refused() -> None:
+    said = on_ranks(2, prepare_another)[0]
+    assert "the model has BatchNorm1d, which normalises the rows of each process apart" in said
+
+
 # -- when one fails ---------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +231,7 @@ def test_a_rank_that_dies_is_noticed_and_the_step_is_undone() -> None:
     first, second = on_ranks(2, one_dies)
     assert second == 9
     assert first.startswith("kept; another rank of this run is gone: ")
+    assert "gloo" not in first
 
 
 def they_disagree() -> None:
