@@ -89,5 +89,5 @@ def _is_unfinished(config: RunConfig, workspace: Workspace) -> bool:
     """Whether a run of this very config was begun and can be gone on with."""
     from recsys_cli.config import dump
 
-    begun = [run for run in workspace.runs() if not run.exists and run.checkpoint("last").is_file()]
+    begun = [run for run in workspace.runs() if not run.exists]
     return any(run.config.read_text(encoding="utf-8") == dump(config) for run in begun)
