@@ -155,7 +155,7 @@ def require_torchrec(rule: Rule, device: torch.device) -> None:
             "model.embedding.placement=sharded has no Adam on CPUs: FBGEMM fuses it into the backward pass on GPUs only",
             hint="set train.embedding_optimizer=adagrad or sgd, or model.embedding.placement=host",
         )
-    minor = int(torch.__version__.split(".")[1]) - 5  # torch 2.(X + 5), FBGEMM 1.X and TorchRec 1.X are built together
+    minor = minor_for_torch()
     hint = _INSTALL.format(extra=_EXTRA[device.type], minor=minor)
     found = torchrec_versions()
     for name in ("torchrec", _FBGEMM[device.type]):
@@ -168,6 +168,11 @@ def require_torchrec(rule: Rule, device: torch.device) -> None:
             raise MissingExtraError(
                 f"{name} {version} does not go with torch {torch.__version__}, which wants 1.{minor}", hint=hint
             )
+
+
+def minor_for_torch() -> int:
+    """Return the X of the FBGEMM 1.X and TorchRec 1.X that were built with the torch that is there, 2.(X + 5); others may crash."""
+    return int(torch.__version__.split(".")[1]) - 5
 
 
 def torchrec_versions() -> dict[str, str | None]:

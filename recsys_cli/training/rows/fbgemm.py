@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recsys_cli.models.embedding.sharded import minor_for_torch
+
 _PACKAGES = ("fbgemm-gpu-cpu", "fbgemm-gpu")
 _NAME = "fbgemm::split_embedding_backward_codegen_{}_cpu"
 _SCHEMA = {
@@ -66,8 +68,7 @@ def _run(rule: str, table: Tensor, ids: Tensor, gradient: Tensor, rest: tuple[An
 @cache
 def _kernel(rule: str) -> Any:
     """Return the kernel of a rule; None where FBGEMM is not there, is for another torch, or has changed."""
-    # torch 2.(X + 5) and FBGEMM 1.X were built together; another pair may crash when it is loaded.
-    fitting = f"1.{int(torch.__version__.split('.')[1]) - 5}."
+    fitting = f"1.{minor_for_torch()}."
     if not any(version.startswith(fitting) for version in map(_version, _PACKAGES)):
         return None
     try:
