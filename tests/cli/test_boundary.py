@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -164,7 +166,9 @@ doctor.examine = lambda: os.kill(os.getpid(), signal.SIGINT) or __import__("time
 main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, "doctor", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
+        [sys.executable, "-c", program, "doctor", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False,
+        # A shell without job control starts what runs in the background, such as these tests, deaf to Ctrl-C.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     assert done.returncode == 130, done.stderr
     assert json.loads(done.stdout)["error"]["message"] == "interrupted"
