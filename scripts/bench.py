@@ -40,6 +40,7 @@ def main() -> None:
     archive = given.baselines.parent / "data" / "ml-latest-small.zip"
     if archive.is_file():
         _python(HERE / "quality.py", archive, "--splits", given.baselines / "make_splits.py")
+        _python(HERE / "quality_optimizers.py", archive)
 
 
 def _python(script: Path, *arguments: object) -> None:
