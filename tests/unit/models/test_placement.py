@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from rated import FEATURES
 from safetensors.torch import load_file
 
 from recsys_cli.config import RunConfig, load
@@ -24,15 +25,6 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
-FEATURES = {
-    "user": "userId",
-    "item": "movieId",
-    "label": "label",
-    "ops": [
-        {"op": "Categorify", "columns": ["userId", "movieId"]},
-        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-    ],
-}
 DIMS = {"userId": 6, "movieId": 8, "genres": 6}
 """Widths that FBGEMM takes, and others; two tables of one of them."""
 

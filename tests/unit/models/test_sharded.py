@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from rated import FEATURES
 from safetensors.torch import load_file
 
 pytest.importorskip("torchrec")
@@ -22,15 +23,6 @@ from recsys_cli.training.ranks import alone
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
-FEATURES = {
-    "user": "userId",
-    "item": "movieId",
-    "label": "label",
-    "ops": [
-        {"op": "Categorify", "columns": ["userId", "movieId"]},
-        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-    ],
-}
 DIMS = {"userId": 6, "movieId": 8, "genres": 6}
 """Widths that FBGEMM takes, and others; two tables of one of them."""
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from rated import FEATURES
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
@@ -25,15 +26,6 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
-FEATURES = {
-    "user": "userId",
-    "item": "movieId",
-    "label": "label",
-    "ops": [
-        {"op": "Categorify", "columns": ["userId", "movieId"]},
-        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-    ],
-}
 MODEL = {"name": "mlp", "embedding_dim": 8, "hidden": [16]}
 
 

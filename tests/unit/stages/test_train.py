@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rated import FEATURES
 from safetensors.numpy import load_file
 
 from recsys_cli.config import RunConfig, load
@@ -24,15 +25,6 @@ from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
-FEATURES = {
-    "user": "userId",
-    "item": "movieId",
-    "label": "label",
-    "ops": [
-        {"op": "Categorify", "columns": ["userId", "movieId"]},
-        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-    ],
-}
 MODEL = {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.1}
 TRAIN = {"epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu"}
 

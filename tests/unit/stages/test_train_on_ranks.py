@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from ranks import on_ranks
+from rated import FEATURES
 from safetensors.numpy import load_file
 from torch.optim import AdamW
 
@@ -27,15 +28,6 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.training import launch, optimizers
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
-FEATURES = {
-    "user": "userId",
-    "item": "movieId",
-    "label": "label",
-    "ops": [
-        {"op": "Categorify", "columns": ["userId", "movieId"]},
-        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-    ],
-}
 TRAIN = {
     "epochs": 2, "batch_size": 101, "learning_rate": 0.01, "device": "cpu", "precision": "fp32", "trackers": [],
     "checkpoint_steps": 4,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from rated import FEATURES
 
 from recsys_cli.config import RunConfig
 from recsys_cli.loader import Loader
@@ -23,15 +24,6 @@ from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData, Workspace
 
 MakePrepared = Callable[..., PreparedData]
-FEATURES = {
-    "user": "userId",
-    "item": "movieId",
-    "label": "label",
-    "ops": [
-        {"op": "Categorify", "columns": ["userId", "movieId"]},
-        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-    ],
-}
 
 
 def a_config(*, dim: int = 8, placement: str = "device", **train: Any) -> RunConfig:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rated import FEATURES
 
 from recsys_cli.config import RunConfig, dump, load
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError, TrainingError
@@ -21,15 +22,6 @@ from recsys_cli.workspace import PreparedData, TunedStudy, Workspace
 
 pytest.importorskip("optuna")
 
-FEATURES = {
-    "user": "userId",
-    "item": "movieId",
-    "label": "label",
-    "ops": [
-        {"op": "Categorify", "columns": ["userId", "movieId"]},
-        {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-    ],
-}
 RATES = {"train.learning_rate": {"choices": [1e-6, 0.05]}}
 RANGE = {"train.learning_rate": {"low": 1e-5, "high": 0.1, "log": True}, "model.hidden": {"choices": [[8], [16]]}}
 

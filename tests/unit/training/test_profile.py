@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rated import FEATURES
 from torch import Tensor
 
 from recsys_cli.batch import Batch
@@ -29,18 +30,9 @@ PHASES = ["waiting for data", "forward", "backward", "optimizer", "everything el
 
 
 def a_config(**train: Any) -> RunConfig:
-    features = {
-        "user": "userId",
-        "item": "movieId",
-        "label": "label",
-        "ops": [
-            {"op": "Categorify", "columns": ["userId", "movieId"]},
-            {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-        ],
-    }
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
-        "features": features,
+        "features": FEATURES,
         "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
         "train": {"batch_size": 256, "device": "cpu", **train},
     })  # fmt: skip

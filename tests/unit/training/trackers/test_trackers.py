@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from rated import FEATURES
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, MissingExtraError
@@ -25,18 +26,9 @@ Points = dict[str, list[tuple[int, float]]]
 
 
 def a_config(*trackers: str, **train: Any) -> RunConfig:
-    features = {
-        "user": "userId",
-        "item": "movieId",
-        "label": "label",
-        "ops": [
-            {"op": "Categorify", "columns": ["userId", "movieId"]},
-            {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
-        ],
-    }
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
-        "features": features,
+        "features": FEATURES,
         "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
         "train": {"epochs": 3, "batch_size": 256, "device": "cpu", "checkpoint_steps": 3, "trackers": trackers, **train},
     })  # fmt: skip
