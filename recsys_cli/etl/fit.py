@@ -57,7 +57,8 @@ class Learn:
         walk = program.walk(self.number, None)
         numbered = any(step.op.numbers_rows for step, _ in walk if not isinstance(step.op, Gather))
         sampled = {program.draw.output} if program.draw else set()
-        rows = self.staged.read(_SPLIT, shard, columns=list(dict.fromkeys([*needed, *sampled])), shuffled=numbered)
+        columns, packed = list(dict.fromkeys([*needed, *sampled])), self.engine.takes_packed
+        rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered, packed=packed)
         if numbered:
             rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows))
         if program.draw is None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from recsys_cli.config import EtlConfig, RunConfig
 from recsys_cli.etl.executor import Threads
+from recsys_cli.etl.packed import joined, packed, with_texts
 from recsys_cli.etl.spool import Rows, spooled, typed
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
@@ -35,7 +36,7 @@ class Piece:
     """A scratch file with a batch of raw rows, sorted by place.
 
     Attributes:
-        path: An Arrow IPC file with a record batch for each place.
+        path: An Arrow IPC file with a record batch for each place, short texts in it as numbers (`packed`).
         starts: Where each place begins among its rows, and the number of rows at the end.
     """
 
@@ -99,7 +100,7 @@ class Staged:
         with pa.OSFile(str(piece.path)) as source:
             file = pa.ipc.open_file(source, options=self._options(names))
             for place in range(file.num_record_batches):
-                yield pa.Table.from_batches([file.get_batch(place)]).select(names)
+                yield with_texts(pa.Table.from_batches([file.get_batch(place)]).select(names))
 
     def _options(self, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:
         """Say which columns to read; all in one go where most of them are wanted, because each on its own takes longer."""
@@ -107,7 +108,15 @@ class Staged:
             return None
         return pa.ipc.IpcReadOptions(included_fields=sorted(self.schema.get_field_index(name) for name in names))
 
-    def read(self, split: str, shard: int, *, columns: Sequence[str] | None = None, shuffled: bool = True) -> pa.Table:
+    def read(
+        self,
+        split: str,
+        shard: int,
+        *,
+        columns: Sequence[str] | None = None,
+        shuffled: bool = True,
+        packed: bool = False,
+    ) -> pa.Table:
         """Return a shard's rows.
 
         Args:
@@ -115,14 +124,16 @@ class Staged:
             shard: Which of its shards.
             columns: Which columns, in order; None for all.
             shuffled: Whether in their final order, which costs a copy; else in that in which they were read.
+            packed: Whether short texts may stay numbers.
         """
         if split == SPLITS[TRAIN]:
             table = self._of(shard, 0, None, columns)
-            if not shuffled:
-                return table
-            return table.take(pa.array(self.order(shard, table.num_rows)))
-        place = self.places(split)[0]
-        return self._of(place, shard * self.shard_rows, (shard + 1) * self.shard_rows, columns)
+            if shuffled:
+                table = table.take(pa.array(self.order(shard, table.num_rows)))
+        else:
+            place = self.places(split)[0]
+            table = self._of(place, shard * self.shard_rows, (shard + 1) * self.shard_rows, columns)
+        return table if packed else with_texts(table)
 
     def order(self, shard: int, rows: int) -> npt.NDArray[np.int64]:
         """Return where each row of a shard of train, in its final order, stands in that in which rows were read."""
@@ -132,7 +143,7 @@ class Staged:
         """Return rows first to last of a place, in one piece of memory."""
         names = self.schema.names if columns is None else list(columns)
         options = self._options(names)
-        found = [self.schema.empty_table().select(names)]
+        found = []
         before = 0
         for piece in self.pieces:
             start, end = int(piece.starts[place]), int(piece.starts[place + 1])
@@ -142,9 +153,10 @@ class Staged:
                 # Not mapped but read: mapped pages would count as memory of this process, all pieces of them.
                 with pa.OSFile(str(piece.path)) as file:
                     rows = pa.ipc.open_file(file, options=options).get_batch(place)
-                found.append(pa.Table.from_batches([rows.slice(low, high - low)]).select(names))
+                found.append(rows.slice(low, high - low))
             before += end - start
-        return pa.concat_tables(found).combine_chunks()
+        fields = [self.schema.field(name) for name in names]
+        return pa.table({f.name: joined([rows.column(f.name) for rows in found], f.type) for f in fields})
 
 
 @dataclass(frozen=True)
@@ -203,11 +215,17 @@ class Deal:
         order = np.argsort(places, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(places, minlength=self.num_shards + len(SPLITS) - 1))))
         path = self.folder / f"piece-{batch.number:06d}.arrow"
-        dealt = typed(rows, self.schema).combine_chunks().take(pa.array(order)).to_batches()[0]
-        with pa.ipc.new_file(str(path), self.schema) as file:
+        dealt = _packed(typed(rows, self.schema)).take(pa.array(order)).to_batches()[0]
+        with pa.ipc.new_file(str(path), dealt.schema) as file:
             for start, end in itertools.pairwise(starts.tolist()):
                 file.write_batch(dealt.slice(start, end - start))
         return Piece(path, starts)
+
+
+def _packed(rows: pa.Table) -> pa.Table:
+    """Return rows in one piece of memory, with texts as numbers where those of a column are short."""
+    columns = {name: joined(rows.column(name).chunks, rows.schema.field(name).type) for name in rows.column_names}
+    return pa.table({name: packed(some) if pa.types.is_string(some.type) else some for name, some in columns.items()})
 
 
 def stage(

@@ -65,7 +65,7 @@ class Transform:
         """Write a shard and return what there is to know of it."""
         in_train = self.split == SPLITS[TRAIN]
         widens = any(column.ragged for column in self.schema.in_table(None))
-        rows = self.staged.read(self.split, shard, shuffled=widens)
+        rows = self.staged.read(self.split, shard, shuffled=widens, packed=self.engine.takes_packed)
         if not rows.num_rows:
             return Written()
         order = self.staged.order(shard, rows.num_rows) if in_train and not widens else None

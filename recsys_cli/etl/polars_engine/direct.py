@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.counts import count
 from recsys_cli.etl.engine import ROW, WEIGHT, Learnt, Walk
+from recsys_cli.etl.packed import Packed, with_texts
 from recsys_cli.etl.polars_engine import counted
 from recsys_cli.etl.polars_engine.categorify import encode
 from recsys_cli.etl.polars_engine.encoder import encoder_of
@@ -59,7 +60,8 @@ class Direct:
         """The columns that the rest looks at."""
         read = {WEIGHT, ROW}.union(*(step.op.reads for step, _ in self.rest))
         names = [name for name in self.rows.column_names if name in read]
-        return self.rows.select(names or self.rows.column_names[:1])  # without a column there would be no row
+        # Without a column there would be no row.
+        return with_texts(self.rows.select(names or self.rows.column_names[:1]))
 
     def _knows(self, op: Categorify) -> bool:
         return all(_is_plain(self.rows.schema.field(name).type) for name in op.reads)
@@ -89,4 +91,4 @@ def _is_plain(kind: pa.DataType) -> bool:
     """Whether values of a type are the same here and after a way through Polars."""
     if pa.types.is_list(kind):
         return _is_plain(kind.value_type) and not pa.types.is_list(kind.value_type)
-    return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return isinstance(kind, Packed) or is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from recsys_cli.errors import DataError
 from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.join_keys import canonical
+from recsys_cli.etl.packed import is_packed, numbers_of, unpacked
 from recsys_cli.features.hashing import below, hash_counters, hash_packed, hash_values
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
@@ -65,9 +66,10 @@ class Encoder:
         if isinstance(values, pa.DictionaryArray):
             of_values = np.append(self(values.dictionary, num_buckets=num_buckets), np.int32(NULL))
             return of_values[values.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
-        values = _comparable(values)
-        self._check(values.type)
-        short = pack(values) if self._numbers is not None and is_text(values.type) else None
+        if self._numbers is None or not is_packed(values):
+            values = _comparable(unpacked(values))
+            self._check(values.type)
+        short = self._as_numbers(values)
         if short is not None:
             ids = self._short(*short)
         else:
@@ -79,6 +81,14 @@ class Encoder:
             hashes = _hashes(values, unseen) if short is None else _hashes_of_short(values, unseen, *short)
             ids[unseen] = below(hashes, num_buckets).astype(np.int32) + np.int32(FIRST + len(self.values))
         return ids
+
+    def _as_numbers(self, values: pa.Array) -> tuple[Hashes, npt.NDArray[np.bool_]] | None:
+        """Return texts as `pack` does, if they are texts and the vocabulary has none but short ones."""
+        if self._numbers is None:
+            return None
+        if is_packed(values):
+            return numbers_of(values), np.zeros(len(values), dtype=bool)
+        return pack(values) if is_text(values.type) else None
 
     def _narrow(self, values: pa.Array) -> Ids:
         # The lookup array has an UNSEEN entry at each end, where everything out of its range is clipped to.

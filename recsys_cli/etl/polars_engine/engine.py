@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import WEIGHT, Learnt, Walk
+from recsys_cli.etl.packed import with_texts
 from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_categorify
 from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.etl.polars_engine.gpu import Gpu
@@ -45,6 +46,7 @@ class PolarsEngine:
         self.scratch = scratch
         self.device = device
         self.threads: int | None = 1 if device == "gpu" else None
+        self.takes_packed = device == "cpu"
         self._gpu = Gpu(emit) if device == "gpu" else None
 
     @classmethod
@@ -87,8 +89,9 @@ class PolarsEngine:
         """Send rows through steps, one after the other."""
         direct = self._direct([(step, "apply") for step in steps], fitted, rows)
         if not direct.rest:
-            return direct.rows
-        return self._applied([step for step, _ in direct.rest], fitted, pl.LazyFrame(direct.rows)).collect().to_arrow()
+            return with_texts(direct.rows)
+        frame = pl.LazyFrame(with_texts(direct.rows))
+        return self._applied([step for step, _ in direct.rest], fitted, frame).collect().to_arrow()
 
     def _direct(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
         """Do what needs no query; on a GPU everything is one."""
