@@ -17,7 +17,8 @@ from strategies import Case
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.fit import Tables, fit
-from recsys_cli.etl.staging import Piece, Staged
+from recsys_cli.etl.pieces import Piece
+from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table
 from recsys_cli.events import Emit, ignore

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recsys_cli.etl.pieces import Piece
 from recsys_cli.etl.spool import Numbering
-from recsys_cli.etl.staging import Piece, Staged
+from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix
 from recsys_cli.features.ops import NegativeSampling

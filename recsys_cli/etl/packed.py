@@ -1,13 +1,6 @@
-"""Short texts on their way through scratch files: as numbers, which are moved, counted and looked up many times faster.
-
-A column of a scratch file holds them so where none of its texts there is longer than 8 bytes; other files may hold the same
-column as text.
-"""
+"""Short texts as numbers, which are moved, counted and looked up many times faster than texts."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +19,8 @@ class Packed(pa.ExtensionType):
         """Return nothing: there is one such type."""
         return b""
 
-    @classmethod
-    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Packed:
-        """Return the type, as a file says that it has it."""
-        del storage_type, serialized
-        return cls()
 
-
-PACKED = Packed()
-pa.register_extension_type(PACKED)  # without it a file's numbers would be read as no more than numbers
+_PACKED = Packed()
 
 
 def is_packed(values: pa.Array | pa.ChunkedArray) -> bool:
@@ -42,15 +28,19 @@ def is_packed(values: pa.Array | pa.ChunkedArray) -> bool:
     return isinstance(values.type, Packed)
 
 
-def packed(texts: pa.Array) -> pa.Array:
-    """Return texts as numbers; as they are where one of them is too long, or ends in NUL."""
+def numbers_of_short(texts: pa.Array) -> pa.Array | None:
+    """Return texts as numbers (uint64); None where one of them is longer than 8 bytes, or ends in NUL."""
     numbers, refused = pack(texts)
     valid = texts.is_valid() if texts.null_count else None
     if refused.any() and (valid is None or (refused & valid.to_numpy(zero_copy_only=False)).any()):
-        return texts
+        return None
     validity = None if valid is None else valid.buffers()[1]
-    storage = pa.Array.from_buffers(pa.uint64(), len(texts), [validity, pa.py_buffer(numbers)], texts.null_count)
-    return pa.ExtensionArray.from_storage(PACKED, storage)
+    return pa.Array.from_buffers(pa.uint64(), len(texts), [validity, pa.py_buffer(numbers)], texts.null_count)
+
+
+def as_packed(numbers: pa.Array) -> pa.Array:
+    """Return numbers that stand for texts as an array of which one can see that."""
+    return pa.ExtensionArray.from_storage(_PACKED, numbers)
 
 
 def numbers_of(values: pa.Array) -> npt.NDArray[np.uint64]:
@@ -81,10 +71,3 @@ def with_texts(rows: pa.Table) -> pa.Table:
             chunks = [unpacked(chunk) for chunk in rows.column(place).chunks]
             rows = rows.set_column(place, field.name, pa.chunked_array(chunks, pa.string()))
     return rows
-
-
-def joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
-    """Return parts of a column of a type as one; packed where all of them are."""
-    if parts and all(map(is_packed, parts)):
-        return pa.ExtensionArray.from_storage(PACKED, pa.concat_arrays([part.storage for part in parts]))
-    return cast("pa.Array", pa.concat_arrays([pa.array([], kind), *map(unpacked, parts)]))

@@ -5,7 +5,6 @@ Every engine starts from here. So splits, order and bad rows cannot differ betwe
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,8 @@ import pyarrow as pa
 
 from recsys_cli.config import EtlConfig, RunConfig
 from recsys_cli.etl.executor import Threads
-from recsys_cli.etl.packed import joined, packed, with_texts
+from recsys_cli.etl.packed import with_texts
+from recsys_cli.etl.pieces import Piece, Span, read
 from recsys_cli.etl.spool import Rows, spooled, typed
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
@@ -29,19 +29,6 @@ NUMBER = "\x01number"
 """A column (int64) with each row's number in the raw input, where rows were left out; without it they are counted."""
 
 _MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A scratch file with a batch of raw rows, sorted by place.
-
-    Attributes:
-        path: An Arrow IPC file with a record batch for each place, short texts in it as numbers (`packed`).
-        starts: Where each place begins among its rows, and the number of rows at the end.
-    """
-
-    path: Path
-    starts: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -95,18 +82,9 @@ class Staged:
         return {split: int(counts[list(self.places(split))].sum()) for split in SPLITS}
 
     def batches(self, piece: Piece, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield a piece's rows, place by place, in the order in which they were read."""
+        """Return a piece's rows, place by place, in the order in which they were read."""
         names = self.schema.names if columns is None else list(columns)
-        with pa.OSFile(str(piece.path)) as source:
-            file = pa.ipc.open_file(source, options=self._options(names))
-            for place in range(file.num_record_batches):
-                yield with_texts(pa.Table.from_batches([file.get_batch(place)]).select(names))
-
-    def _options(self, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:
-        """Say which columns to read; all in one go where most of them are wanted, because each on its own takes longer."""
-        if 2 * len(names) > len(self.schema):
-            return None
-        return pa.ipc.IpcReadOptions(included_fields=sorted(self.schema.get_field_index(name) for name in names))
+        return piece.tables(self.schema, names)
 
     def read(
         self,
@@ -142,21 +120,16 @@ class Staged:
     def _of(self, place: int, first: int, last: int | None, columns: Sequence[str] | None) -> pa.Table:
         """Return rows first to last of a place, in one piece of memory."""
         names = self.schema.names if columns is None else list(columns)
-        options = self._options(names)
-        found = []
+        spans = []
         before = 0
         for piece in self.pieces:
             start, end = int(piece.starts[place]), int(piece.starts[place + 1])
             low = max(first - before, 0)
             high = end - start if last is None else min(last - before, end - start)
             if low < high:
-                # Not mapped but read: mapped pages would count as memory of this process, all pieces of them.
-                with pa.OSFile(str(piece.path)) as file:
-                    rows = pa.ipc.open_file(file, options=options).get_batch(place)
-                found.append(rows.slice(low, high - low))
+                spans.append(Span(piece, place, low, high))
             before += end - start
-        fields = [self.schema.field(name) for name in names]
-        return pa.table({f.name: joined([rows.column(f.name) for rows in found], f.type) for f in fields})
+        return read(spans, self.schema, names)
 
 
 @dataclass(frozen=True)
@@ -212,20 +185,8 @@ class Deal:
         shards = below(hash_counters(numbers, mix(self.seed, _SHARD_STREAM)), self.num_shards)
         places = np.where(codes == TRAIN, shards, self.num_shards + codes - 1)
         places = places.astype(np.min_scalar_type(self.num_shards + len(SPLITS)))  # small ones are sorted faster
-        order = np.argsort(places, kind="stable")
-        starts = np.concatenate(([0], np.cumsum(np.bincount(places, minlength=self.num_shards + len(SPLITS) - 1))))
         path = self.folder / f"piece-{batch.number:06d}.arrow"
-        dealt = _packed(typed(rows, self.schema)).take(pa.array(order)).to_batches()[0]
-        with pa.ipc.new_file(str(path), dealt.schema) as file:
-            for start, end in itertools.pairwise(starts.tolist()):
-                file.write_batch(dealt.slice(start, end - start))
-        return Piece(path, starts)
-
-
-def _packed(rows: pa.Table) -> pa.Table:
-    """Return rows in one piece of memory, with texts as numbers where those of a column are short."""
-    columns = {name: joined(rows.column(name).chunks, rows.schema.field(name).type) for name in rows.column_names}
-    return pa.table({name: packed(some) if pa.types.is_string(some.type) else some for name, some in columns.items()})
+        return Piece.write(path, typed(rows, self.schema), places, self.num_shards + len(SPLITS) - 1)
 
 
 def stage(

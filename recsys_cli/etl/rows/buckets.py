@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.join_keys import canonical
+from recsys_cli.etl.pieces import Piece
 from recsys_cli.etl.rows.flow import Desk, Flow
-from recsys_cli.etl.staging import Piece
 from recsys_cli.features.hashing import below, hash_counters
 
 _SHARE = 32

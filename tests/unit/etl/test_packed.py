@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
 from recsys_cli.etl.counts import count, in_order
-from recsys_cli.etl.packed import is_packed, joined, packed, unpacked, with_texts
+from recsys_cli.etl.packed import as_packed, is_packed, numbers_of_short, unpacked, with_texts
+
+
+def packed(texts: pa.Array) -> pa.Array:
+    numbers = numbers_of_short(texts)
+    assert numbers is not None
+    return as_packed(numbers)
+
 
 SHORT = pa.array(["b", None, "12345678", "", "é", "b", None, "a\0b"])
 
@@ -34,26 +39,13 @@ def test_there_may_be_no_text(texts: list[None]) -> None:
 def test_a_text_that_is_no_number_keeps_its_column_text(text: str) -> None:
     column = pa.array(["a", None, text])
 
-    assert packed(column).equals(column)
+    assert numbers_of_short(column) is None
 
 
-def test_parts_are_texts_where_one_of_them_is() -> None:
-    long = pa.array(["a long text"])
-
-    assert is_packed(joined([packed(SHORT), packed(SHORT)], pa.string()))
-    assert joined([packed(SHORT), long], pa.string()).to_pylist() == [*SHORT.to_pylist(), "a long text"]
-    assert joined([], pa.string()).equals(pa.array([], pa.string()))
-
-
-def test_a_file_keeps_them(tmp_path: Path) -> None:
+def test_a_table_has_its_texts_again() -> None:
     rows = pa.table({"text": packed(SHORT), "number": pa.array(range(len(SHORT)))})
-    with pa.ipc.new_file(str(tmp_path / "rows.arrow"), rows.schema) as file:
-        file.write_table(rows)
 
-    read = pa.ipc.open_file(str(tmp_path / "rows.arrow")).read_all()
-
-    assert is_packed(read.column("text"))
-    assert with_texts(read).equals(pa.table({"text": SHORT, "number": rows.column("number")}))
+    assert with_texts(rows).equals(pa.table({"text": SHORT, "number": rows.column("number")}))
 
 
 def test_they_are_counted_as_the_texts_are() -> None:

@@ -1,0 +1,111 @@
+"""Scratch files of dealt rows: one for each batch that was read, with a record batch for each place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recsys_cli.etl.packed import as_packed, numbers_of_short, unpacked
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A scratch file with a batch of raw rows, sorted by place.
+
+    Attributes:
+        path: An Arrow IPC file with a record batch for each place.
+        starts: Where each place begins among its rows, and the number of rows at the end.
+        packed: The columns of texts that the file has as numbers, which are moved, counted and looked up in less time.
+    """
+
+    path: Path
+    starts: npt.NDArray[np.int64]
+    packed: frozenset[str] = frozenset()
+
+    @classmethod
+    def write(cls, path: Path, rows: pa.Table, places: npt.NDArray[np.integer], num_places: int) -> Piece:
+        """Write rows by the place of each, which is a number below `num_places`, at least one row; short texts as numbers."""
+        order = np.argsort(places, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(np.bincount(places, minlength=num_places))))
+        whole = rows.combine_chunks()
+        columns = {name: whole.column(name).chunk(0) for name in rows.column_names}
+        texts = [name for name, values in columns.items() if pa.types.is_string(values.type)]
+        numbers = {name: found for name in texts if (found := numbers_of_short(columns[name])) is not None}
+        dealt = pa.table(columns | numbers).take(pa.array(order)).to_batches()[0]
+        with pa.ipc.new_file(str(path), dealt.schema) as file:
+            for start, end in itertools.pairwise(starts.tolist()):
+                file.write_batch(dealt.slice(start, end - start))
+        return cls(path, starts, frozenset(numbers))
+
+    def tables(self, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns, place by place, with texts as texts.
+
+        Args:
+            schema: All columns.
+            names: Which of them, in order.
+        """
+        with pa.OSFile(str(self.path)) as source:
+            file = pa.ipc.open_file(source, options=_options(schema, names))
+            for place in range(file.num_record_batches):
+                yield self._texts(file.get_batch(place), self.packed).select(names)
+
+    def batch(self, place: int, options: pa.ipc.IpcReadOptions | None) -> pa.RecordBatch:
+        """Return the rows of a place as they are in the file."""
+        # Not mapped but read: mapped pages would count as memory of this process, all pieces of them.
+        with pa.OSFile(str(self.path)) as file:
+            return pa.ipc.open_file(file, options=options).get_batch(place)
+
+    @staticmethod
+    def _texts(rows: pa.RecordBatch, names: Iterable[str]) -> pa.Table:
+        """Return rows with some columns of numbers as the texts that they stand for."""
+        table = pa.Table.from_batches([rows])
+        for name in set(names) & set(table.column_names):
+            texts = unpacked(as_packed(rows.column(name)))
+            table = table.set_column(table.schema.get_field_index(name), name, texts)
+        return table
+
+
+@dataclass(frozen=True)
+class Span:
+    """The rows first, …, last - 1 of a place of a piece."""
+
+    piece: Piece
+    place: int
+    first: int
+    last: int
+
+
+def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    """Return rows of several pieces in one piece of memory; a column of texts is packed where all pieces have it so.
+
+    Args:
+        spans: Which rows.
+        schema: All columns, with texts as texts.
+        names: Which of them to read, in order.
+    """
+    options = _options(schema, names)
+    packed = frozenset.intersection(*(span.piece.packed for span in spans)) if spans else frozenset()
+    found = [
+        pa.table({name: pa.array([], pa.uint64() if name in packed else schema.field(name).type) for name in names})
+    ]
+    for span in spans:
+        rows = span.piece.batch(span.place, options).slice(span.first, span.last - span.first)
+        found.append(span.piece._texts(rows, span.piece.packed - packed).select(names))
+    together = pa.concat_tables(found).combine_chunks()
+    for place, name in enumerate(names):
+        if name in packed:
+            together = together.set_column(place, name, as_packed(together.column(place).chunk(0)))
+    return together
+
+
+def _options(schema: pa.Schema, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:
+    """Say which columns to read; all in one go where most of them are wanted, because each on its own takes longer."""
+    if 2 * len(names) > len(schema):
+        return None
+    return pa.ipc.IpcReadOptions(included_fields=sorted(schema.get_field_index(name) for name in names))
