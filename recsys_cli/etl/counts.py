@@ -8,6 +8,7 @@ stay the numbers that `words.pack` makes of them, in a column `packed` in place 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -161,8 +162,17 @@ def _into(large: Tally, small: Tally) -> Tally:
     there &= places < len(keys)
     counts = counts.copy()
     counts[places[there]] += small[1][there]
-    new = ~there
-    return np.insert(keys, places[new], small[0][new]), np.insert(counts, places[new], small[1][new])
+    new = np.flatnonzero(~there)
+    at = places[new] + np.arange(len(new))
+    is_old = np.ones(len(keys) + len(new), dtype=bool)
+    is_old[at] = False
+
+    def inserted(old: npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        both = np.empty(len(is_old), dtype=old.dtype)
+        both[at], both[is_old] = values, old
+        return both
+
+    return inserted(keys, small[0][new]), inserted(counts, small[1][new])
 
 
 def _table(tally: Tally, kind: pa.DataType | None, *, nulls: int) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from recsys_cli.etl import fitting
 from recsys_cli.etl.engine import ROW, WEIGHT, Engine, Learnt
-from recsys_cli.etl.executor import Executor
+from recsys_cli.etl.executor import Executor, Threads
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.ops import Categorify
@@ -116,7 +116,7 @@ def _over_interactions(
     for done, learnt in enumerate(executor.map(learn, groups) if groups else iter([learn.nothing()]), 1):
         merged.add(learnt)
         emit(Progress(f"learn, pass {number + 1}", total * done // max(1, len(groups)), total))
-    return merged.all()
+    return merged.all(threads=None)
 
 
 def _groups(shards: int) -> list[range]:
@@ -144,9 +144,9 @@ class _Merged:
             if sum(part.num_rows for part in parts[1:]) > max(_MERGE_ROWS, 2 * parts[0].num_rows):
                 self._parts[key] = [self._merge(key)]
 
-    def all(self) -> Learnt:
-        """Return it all."""
-        return {key: self._merge(key) for key in self._parts}
+    def all(self, *, threads: int | None = 1) -> Learnt:
+        """Return it all; several threads can merge, where no other work waits for them."""
+        return dict(zip(self._parts, Threads(threads).map(self._merge, self._parts), strict=True))
 
     def _merge(self, key: tuple[int, str]) -> pa.Table:
         return fitting.of(self._ops[key[0]]).merge(self._parts[key])
