@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Unit = Literal["rows", "bytes", "steps", "users", "trials"]
+Unit = Literal["rows", "bytes", "steps", "users", "trials", "parts"]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ ENGINES: dict[str, str] = {
 # Model name → package with `config.Config` (no torch, so a config is checked without loading it) and `model.Model`.
 MODELS: dict[str, str] = {
     "mlp": "recsys_cli.models.mlp",
+    "popularity": "recsys_cli.models.popularity",
 }
 
 # Tracker name → "module:Class", a training.trackers.tracker.Tracker.

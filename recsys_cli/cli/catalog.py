@@ -143,7 +143,10 @@ def _op_details(name: str) -> dict[str, Any]:
 
 
 def _model_details(name: str) -> dict[str, Any]:
-    return _explain(_model_type(name))
+    from recsys_cli.config.load import train_defaults
+
+    kind = _model_type(name)
+    return _explain(kind) | {"train": dict(train_defaults(kind))}
 
 
 _DETAILS = {Kind.OPS: _op_details, Kind.MODELS: _model_details}
@@ -238,6 +241,10 @@ def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
         default = "needed" if option["required"] else f"default {_shown(option['default'])}"
         line(to, f"{option['name']}: {option['type']}, {default}", style="bold", indent=2)
         line(to, option["meaning"], indent=6)
+    if result.get("train"):
+        line(to, "\nHow it is trained where the config does not say", style="bold")
+    for name, value in result.get("train", {}).items():
+        line(to, f"train.{name}: {_shown(value)}", indent=2)
 
 
 def _shown(value: Any) -> str:

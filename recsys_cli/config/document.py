@@ -16,6 +16,9 @@ from recsys_cli.registry import suggest
 Key = tuple[str | int, ...]
 _BY_NAME: frozenset[Key] = frozenset({("train", "schedule")})
 """Keys at which a bare NAME stands for {name: NAME}, so that an override may go into it."""
+_MODEL_NAME: Key = ("model", "name")
+_OF_EVERY_MODEL = frozenset({"embedding"})
+"""What of the model section stays where an override names another model; the rest are options of the one before."""
 
 
 @dataclass
@@ -69,6 +72,8 @@ def read(path: Path) -> Document:
 def override(document: Document, overrides: Sequence[str], *, place: str | None = None) -> None:
     """Put `section.key=value` over the document; the value is read as YAML, list elements are numbered from 0.
 
+    Another model.name comes first, and takes the options of the model before away.
+
     Args:
         document: Is changed.
         overrides: What to put over it.
@@ -77,7 +82,7 @@ def override(document: Document, overrides: Sequence[str], *, place: str | None 
     Raises:
         ConfigError: An override has no `=`, or goes through something that is not a mapping or list.
     """
-    for text in overrides:
+    for text in sorted(overrides, key=lambda text: not text.startswith("model.name=")):
         name, equals, value = text.partition("=")
         key: Key = tuple(part.strip() for part in name.split("."))
         if not equals or not all(key):
@@ -88,10 +93,19 @@ def override(document: Document, overrides: Sequence[str], *, place: str | None 
             raise ConfigError(
                 f"{text!r}: the value is not YAML: {_reason(error)}", hint="quote it: 'section.key=\"a: b\"'"
             ) from error
+        if key == _MODEL_NAME:
+            _forget_options(document, parsed)
         set_key = _set(document.values, key, parsed, text)
         for inner in [known for known in document.places if known[: len(set_key)] == set_key]:
             del document.places[inner]  # what it replaced
         document.places[set_key] = place or f"override {text}"
+
+
+def _forget_options(document: Document, name: Any) -> None:
+    """Leave out the options of a model that is not the one of a name."""
+    model = document.values.get("model")
+    if isinstance(model, dict) and model.get("name", "mlp") != name:
+        document.values["model"] = {key: value for key, value in model.items() if key in _OF_EVERY_MODEL}
 
 
 def _set(values: dict[str, Any], key: Key, value: Any, text: str) -> Key:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,26 @@ def _values(config: RunConfig) -> dict[str, Any]:
 
 def _check(document: Document) -> tuple[RunConfig | None, list[str]]:
     try:
-        return RunConfig.model_validate(document.values), _component_problems(document)
+        return RunConfig.model_validate(_with_train_defaults(document.values)), _component_problems(document)
     except ValidationError as error:
         return None, [*describe(error, RunConfig, document), *_component_problems(document)]
+
+
+def _with_train_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """Return plain values with what the model's own Config says of the train section where that says nothing."""
+    model, train = values.get("model"), values.get("train", {})
+    if not (isinstance(model, dict) and isinstance(model.get("name"), str) and isinstance(train, dict)):
+        return values
+    try:
+        kind = model_config_type(model["name"])
+    except ConfigError:
+        return values  # which is told of as a problem of the model
+    return {**values, "train": {**train_defaults(kind), **train}}
+
+
+def train_defaults(model: type[BaseModel]) -> Mapping[str, Any]:
+    """Return how a model is trained where the train section does not say: what its Config has as `train_defaults`."""
+    return getattr(model, "train_defaults", {})
 
 
 def model_config_type(name: str) -> type[BaseModel]:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.interactions import Interactions
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import FIRST
+from recsys_cli.interactions import Interactions
 
 Ints = npt.NDArray[np.int64]
 _SAMPLE = 13

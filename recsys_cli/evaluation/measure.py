@@ -16,7 +16,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.baselines import RANKING as BASELINES
 from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
-from recsys_cli.evaluation.interactions import Interactions, read_interactions
+from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.metrics import RANKING as METRICS
 from recsys_cli.evaluation.metrics import Hits
 from recsys_cli.evaluation.pointwise import Rows, measure_rows, predict
@@ -26,7 +26,9 @@ from recsys_cli.evaluation.scorers import BaselineScorer, ModelScorer, why_not
 from recsys_cli.evaluation.words import count, describe, ranks_worse
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.schema import Role
+from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Loader, Tables
+from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
 
@@ -90,6 +92,9 @@ class _Measurement:
     def run(self) -> Measured:
         split = choose_split(self.data, self.config)
         num_items = int(self.data.schema.only(Role.ITEM).cardinality or 0)
+        earlier = ("train", "valid") if split == "test" else ("train",)
+        tables = Tables(self.data, device=self.place.device)
+        self.model.begin(known_of(self.data, *earlier, tables=tables))
         with self._timed("read"):
             train, rows = read_interactions(self.data, "train"), read_interactions(self.data, split)
             met = train.met()
@@ -100,7 +105,7 @@ class _Measurement:
         candidates = candidate_items(met, num_items=num_items)
         with self._timed("prepare the ranking"):
             held_out = hold_out(rows.met(), history, candidates=candidates, num_items=num_items, config=self.config)
-        ranking, num_empty = self._rank(held_out, met, num_items)
+        ranking, num_empty = self._rank(held_out, met, num_items, tables)
         counts = count(rows, train, held_out, num_empty=num_empty)
         return Measured(
             split=split,
@@ -125,9 +130,11 @@ class _Measurement:
         with self._timed("score rows"):
             return predict(self.model, loader, progress=progress)
 
-    def _rank(self, held_out: HeldOut, train: Interactions, num_items: int) -> tuple[dict[str, Estimates], int]:
+    def _rank(
+        self, held_out: HeldOut, train: Interactions, num_items: int, tables: Tables
+    ) -> tuple[dict[str, Estimates], int]:
         """Rank with the model and the baselines; the estimates by system, and the users without recommendations."""
-        scorers = self._scorers(held_out, train, num_items)
+        scorers = self._scorers(held_out, train, num_items, tables)
         found: dict[str, Hits] = {}
         num_empty = 0
         for name, scorer in scorers.items():
@@ -139,11 +146,10 @@ class _Measurement:
             self.notes.append(worse)
         return estimates, num_empty
 
-    def _scorers(self, held_out: HeldOut, train: Interactions, num_items: int) -> dict[str, Scorer]:
+    def _scorers(self, held_out: HeldOut, train: Interactions, num_items: int, tables: Tables) -> dict[str, Scorer]:
         """Return who ranks, by system; nobody where there is nothing to rank, and a note says why."""
         schema, device = self.data.schema, self.place.device
-        tables = Tables(self.data, device=device)
-        if (reason := why_not(held_out, tables, schema, device=device)) is not None:
+        if (reason := why_not(self.model, held_out, tables, schema, device=device)) is not None:
             self.notes.append(f"No ranking: {reason}.")
             return {}
         candidates = torch.from_numpy(held_out.candidates).to(device)

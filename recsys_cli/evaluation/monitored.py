@@ -11,7 +11,6 @@ import torch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
-from recsys_cli.evaluation.interactions import read_interactions
 from recsys_cli.evaluation.measure import Place
 from recsys_cli.evaluation.metrics import PointwiseMetric
 from recsys_cli.evaluation.metrics.named import CutOff
@@ -21,6 +20,7 @@ from recsys_cli.evaluation.tally import Tally
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import Role
 from recsys_cli.loader import Tables
+from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
 
@@ -37,11 +37,12 @@ def of_rows(metric: PointwiseMetric, positive: npt.NDArray[np.bool_], logits: np
 
 
 def of_rankings(
-    wanted: CutOff, data: PreparedData, *, config: EvaluateConfig, place: Place
-) -> Callable[[Model], float]:
+    model: Model, wanted: CutOff, data: PreparedData, *, config: EvaluateConfig, place: Place
+) -> Callable[[], float]:
     """Prepare a ranking of the valid split; return what measures a model by it, as `recsys evaluate` does.
 
     Args:
+        model: On its device, and as it is whenever it is measured.
         wanted: The metric and its cut-off.
         data: Whose valid split to rank for.
         config: Whom to rank for, and what they should find.
@@ -56,15 +57,16 @@ def of_rankings(
     held_out = hold_out(rows, met, candidates=candidates, num_items=num_items, config=config)
     tables = Tables(data, device=place.device)
     name = f"{wanted.metric.name}@{wanted.k}"
-    if (reason := why_not(held_out, tables, data.schema, device=place.device)) is not None:
+    if (reason := why_not(model, held_out, tables, data.schema, device=place.device)) is not None:
         raise ConfigError(f"{name} cannot be measured: {reason}", hint="set train.monitor to auc or loss")
     places = torch.from_numpy(candidates).to(place.device)
 
     def progress(done: int) -> None:
         place.emit(Progress(f"rank for {name}", done, len(held_out.user_idx), unit="users"))
 
-    def measure(model: Model) -> float:
-        scorer = ModelScorer(model, tables, data.schema, places, batch_size=config.batch_size)
+    scorer = ModelScorer(model, tables, data.schema, places, batch_size=config.batch_size)
+
+    def measure() -> float:
         hits, _ = rank(held_out, scorer, cut_off=wanted.k, progress=progress)
         return float(wanted.metric.compute(hits, wanted.k).mean())
 

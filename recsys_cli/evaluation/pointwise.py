@@ -14,11 +14,11 @@ from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
 from recsys_cli.evaluation.bootstrap import pointwise_estimates
 from recsys_cli.evaluation.curves import reliability_curve, roc_curve
-from recsys_cli.evaluation.interactions import Interactions
 from recsys_cli.evaluation.metrics import POINTWISE as METRICS
 from recsys_cli.evaluation.result import MODEL, Curve, Estimates
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
 from recsys_cli.evaluation.tally import Tally
+from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Loader
 from recsys_cli.models.model import Model
 

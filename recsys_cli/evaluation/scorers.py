@@ -15,26 +15,30 @@ from recsys_cli.evaluation.baselines import RankingBaseline
 from recsys_cli.evaluation.held_out import HeldOut
 from recsys_cli.features.schema import PADDING, Role, Schema
 from recsys_cli.loader import Tables
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Model, Recommender
 
 NOT_A_NUMBER = "train again with a lower train.learning_rate or with train.precision=fp32"
 """What to do about a model whose scores are not finite."""
 
 
-def why_not(held_out: HeldOut, tables: Tables, schema: Schema, *, device: torch.device | str) -> str | None:
+def why_not(
+    model: Model, held_out: HeldOut, tables: Tables, schema: Schema, *, device: torch.device | str
+) -> str | None:
     """Return why a model cannot rank, or that there is nothing to rank, as a sentence without its dot; None where it can."""
+    if not len(held_out.user_idx) or not len(held_out.candidates):
+        return "no user that train knows has anything to find in this split"
+    if isinstance(model, Recommender):
+        return None
     nobody = torch.full((1,), PADDING, dtype=torch.int32, device=device)
     known = tables.join({schema.only(Role.USER).name: nobody, schema.only(Role.ITEM).name: nobody})
     unknown = [column.name for column in schema.features if column.name not in known]
     if unknown:
         return f"{', '.join(unknown)} belongs to an interaction, so it is not known for items not met yet"
-    if not len(held_out.user_idx) or not len(held_out.candidates):
-        return "no user that train knows has anything to find in this split"
     return None
 
 
 class ModelScorer:
-    """Scores the cross product of users and candidates with a model, tile by tile.
+    """Scores the cross product of users and candidates with a model: by its own way to do so, or pair by pair in tiles.
 
     A tile has about as many users as items: models that look at each distinct id of a batch once (a lookup, the first
     dense layer) then have very little to look at.
@@ -60,17 +64,23 @@ class ModelScorer:
         Raises:
             TrainingError: A score is not a finite number.
         """
-        users = torch.from_numpy(user_idx).to(self._items.device, torch.int32)
+        with torch.inference_mode():
+            if isinstance(self._model, Recommender):
+                scores = self._model.scores(torch.from_numpy(user_idx).to(self._items.device), self._items.long())
+            else:
+                scores = self._by_pair(torch.from_numpy(user_idx).to(self._items.device, torch.int32))
+        if not torch.isfinite(scores).all():
+            raise TrainingError("the model scores some pair of user and item with no number", hint=NOT_A_NUMBER)
+        return scores
+
+    def _by_pair(self, users: Tensor) -> Tensor:
         scores = torch.empty((len(users), len(self._items)), device=users.device)
         num_users = min(len(users), max(1, math.isqrt(self._batch_size)))
         num_items = max(1, self._batch_size // num_users)
-        with torch.inference_mode():
-            for first in range(0, len(users), num_users):
-                for start in range(0, len(self._items), num_items):
-                    tile = scores[first : first + num_users, start : start + num_items]
-                    tile.copy_(self._tile(users[first : first + num_users], self._items[start : start + num_items]))
-        if not torch.isfinite(scores).all():
-            raise TrainingError("the model scores some pair of user and item with no number", hint=NOT_A_NUMBER)
+        for first in range(0, len(users), num_users):
+            for start in range(0, len(self._items), num_items):
+                tile = scores[first : first + num_users, start : start + num_items]
+                tile.copy_(self._tile(users[first : first + num_users], self._items[start : start + num_items]))
         return scores
 
     def _tile(self, users: Tensor, items: Tensor) -> Tensor:

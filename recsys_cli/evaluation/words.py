@@ -8,9 +8,9 @@ import numpy as np
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.held_out import HeldOut
-from recsys_cli.evaluation.interactions import Interactions
 from recsys_cli.evaluation.result import MODEL, Counts, Estimates, Protocol
 from recsys_cli.features.schema import FIRST
+from recsys_cli.interactions import Interactions
 
 
 def count(rows: Interactions, train: Interactions, held_out: HeldOut, *, num_empty: int) -> Counts:

@@ -15,7 +15,7 @@ from recsys_cli.registry import load as load_component
 
 if TYPE_CHECKING:
     from recsys_cli.features.schema import Schema
-    from recsys_cli.models.model import Model
+    from recsys_cli.models.model import Model, Trained
 
 
 def build(
@@ -44,11 +44,26 @@ def build(
     except ValidationError as error:
         raise ConfigError(f"model {name}: {error}") from error
     kind = load_component(f"{MODELS.get(name, name)}.model:Model")
-    elsewhere = {} if placement == "device" else {"placement": placement}
-    if elsewhere and "placement" not in inspect.signature(kind).parameters:
+    parameters = inspect.signature(kind).parameters
+    wanted = {"sparse": sparse, "placement": placement}
+    if placement != "device" and "placement" not in parameters:
         raise ConfigError(
             f"model.embedding.placement is {placement}, and the model {name} keeps its tables on its device",
             hint="leave it out; or let the model's constructor take `placement` and give it to models.embedding.embed",
         )
-    built: Model = kind(config, schema, sparse=sparse, **elsewhere)
+    built: Model = kind(config, schema, **{key: value for key, value in wanted.items() if key in parameters})
     return built
+
+
+def trained(model: Model) -> Trained:
+    """Return a model as one that is trained step by step.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    from recsys_cli.models.model import Trained  # torch, and this package is imported without
+
+    if not isinstance(model, Trained):
+        name = type(model).__module__.split(".")[-2]
+        raise ConfigError(f"{name} learns all at once, so there are no steps", hint="recsys train, without options")
+    return model

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-
 from recsys_cli.config import EvaluateConfig, TrainConfig
 from recsys_cli.evaluation.measure import Place
 from recsys_cli.evaluation.metrics.named import CutOff, find_metric
 from recsys_cli.evaluation.monitored import of_rankings, of_rows
 from recsys_cli.events import Emit
 from recsys_cli.loader.balance import negatives_per_positive
+from recsys_cli.models.model import Model
 from recsys_cli.training.goal import Goal, Monitor
 from recsys_cli.workspace import PreparedData
 
 
-def goal_of(config: TrainConfig, data: PreparedData, *, device: torch.device, emit: Emit) -> Goal:
+def goal_of(config: TrainConfig, data: PreparedData, model: Model, *, emit: Emit) -> Goal:
     """Work out what to be after.
 
     Args:
         config: What is monitored, and what rows count.
         data: Where negative and positive rows are counted, and users and items are read for a ranking.
-        device: Where to rank.
+        model: What is trained, on the device where to rank.
         emit: Is told how rankings go.
 
     Raises:
@@ -32,7 +31,7 @@ def goal_of(config: TrainConfig, data: PreparedData, *, device: torch.device, em
     weight = config.positive_weight
     return Goal(
         label=data.schema.label.name,
-        monitor=_monitor(config.monitor, data, device, emit),
+        monitor=_monitor(config.monitor, data, model, emit),
         positive_weight=negatives_per_positive(data, data.schema.label) if weight == "balanced" else weight,
         label_smoothing=config.label_smoothing,
     )
@@ -50,7 +49,7 @@ def yardstick(name: str) -> Monitor:
     return Monitor(name, "higher" if isinstance(metric, CutOff) else metric.better)
 
 
-def _monitor(name: str, data: PreparedData, device: torch.device, emit: Emit) -> Monitor:
+def _monitor(name: str, data: PreparedData, model: Model, emit: Emit) -> Monitor:
     """Prepare what decides which epoch is best.
 
     Rankings are for the users that evaluation takes where nothing else is said: a run depends on its train section alone.
@@ -59,6 +58,7 @@ def _monitor(name: str, data: PreparedData, device: torch.device, emit: Emit) ->
     if metric is None or name == "auc" or not data.rows("valid"):
         return found
     if isinstance(metric, CutOff):
-        ranked = of_rankings(metric, data, config=EvaluateConfig(), place=Place(device=device, emit=emit))
-        return replace(found, measure=lambda scored: ranked(scored.model))
+        place = Place(device=model.device, emit=emit)
+        ranked = of_rankings(model, metric, data, config=EvaluateConfig(), place=place)
+        return replace(found, measure=lambda _: ranked())
     return replace(found, measure=lambda scored: of_rows(metric, scored.positive, scored.scores))

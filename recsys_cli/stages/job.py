@@ -12,11 +12,14 @@ import torch
 import yaml
 
 from recsys_cli.config import RunConfig
+from recsys_cli.evaluation.known import known_of
 from recsys_cli.events import Emit, Message, Progress
 from recsys_cli.loader import Loader, check_targets
-from recsys_cli.models import build
+from recsys_cli.models import build, trained
+from recsys_cli.models.model import Fitted, Model
 from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.continued import carry_over, start_of
+from recsys_cli.stages.fit import fit
 from recsys_cli.stages.goal import goal_of
 from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
@@ -46,8 +49,13 @@ class Job:
     def run(self, *, resume: bool) -> None:
         """Train to the end and write the manifest."""
         started = time.perf_counter()
+        model = self.model()
+        if isinstance(model, Fitted):
+            manifest = fit(self, model)
+            write_manifest(self.target.folder, "TrainedRun", manifest)
+            return
         begun = self.target.checkpoint("last").is_file()
-        training = self.training(memory=self._memory(resume=resume), begun=begun)
+        training = self.training(model, memory=self._memory(resume=resume), begun=begun)
         recorder = Recorder(
             self.target, training, key=run_key(self.config, self.data),
             checkpoint_steps=self.config.train.checkpoint_steps, trackers=self._trackers(),
@@ -83,44 +91,59 @@ class Job:
     def _trackers(self) -> Trackers:
         return Trackers(find(self.config.train.trackers if self.ranks.is_first else ()), self.emit)
 
-    def training(self, *, memory: int, begun: bool) -> Training:
-        """Return the model at its start, with everything that it is trained with.
-
-        Args:
-            memory: Budget of the loaders in MiB.
-            begun: Whether a checkpoint is going to replace its weights.
-        """
-        options, schema = self.config.train, self.data.schema
+    def model(self) -> Model:
+        """Return the model at its start, on its device."""
+        options, wanted = self.config.train, self.config.model
         check_targets(self.data)
         device = hardware.device(options.device)
         keep_freed_memory()
         torch.manual_seed(options.seed)
-        wanted = self.config.model
-        model = build(
-            wanted.name, wanted.options, schema, sparse=options.sparse, placement=wanted.embedding.placement
-        ).to(device)
+        placement = wanted.embedding.placement
+        return build(wanted.name, wanted.options, self.data.schema, sparse=options.sparse, placement=placement).to(
+            device
+        )
+
+    def training(self, model: Model, *, memory: int, begun: bool) -> Training:
+        """Return everything that a model is trained with.
+
+        Args:
+            model: At its start.
+            memory: Budget of the loaders in MiB.
+            begun: Whether a checkpoint is going to replace its weights.
+
+        Raises:
+            ConfigError: It is not trained step by step.
+        """
+        options, device = self.config.train, model.device
+        model = trained(model)
         start = None if begun else start_of(self.config, self.workspace)
         if start is not None:
             carry_over(model, start, self.config, self.data, emit=self.emit)
         self.ranks.prepare(model)
+        model.begin(known_of(self.data, "train", device=device))
         rank, ranks = self.ranks.rank, self.ranks.world_size
         train = Loader(
             self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=device, memory=memory,
             rank=rank, world_size=ranks,
         )  # fmt: skip
         self._tell_share(train.step_rows(0))
-        valid = None
-        if self.data.rows("valid"):
-            valid = Loader(
-                self.data, "valid", batch_size=_VALID_BATCH * ranks, device=device, memory=memory, rank=rank, world_size=ranks
-            )  # fmt: skip
-        else:
+        valid = self.valid(device, memory=memory)
+        if valid is None:
             needs = {"early stopping": options.early_stopping, "the plateau": options.schedule.name == "plateau"}
             what = "".join(f"{name} has nothing to go by, " for name, wanted in needs.items() if wanted)
             text = f"the data has no valid split: {what}{'and ' if what else ''}the best checkpoint is the last"
             self.emit(Message(text, "warning"))
-        goal = goal_of(options, self.data, device=device, emit=self.emit)
+        goal = goal_of(options, self.data, model, emit=self.emit)
         return Training(model, options, train, valid, goal=goal, ranks=self.ranks)
+
+    def valid(self, device: torch.device, *, memory: int) -> Loader | None:
+        """Return the rows of the valid split, this rank's share of each batch; None where there is none."""
+        if not self.data.rows("valid"):
+            return None
+        rank, ranks = self.ranks.rank, self.ranks.world_size
+        return Loader(
+            self.data, "valid", batch_size=_VALID_BATCH * ranks, device=device, memory=memory, rank=rank, world_size=ranks
+        )  # fmt: skip
 
     def _tell_share(self, rows: int) -> None:
         options, number = self.config.train, self.ranks.world_size

@@ -16,9 +16,9 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column
 from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
-from recsys_cli.models import build
+from recsys_cli.models import build, trained
 from recsys_cli.models.embedding import key_of
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Trained
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.training import hardware
 from recsys_cli.training.needs import Kind, Need, Rows, Where, needs, total
@@ -124,7 +124,7 @@ class _Planner:
     def _part(self, config: RunConfig) -> Tried:
         return self._tried.scaled(-(-self.rows_of_step // config.train.accumulate))
 
-    def _try(self, options: TrainConfig) -> tuple[Model, Tried]:
+    def _try(self, options: TrainConfig) -> tuple[Trained, Tried]:
         """Try a step; with sparse gradients where the model has them, so that they are known."""
         batch = next(self._batch(options).parts(options.accumulate))
         for sparse in (True, False):
@@ -136,9 +136,10 @@ class _Planner:
                     raise
         raise AssertionError
 
-    def _on_meta(self, *, sparse: bool) -> Model:
+    def _on_meta(self, *, sparse: bool) -> Trained:
         with torch.device("meta"):
-            return build(self.config.model.name, self.config.model.options, self.data.schema, sparse=sparse)
+            name, options = self.config.model.name, self.config.model.options
+            return trained(build(name, options, self.data.schema, sparse=sparse))
 
     def _batch(self, options: TrainConfig) -> Batch:
         """Read rows as training would, and no more of them than that takes."""

@@ -38,7 +38,8 @@ def profile_on(data: PreparedData, config: RunConfig, workspace: Workspace, *, e
     options = config.train.model_copy(update={"epochs": WARM_UP + STEPS, "early_stopping": None, "devices": 1})
     config = config.model_copy(update={"train": options})
     target = workspace.new_run(config.model.name, data.key)
-    training = Job(data, config, target, workspace, emit, Ranks()).training(memory=options.memory, begun=False)
+    job = Job(data, config, target, workspace, emit, Ranks())
+    training = job.training(job.model(), memory=options.memory, begun=False)
     trace = workspace.new_trace(target.folder.name)
     found = profiled(training, trace, tell=lambda done: emit(Progress("profile", done, WARM_UP + STEPS, "steps")))
     return {

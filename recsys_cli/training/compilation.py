@@ -13,7 +13,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
 from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.embedding import Embeddings
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Trained
 
 
 class CompiledLoss:
@@ -29,7 +29,7 @@ class CompiledLoss:
         seconds: Time that compiling took so far, forward and backward pass together.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Trained) -> None:
         torch.compiler.reset()  # of one piece of code torch keeps few variants, and earlier models have had theirs
         for module in model.modules():
             if isinstance(module, Embeddings):

@@ -15,7 +15,7 @@ class EpochRecord:
         epoch: Its number, from 1.
         step: Steps since the start of training.
         rows: Rows that it trained on.
-        train_loss: Mean loss of those rows, each at the moment it was trained on.
+        train_loss: Mean loss of those rows, each at the moment it was trained on; None where there are no steps.
         valid: What was measured on the validation split, by name: `loss`, `auc` and what `train.monitor` names. None for a
             figure that is not defined, such as the AUC of rows of one class; empty where there is no such split.
         seconds: Time of its training steps, waiting included.
@@ -25,7 +25,7 @@ class EpochRecord:
     epoch: int
     step: int
     rows: int
-    train_loss: float
+    train_loss: float | None
     valid: Figures
     seconds: float
     waiting: float

@@ -17,7 +17,8 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import Place
 from recsys_cli.errors import TrainingError
-from recsys_cli.models.model import Model
+from recsys_cli.features.hashing import mix
+from recsys_cli.models.model import Trained
 from recsys_cli.training import checkpoint
 from recsys_cli.training.average import Average
 from recsys_cli.training.checkpoint import Checkpoint
@@ -30,6 +31,7 @@ from recsys_cli.training.validation import Validation
 
 WAITING = "recsys: waiting for data"
 """Name of the range in a profiler's trace in which there is no batch yet."""
+_VALIDATING = 1
 _LOOK_STEPS = 50
 """How often the loss is looked at on a GPU, where looking waits for it. On the CPU it is free, and done every step."""
 
@@ -81,7 +83,7 @@ class Training:
 
     def __init__(
         self,
-        model: Model,
+        model: Trained,
         config: TrainConfig,
         train: Batches,
         valid: Batches | None,
@@ -225,6 +227,7 @@ class Training:
         if self.valid is None:
             return {}
         self.model.eval()
+        torch.manual_seed(mix(self.config.seed, self.ranks.rank, self.progress.total_steps, _VALIDATING))
         validation = Validation(self.valid.num_rows, self.goal, self.ranks)
         for batch in self.valid:
             with self._averaged(), self.step.autocast():

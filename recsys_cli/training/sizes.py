@@ -18,7 +18,7 @@ from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import Place
 from recsys_cli.features.schema import FIRST
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Trained
 from recsys_cli.training import optimizers
 from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.rows import RowOptimizer
@@ -92,7 +92,7 @@ class Tried:
         )
 
 
-def measure(model: Model, config: TrainConfig, tried: Tried) -> Sizes:
+def measure(model: Trained, config: TrainConfig, tried: Tried) -> Sizes:
     """Measure a model that is on the meta device.
 
     Args:
@@ -118,7 +118,7 @@ def measure(model: Model, config: TrainConfig, tried: Tried) -> Sizes:
     )
 
 
-def attempt(model: Model, config: TrainConfig, batch: Batch) -> Tried:
+def attempt(model: Trained, config: TrainConfig, batch: Batch) -> Tried:
     """Make one step on this machine's CPU and count what it takes.
 
     Args:

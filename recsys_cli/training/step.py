@@ -16,7 +16,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import Place
 from recsys_cli.features.hashing import mix
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Trained
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.compilation import CompiledLoss
 from recsys_cli.training.ranks import Ranks
@@ -36,7 +36,7 @@ class Step:
         ranks: Who else trains it.
     """
 
-    def __init__(self, model: Model, config: TrainConfig, ranks: Ranks) -> None:
+    def __init__(self, model: Trained, config: TrainConfig, ranks: Ranks) -> None:
         self.model = model
         self.config = config
         self.ranks = ranks

@@ -9,7 +9,7 @@ import torch
 
 from recsys_cli.batch import Batch
 from recsys_cli.metrics import auc
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Model, Trained
 from recsys_cli.training.goal import Goal, Scored
 from recsys_cli.training.ranks import Ranks
 
@@ -28,18 +28,19 @@ class Validation:
         self._ranks = ranks
         self._scores = np.empty(num_rows, dtype=np.float32)
         self._positive = np.empty(num_rows, dtype=np.bool_)
-        self._loss = 0.0
+        self._loss: float | None = None  # of a model that has none for single rows
         self.rows = 0
 
     @torch.no_grad()
     def add(self, model: Model, batch: Batch) -> None:
         """Score a batch; the model has to be in evaluation mode."""
         scores = model.score(batch)
-        loss = float(model.loss(batch, scores=scores)) * batch.num_rows if batch.num_rows else 0.0
         positive = batch.labels[self._goal.label] > 0.5
         found = self._ranks.gather_rows(torch.stack([scores.float(), positive.float()], dim=1).cpu()).numpy()
         here = slice(self.rows, self.rows + len(found))
-        self._loss += float(self._ranks.sum(torch.tensor(loss, dtype=torch.float64)))
+        if isinstance(model, Trained) and model.rows == "interactions":
+            loss = float(model.loss(batch, scores=scores)) * batch.num_rows if batch.num_rows else 0.0
+            self._loss = (self._loss or 0.0) + float(self._ranks.sum(torch.tensor(loss, dtype=torch.float64)))
         self._scores[here], self._positive[here] = found[:, 0], found[:, 1]
         self.rows = here.stop
 
@@ -52,9 +53,10 @@ class Validation:
         scored = Scored(model, self._scores[: self.rows], self._positive[: self.rows])
         monitor = self._goal.monitor
         others = {} if monitor.measure is None else {monitor.name: monitor.measure}
-        if not (math.isfinite(self._loss) and np.isfinite(scored.scores).all()):
+        if not (math.isfinite(self._loss or 0.0) and np.isfinite(scored.scores).all()):
             return dict.fromkeys(("loss", "auc", *others))
-        found = {"loss": self._loss / self.rows, "auc": auc(scored.positive, scored.scores)}
+        loss = math.nan if self._loss is None else self._loss / self.rows
+        found = {"loss": loss, "auc": auc(scored.positive, scored.scores)}
         found |= {name: measure(scored) for name, measure in others.items()}
         figures = {name: value if math.isfinite(value) else None for name, value in found.items()}
         return dict(self._ranks.from_first(figures))  # what follows from them has to be the same decision everywhere

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.evaluation.interactions import Interactions
+from recsys_cli.interactions import Interactions
 
 
 class PointwiseBaseline(Protocol):

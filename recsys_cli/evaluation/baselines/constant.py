@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.evaluation.baselines.baseline import log_odds
-from recsys_cli.evaluation.interactions import Interactions
+from recsys_cli.interactions import Interactions
 
 
 @dataclass(frozen=True)

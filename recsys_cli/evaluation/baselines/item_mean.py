@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from recsys_cli.evaluation.baselines.baseline import log_odds
 from recsys_cli.evaluation.baselines.constant import Constant
-from recsys_cli.evaluation.interactions import Interactions
+from recsys_cli.interactions import Interactions
 
 SMOOTHING = 5.0
 """Every item starts with so many rows of the overall mean."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.evaluation.interactions import Interactions
+from recsys_cli.interactions import Interactions
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 
 class Config(BaseModel):
@@ -19,3 +19,5 @@ class Config(BaseModel):
     """Dropout after each dense layer."""
     embedding_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of the concatenated embeddings."""
+    label_weights: dict[str, PositiveFloat] = {}
+    """How much the loss of each label counts, by name, where there are several; 1 where a label is not named."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import Placement
@@ -14,25 +13,23 @@ from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.dense import ConcatLinear
 from recsys_cli.models.embedding import dims_of, embed
 from recsys_cli.models.mlp.config import Config
-from recsys_cli.models.model import Model as BaseModel
+from recsys_cli.models.pointwise import Pointwise
 
 
-class Model(BaseModel):
-    """Embeddings and numbers, concatenated in the order of their names, through dense layers to one logit.
+class Model(Pointwise):
+    """Embeddings and numbers, concatenated in the order of their names, through dense layers to one logit for each label.
 
-    Each dense layer is followed by ReLU, BatchNorm and dropout. The loss is binary cross-entropy.
+    Each dense layer is followed by ReLU, BatchNorm and dropout.
 
     Raises:
-        ConfigError: The schema has no feature or not exactly one label, a list of numbers, or lacks a column of
-            `embedding_dim`.
+        ConfigError: The schema has no feature, a list of numbers, or lacks a column of `embedding_dim`.
     """
 
     def __init__(
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
     ) -> None:
-        super().__init__()
+        super().__init__(schema, config.label_weights)
         self.config = config
-        self.label = _single_label(schema)
         self.numeric = tuple(sorted(column.name for column in schema.numeric))
         lists = [column.name for column in schema.numeric if column.ragged]
         if lists:
@@ -45,22 +42,16 @@ class Model(BaseModel):
         dims = list(self.embeddings.dims.values())
         if not dims and not self.numeric:
             raise ConfigError("the prepared data has no feature column for the model to look at")
-        first, *widths = (*config.hidden, 1)
+        first, *widths = (*config.hidden, len(self.labels))
         self.first = ConcatLinear(dims, len(self.numeric), first)
         self.rest = nn.Sequential(*_after(first, widths, config.dropout)) if widths else nn.Identity()
 
-    def score(self, batch: Batch) -> Tensor:
-        """Return one logit a row; shape (B,)."""
+    def logits(self, batch: Batch) -> Tensor:
+        """Return a logit for each label; shape (B, T)."""
         lookups = list(self.embeddings.lookups(batch).values())
         dropout = self.config.embedding_dropout if self.training else 0.0
         logits: Tensor = self.rest(self.first(lookups, self._numbers(batch), dropout=dropout))
-        return logits.squeeze(1).float()
-
-    def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over rows of weight * binary cross-entropy; a scalar, in float32 whatever the layers compute in."""
-        logits = self.score(batch) if scores is None else scores
-        labels = batch.labels[self.label].float()
-        return F.binary_cross_entropy_with_logits(logits.float(), labels, weight=batch.weight)
+        return logits.float()
 
     def _numbers(self, batch: Batch) -> Tensor:
         columns = [batch.features[name] for name in self.numeric]
@@ -76,10 +67,3 @@ def _after(width: int, widths: list[int], dropout: float) -> list[nn.Module]:
     for before, after in zip([width, *widths], widths, strict=False):
         layers += [nn.ReLU(), BatchNorm(before), *([nn.Dropout(dropout)] if dropout else []), nn.Linear(before, after)]
     return layers
-
-
-def _single_label(schema: Schema) -> str:
-    labels = [column.name for column in schema.labels]
-    if len(labels) != 1:
-        raise ConfigError(f"mlp learns exactly one label, and the prepared data has {len(labels)}: {', '.join(labels)}")
-    return labels[0]

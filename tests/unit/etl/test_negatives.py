@@ -12,8 +12,8 @@ import pytest
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl import inputs
-from recsys_cli.evaluation.interactions import read_interactions
 from recsys_cli.features.schema import FIRST, Role
+from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace

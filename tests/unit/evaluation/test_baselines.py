@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.evaluation.baselines import POINTWISE, RANKING
-from recsys_cli.evaluation.interactions import Interactions
+from recsys_cli.interactions import Interactions
 
 TRAIN = Interactions(
     np.array([3, 4, 5, 6, 3], np.int32), np.array([3, 3, 3, 4, 5], np.int32), np.array([1, 1, 0, 0, 1], np.float32)

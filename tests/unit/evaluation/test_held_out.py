@@ -7,7 +7,7 @@ import pytest
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
-from recsys_cli.evaluation.interactions import Interactions
+from recsys_cli.interactions import Interactions
 
 NUM_ITEMS = 10
 

@@ -18,10 +18,11 @@ from recsys_cli.evaluation import Measured
 from recsys_cli.evaluation.measure import Place, choose_split, measure
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import Schema
+from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
 
 
-class Half(nn.Module):
+class Half(Model):
     """Knows the checkerboard, and looks at genres to do it, as a model would."""
 
     def score(self, batch: Batch) -> Tensor:
@@ -30,7 +31,7 @@ class Half(nn.Module):
         return torch.where(is_odd == (user % 2 == 1), 3.0, -3.0)
 
 
-class Noise(nn.Module):
+class Noise(Model):
     """Gives each pair its own meaningless score."""
 
     def score(self, batch: Batch) -> Tensor:
@@ -38,7 +39,7 @@ class Noise(nn.Module):
         return torch.sin(user * 12.9898 + item * 78.233).mul(43758.5453).frac().float()
 
 
-class Dense(nn.Module):
+class Dense(Model):
     """Has a dense layer, whose last digits may depend on the size of the batch."""
 
     def __init__(self) -> None:
@@ -204,7 +205,7 @@ def test_measure_tells_how_far_it_is(make_prepared) -> None:
 
 
 def test_measure_refuses_scores_that_are_no_numbers(make_prepared) -> None:
-    class Broken(nn.Module):
+    class Broken(Model):
         def score(self, batch: Batch) -> Tensor:
             return torch.full((batch.num_rows,), float("nan"))
 

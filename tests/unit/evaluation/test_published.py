@@ -13,12 +13,12 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.baselines import POINTWISE as POINTWISE_BASELINES
 from recsys_cli.evaluation.baselines import RANKING as RANKING_BASELINES
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
-from recsys_cli.evaluation.interactions import Interactions
 from recsys_cli.evaluation.metrics import POINTWISE, RANKING
 from recsys_cli.evaluation.ranking import rank
 from recsys_cli.evaluation.scorers import BaselineScorer
 from recsys_cli.evaluation.tally import Tally
 from recsys_cli.features.schema import FIRST, UNSEEN
+from recsys_cli.interactions import Interactions
 
 
 @pytest.fixture

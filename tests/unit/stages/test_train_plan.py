@@ -46,7 +46,7 @@ def needed(plan: dict[str, Any]) -> dict[str, int]:
 def trained(data: PreparedData, config: RunConfig, workspace: Workspace, *, steps: int = 1) -> Training:
     """Make some real steps."""
     job = Job(data, config, workspace.new_run("mlp", "0" * 8), workspace, lambda event: None, Ranks())
-    training = job.training(memory=64, begun=False)
+    training = job.training(job.model(), memory=64, begun=False)
     events = training.run()
     for _ in range(steps):
         next(events)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.interactions import read_interactions
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.features.schema import UNSEEN, Schema
+from recsys_cli.loader.interactions import read_interactions
+from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
 
 
-class Constant(nn.Module):
+class Constant(Model):
     """Scores all pairs alike."""
 
     def score(self, batch: Batch) -> Tensor:

@@ -1,0 +1,52 @@
+"""Reads who met what, when, and how it went, from prepared shards: four columns at most."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recsys_cli.errors import DataError
+from recsys_cli.features.schema import UNSEEN, Column, Role
+from recsys_cli.interactions import Interactions
+from recsys_cli.workspace import PreparedData
+
+
+def read_interactions(data: PreparedData, split: str, *, times: bool = False) -> Interactions:
+    """Read a split's users, items and labels, and where asked for its times; no rows where the split is empty.
+
+    A bucket is no user and no item of its own: ids of buckets are read as UNSEEN.
+
+    Raises:
+        DataError: A label is neither 0 nor 1; the metrics here would mean nothing.
+    """
+    schema = data.schema
+    user, item, label = schema.only(Role.USER).name, schema.only(Role.ITEM).name, schema.label.name
+    sampled = [column.name for column in schema.select(lambda column: column.role is Role.SAMPLED)]
+    timed = [column.name for column in schema.select(_is_time)] if times else []
+    parts = [pq.read_table(path, columns=[user, item, label, *sampled, *timed]) for path in data.shards(split)]
+    if not parts:
+        nothing = np.empty(0, np.int32)
+        return Interactions(nothing, nothing, np.empty(0, np.float32), times=np.empty(0, np.int64) if timed else None)
+    table = pa.concat_tables(parts)
+    labels = table[label].to_numpy().astype(np.float32)
+    wrong = labels[(labels != 0) & (labels != 1)]
+    if len(wrong):
+        raise DataError(
+            f"{data.folder / split}: label {label!r} has the value {wrong[0]:g}; evaluation needs labels of 0 and 1",
+            hint='derive one in the config, such as {op: LambdaOp, expression: "rating > 3", output: label}',
+        )
+    users, items = (_ids(table, schema[name]) for name in (user, item))
+    drawn = table[sampled[0]].to_numpy() != 0 if sampled else None
+    when = table[timed[0]].cast(pa.int64()).fill_null(0).to_numpy() if timed else None
+    return Interactions(users, items, labels, drawn, when)
+
+
+def _is_time(column: Column) -> bool:
+    return column.role is Role.TIMESTAMP and column.table is None and not column.ragged
+
+
+def _ids(table: pa.Table, column: Column) -> npt.NDArray[np.int32]:
+    ids = table[column.name].to_numpy().astype(np.int32, copy=False)
+    return np.where(ids < column.own_ids.stop, ids, np.int32(UNSEEN)) if column.buckets else ids

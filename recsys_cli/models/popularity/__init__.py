@@ -1,0 +1,1 @@
+"""The `popularity` model: the same ranking for everybody."""

@@ -1,0 +1,100 @@
+"""A run of a model that learns all at once: no steps, one line of metrics, and the same files as any other run."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.known import known_of
+from recsys_cli.events import Message, Progress
+from recsys_cli.models.model import Fitted
+from recsys_cli.stages.choice import run_key
+from recsys_cli.stages.goal import goal_of
+from recsys_cli.training import hardware
+from recsys_cli.training.checkpoint import Checkpoint, weights
+from recsys_cli.training.events import EpochRecord
+from recsys_cli.training.goal import Figures
+from recsys_cli.training.ranks import Ranks
+from recsys_cli.training.validation import Validation
+from recsys_cli.workspace import write_text
+
+if TYPE_CHECKING:
+    from recsys_cli.stages.job import Job
+
+
+def fit(job: Job, model: Fitted) -> dict[str, Any]:
+    """Fit a model, measure it on the valid split, and keep it as the best checkpoint.
+
+    Args:
+        job: The run.
+        model: As it was built.
+
+    Returns:
+        What the run's manifest says.
+
+    Raises:
+        ConfigError: Several processes are asked for, or a run to continue.
+    """
+    config, data = job.config, job.data
+    name = config.model.name
+    if job.ranks.world_size > 1 or config.train.continue_from is not None:
+        raise ConfigError(
+            f"{name} learns all at once, in one process and from nothing",
+            hint="train.devices=1, and no train.continue_from",
+        )
+    known = known_of(data, "train", device=model.device)
+    goal = goal_of(config.train, data, model, emit=job.emit)
+    started = time.perf_counter()
+    with torch.no_grad():
+        model.fit(known, progress=lambda done, total: job.emit(Progress(f"fit {name}", done, total, "parts")))
+        seconds = time.perf_counter() - started
+        model.begin(known)
+        valid = _validated(job, model.eval(), Validation(data.rows("valid"), goal, Ranks()))
+    rows = data.rows("train")
+    record = EpochRecord(epoch=1, step=1, rows=rows, train_loss=None, valid=valid, seconds=seconds, waiting=0.0)
+    Checkpoint(weights(model), {"epoch": 1, "metrics": asdict(record)}).save(job.target.checkpoint("best"))
+    write_text(job.target.metrics, json.dumps({"event": "epoch", **asdict(record)}) + "\n")
+    figures = "".join(f", valid {figure} {value:.4f}" for figure, value in valid.items() if value is not None)
+    job.emit(Message(f"{name} is fitted{figures}", facts=asdict(record)))
+    return _manifest(job, model, record)
+
+
+def _validated(job: Job, model: Fitted, validation: Validation) -> Figures:
+    loader = job.valid(model.device, memory=job.config.train.memory)
+    if loader is None:
+        return {}
+    for batch in loader:
+        validation.add(model, batch)
+        job.emit(Progress("validate", validation.rows, loader.num_rows))
+    return validation.figures(model)
+
+
+def _manifest(job: Job, model: Fitted, record: EpochRecord) -> dict[str, Any]:
+    config, data = job.config, job.data
+    return {
+        "key": run_key(config, data),
+        "model": config.model.name,
+        "parameters": sum(buffer.numel() for buffer in model.buffers()),
+        "data": {"key": data.key, "folder": data.folder.name},
+        "rows": record.rows,
+        "steps": 0,
+        "epochs": 1,
+        "monitor": config.train.monitor,
+        "best_epoch": 1,
+        "valid": record.valid or None,
+        "history": [asdict(record)],
+        "seconds": {"train": round(record.seconds, 3), "last_session": round(record.seconds, 3), "compiling": None},
+        "rows_per_second": round(record.rows / max(record.seconds, 1e-9)),
+        "waiting_share": 0.0,
+        "precision": "fp32",
+        "device": model.device.type,
+        "devices": 1,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "peak_memory": hardware.peak_memory(),
+    }

@@ -1,0 +1,93 @@
+"""A small schema, batches of it, and who met what: what every model of the registry is tried with."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.interactions import Interactions
+from recsys_cli.models import build
+from recsys_cli.models.model import Fitted, Known, Model
+from recsys_cli.registry import MODELS, load
+
+SIZES = {"user.id": 30, "item": 20, "keys": 8}
+SCHEMA = Schema(
+    columns=(
+        Column(name="user.id", role=Role.USER, kind=Kind.CATEGORICAL, dtype="int32", cardinality=30, vocabulary="u"),
+        Column(name="item", role=Role.ITEM, kind=Kind.CATEGORICAL, dtype="int32", cardinality=20, vocabulary="i"),
+        Column(
+            name="keys", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=8, vocabulary="k", ragged=True
+        ),
+        Column(name="age", role=Role.FEATURE, kind=Kind.NUMERIC, dtype="float32"),
+        Column(name="label", role=Role.LABEL, kind=Kind.NUMERIC, dtype="int8"),
+        Column(name="time", role=Role.TIMESTAMP, kind=Kind.NUMERIC, dtype="int64"),
+    )
+)  # fmt: skip
+
+
+def a_batch(num_rows: int = 64, *, seed: int = 0) -> Batch:
+    draw = torch.Generator().manual_seed(seed)
+    counts = torch.randint(0, 4, (num_rows,), generator=draw)
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+    ids = {n: torch.randint(0, SIZES[n], (num_rows,), generator=draw, dtype=torch.int32) for n in ("user.id", "item")}
+    values = torch.randint(0, SIZES["keys"], (int(offsets[-1]),), generator=draw, dtype=torch.int32)
+    features = {**ids, "keys": Ragged(values, offsets), "age": torch.randn(num_rows, generator=draw)}
+    return Batch(features, {"label": torch.randint(0, 2, (num_rows,), generator=draw).float()})
+
+
+def rows_of(batch: Batch, rows: list[int]) -> Batch:
+    """Some rows of a batch, in the order asked for."""
+    features = {}
+    for name, feature in batch.features.items():
+        if isinstance(feature, Ragged):
+            lists = [feature.values[feature.offsets[row] : feature.offsets[row + 1]] for row in rows]
+            offsets = torch.tensor([0, *[len(one) for one in lists]]).cumsum(0)
+            features[name] = Ragged(torch.cat([feature.values[:0], *lists]), offsets)
+        else:
+            features[name] = feature[rows]
+    return Batch(features, {name: label[rows] for name, label in batch.labels.items()})
+
+
+def some_interactions(num_rows: int = 300, *, seed: int = 0) -> Interactions:
+    """Rows of users and items with ids of their own, most of items that users of the same half like, in order of time."""
+    draw = np.random.default_rng(seed)
+    users = draw.integers(3, SIZES["user.id"], num_rows)
+    own = draw.random(num_rows) < 0.8
+    items = 3 + (draw.integers(0, 8, num_rows) * 2 + (users + ~own) % 2)
+    labels = (draw.random(num_rows) < 0.7).astype(np.float32)
+    return Interactions(users.astype(np.int32), items.astype(np.int32), labels, times=np.arange(num_rows))
+
+
+def some_known(*, seed: int = 0) -> Known:
+    """Those interactions, and features of ids: keys of items, and numbers that follow from the user's id."""
+    interactions = some_interactions(seed=seed)
+
+    def join(ids):
+        features = dict(ids)
+        if "item" in ids:
+            items = ids["item"].long()
+            offsets = torch.arange(len(items) + 1)
+            features["keys"] = Ragged((3 + items % 5).int(), offsets)
+        if "user.id" in ids:
+            features["age"] = (ids["user.id"].float() - 15) / 10
+        return features
+
+    return Known(lambda: interactions, join)
+
+
+def names_of(kind: type) -> list[str]:
+    """Return the names of the registered models of a kind."""
+    return sorted(name for name, package in MODELS.items() if issubclass(load(f"{package}.model:Model"), kind))
+
+
+def a_model(name: str, *, sparse: bool = False, **options: object) -> Model:
+    """Build a model that has been told what is known, and fitted if it is one that is."""
+    torch.manual_seed(0)
+    model = build(name, options, SCHEMA, sparse=sparse)
+    known = some_known()
+    if isinstance(model, Fitted):
+        model.fit(known)
+    model.begin(known)
+    return model

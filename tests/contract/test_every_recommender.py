@@ -1,0 +1,41 @@
+"""What is true of every model that scores the catalogue by its own way."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from model_cases import SIZES, a_model, names_of, some_known
+
+from recsys_cli.batch import Batch
+from recsys_cli.models.model import Recommender, Vectors
+
+USERS, ITEMS = torch.arange(3, 23), torch.tensor([7, 3, 19, 12, 5])
+
+
+@pytest.fixture(params=names_of(Recommender))
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_scores_of_the_catalogue_are_those_of_the_pairs(name: str) -> None:
+    model = a_model(name).eval()
+    pairs = {"user.id": USERS.repeat_interleave(len(ITEMS)).int(), "item": ITEMS.repeat(len(USERS)).int()}
+    with torch.inference_mode():
+        scores = model.scores(USERS, ITEMS)
+        one_by_one = model.score(Batch(some_known().join(pairs), {}))
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores, one_by_one.view(len(USERS), len(ITEMS)), atol=1e-4, rtol=1e-4)
+
+
+def test_every_id_has_a_score(name: str) -> None:
+    model = a_model(name).eval()
+    with torch.inference_mode():
+        scores = model.scores(torch.arange(SIZES["user.id"]), torch.arange(SIZES["item"]))
+    assert scores.shape == (SIZES["user.id"], SIZES["item"])
+    assert torch.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("vectors_of", names_of(Vectors))
+def test_vectors_have_one_width(vectors_of: str) -> None:
+    model = a_model(vectors_of).eval()
+    assert model.user_vectors(USERS).shape[1] == model.item_vectors(ITEMS).shape[1]

@@ -1,0 +1,85 @@
+"""What is true of every model that learns step by step."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from model_cases import a_batch, a_model, names_of
+
+from recsys_cli.batch import Batch
+from recsys_cli.models.model import Trained
+
+
+@pytest.fixture(params=names_of(Trained))
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["dense", "sparse"])
+def sparse(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+@pytest.fixture
+def model(name: str, sparse: bool) -> Trained:
+    return a_model(name, sparse=sparse)
+
+
+def batch_of(model: Trained, num_rows: int = 64) -> Batch:
+    """A batch to train on: of interactions, or of users."""
+    if model.rows == "interactions":
+        return a_batch(num_rows)
+    users = torch.arange(num_rows, dtype=torch.int32) % 27 + 3
+    return Batch({"user.id": users}, {"label": torch.ones(num_rows)})
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 257])
+def test_loss_is_a_finite_scalar_for_any_batch_size(model: Trained, num_rows: int) -> None:
+    loss = model.loss(batch_of(model, num_rows))
+    assert loss.shape == ()
+    assert torch.isfinite(loss)
+
+
+def test_loss_is_float32_under_autocast(model: Trained) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model.loss(batch_of(model))
+    assert loss.dtype == torch.float32
+    loss.backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+
+
+def test_every_parameter_gets_a_gradient(model: Trained) -> None:
+    model.loss(batch_of(model)).backward()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert torch.count_nonzero(parameter.grad.to_dense()) > 0, parameter_name
+
+
+def test_tables_have_the_gradients_that_were_asked_for(model: Trained, sparse: bool) -> None:
+    model.loss(batch_of(model)).backward()
+    tables = [module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    assert tables
+    assert all(table.grad.is_sparse == sparse for table in tables)
+
+
+def test_padding_is_zero_and_gets_no_gradient(model: Trained) -> None:
+    model.loss(batch_of(model)).backward()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            assert not module.weight[0].any()
+            assert not module.weight.grad.to_dense()[0].any()
+
+
+def test_a_batch_is_learned(name: str) -> None:
+    model = a_model(name)
+    batch = batch_of(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(60):
+        torch.manual_seed(0)
+        optimizer.zero_grad()
+        loss = model.loss(batch)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.8 * losses[0]
