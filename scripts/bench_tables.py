@@ -75,7 +75,7 @@ def whole_steps(mode: str, number: int) -> list[float]:
     from recsys_cli.features.schema import Column, Kind, Role, Schema
     from recsys_cli.models import build
     from recsys_cli.training.allocator import keep_freed_memory
-    from recsys_cli.training.ranks import Ranks
+    from recsys_cli.training.distributed.ranks import Ranks
     from recsys_cli.training.step import Step
 
     keep_freed_memory()

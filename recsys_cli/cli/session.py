@@ -49,7 +49,7 @@ class Session:
     @property
     def is_first(self) -> bool:
         """Whether this process prints and writes: alone it does, and of several that torchrun has started the first."""
-        from recsys_cli.training.environment import Member
+        from recsys_cli.training.distributed.environment import Member
 
         member = Member.from_environment()
         return member is None or member.is_first

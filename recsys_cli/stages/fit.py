@@ -17,9 +17,9 @@ from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.goal import goal_of
 from recsys_cli.training import hardware
 from recsys_cli.training.checkpoint import Checkpoint, weights
+from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.events import EpochRecord
 from recsys_cli.training.goal import Figures
-from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.validation import Validation
 from recsys_cli.workspace import write_text
 

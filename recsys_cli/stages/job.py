@@ -23,10 +23,10 @@ from recsys_cli.stages.fit import fit
 from recsys_cli.stages.goal import goal_of
 from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
+from recsys_cli.training.distributed.ranks import LostRankError, Ranks
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.interrupt import deferred_interrupt
 from recsys_cli.training.loop import Training
-from recsys_cli.training.ranks import LostRankError, Ranks
 from recsys_cli.training.recorder import Recorder
 from recsys_cli.training.trackers import Series, Trackers, find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest

@@ -10,8 +10,8 @@ from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.job import Job
 from recsys_cli.training import hardware
+from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.profile import STEPS, WARM_UP, profiled
-from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData, Workspace
 
 

@@ -11,8 +11,8 @@ from recsys_cli.config import RunConfig
 from recsys_cli.events import Event, ignore
 from recsys_cli.stages.job import Job
 from recsys_cli.stages.train import together
-from recsys_cli.training import wire
-from recsys_cli.training.launch import INTERRUPTED, served
+from recsys_cli.training.distributed import wire
+from recsys_cli.training.distributed.launch import INTERRUPTED, served
 from recsys_cli.workspace import PreparedData, Workspace
 
 

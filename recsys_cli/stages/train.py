@@ -12,9 +12,9 @@ from recsys_cli.stages.choice import Chosen, choose, held
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.job import Job
 from recsys_cli.training import hardware
-from recsys_cli.training.environment import Member
-from recsys_cli.training.launch import launch
-from recsys_cli.training.ranks import Ranks, alone, joined
+from recsys_cli.training.distributed.environment import Member
+from recsys_cli.training.distributed.launch import launch
+from recsys_cli.training.distributed.ranks import Ranks, alone, joined
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 

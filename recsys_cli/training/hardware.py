@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.training.environment import Member
+from recsys_cli.training.distributed.environment import Member
 
 Precision = Literal["fp32", "bf16", "fp16"]
 

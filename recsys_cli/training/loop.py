@@ -22,10 +22,10 @@ from recsys_cli.models.model import Trained
 from recsys_cli.training import checkpoint
 from recsys_cli.training.average import Average
 from recsys_cli.training.checkpoint import Checkpoint
+from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.events import EpochEnded, EpochRecord, Stepped, TrainingEvent, Validating
 from recsys_cli.training.goal import Figures, Goal
 from recsys_cli.training.objective import aimed
-from recsys_cli.training.ranks import Ranks
 from recsys_cli.training.step import Step
 from recsys_cli.training.validation import Validation
 

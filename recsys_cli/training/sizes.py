@@ -20,7 +20,7 @@ from recsys_cli.config.schedule import Place
 from recsys_cli.features.schema import FIRST
 from recsys_cli.models.model import Trained
 from recsys_cli.training import optimizers
-from recsys_cli.training.ranks import Ranks
+from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.rows import RowOptimizer
 from recsys_cli.training.step import Step
 

@@ -19,7 +19,7 @@ from recsys_cli.features.hashing import mix
 from recsys_cli.models.model import Trained
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.compilation import CompiledLoss
-from recsys_cli.training.ranks import Ranks
+from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.rows.gradient import rows_of
 
 FORWARD, BACKWARD, UPDATE = "recsys: forward", "recsys: backward", "recsys: optimizer"

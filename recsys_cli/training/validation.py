@@ -10,8 +10,8 @@ import torch
 from recsys_cli.batch import Batch
 from recsys_cli.metrics import auc
 from recsys_cli.models.model import Model, Trained
+from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.goal import Goal, Scored
-from recsys_cli.training.ranks import Ranks
 
 
 class Validation:

@@ -19,7 +19,7 @@ from recsys_cli.events import Event, Message
 from recsys_cli.features.schema import Column, Kind, Role
 from recsys_cli.models.embedding import Embeddings, ShardedEmbeddings, deal, shards
 from recsys_cli.stages.train import train_on
-from recsys_cli.training.ranks import alone
+from recsys_cli.training.distributed.ranks import alone
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]

@@ -19,8 +19,8 @@ from recsys_cli.stages.job import Job
 from recsys_cli.stages.plan import plan_on
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.average import Average
+from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.loop import Training
-from recsys_cli.training.ranks import Ranks
 from recsys_cli.workspace import PreparedData, Workspace
 
 MakePrepared = Callable[..., PreparedData]

@@ -24,7 +24,7 @@ from torch.distributed import TCPStore
 
 from recsys_cli.errors import TrainingError
 from recsys_cli.events import Emit
-from recsys_cli.training import wire
+from recsys_cli.training.distributed import wire
 from recsys_cli.training.interrupt import deferred_interrupt
 
 INTERRUPTED = 130

@@ -11,7 +11,7 @@ import pytest
 
 from recsys_cli.errors import DataError, TrainingError
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.training import launch, wire
+from recsys_cli.training.distributed import launch, wire
 
 PUPPET = """
 import json, os, sys, time

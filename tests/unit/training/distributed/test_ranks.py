@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.models.batch_norm import BatchNorm
-from recsys_cli.training import gradients
-from recsys_cli.training.environment import Member
-from recsys_cli.training.ranks import LostRankError, Ranks, joined
+from recsys_cli.training.distributed import gradients
+from recsys_cli.training.distributed.environment import Member
+from recsys_cli.training.distributed.ranks import LostRankError, Ranks, joined
 
 CPU = torch.device("cpu")
 

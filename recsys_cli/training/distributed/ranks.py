@@ -18,8 +18,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
 from recsys_cli.models.batch_norm import BatchNorm
-from recsys_cli.training import gradients
-from recsys_cli.training.environment import Member
+from recsys_cli.training.distributed import gradients
+from recsys_cli.training.distributed.environment import Member
 
 MEETING = timedelta(minutes=5)
 """How long the first process waits for the last to come."""
