@@ -13,9 +13,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.events import Message, Progress
 from recsys_cli.models.model import Fitted
-from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.goal import goal_of
-from recsys_cli.training import hardware
+from recsys_cli.stages.summary import summary
 from recsys_cli.training.checkpoint import Checkpoint, weights
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.events import EpochRecord
@@ -61,7 +60,16 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
     write_text(job.target.metrics, json.dumps({"event": "epoch", **asdict(record)}) + "\n")
     figures = "".join(f", valid {figure} {value:.4f}" for figure, value in valid.items() if value is not None)
     job.emit(Message(f"{name} is fitted{figures}", facts=asdict(record)))
-    return _manifest(job, model, record)
+    return summary(
+        config, data, [record], record,
+        parameters=sum(buffer.numel() for buffer in model.buffers()),
+        steps=0,
+        last_session=seconds,
+        compiling=None,
+        precision="fp32",
+        device=model.device.type,
+        devices=1,
+    )  # fmt: skip
 
 
 def _validated(job: Job, model: Fitted, validation: Validation) -> Figures:
@@ -72,29 +80,3 @@ def _validated(job: Job, model: Fitted, validation: Validation) -> Figures:
         validation.add(model, batch)
         job.emit(Progress("validate", validation.rows, loader.num_rows))
     return validation.figures(model)
-
-
-def _manifest(job: Job, model: Fitted, record: EpochRecord) -> dict[str, Any]:
-    config, data = job.config, job.data
-    return {
-        "key": run_key(config, data),
-        "model": config.model.name,
-        "parameters": sum(buffer.numel() for buffer in model.buffers()),
-        "data": {"key": data.key, "folder": data.folder.name},
-        "rows": record.rows,
-        "steps": 0,
-        "epochs": 1,
-        "monitor": config.train.monitor,
-        "best_epoch": 1,
-        "valid": record.valid or None,
-        "history": [asdict(record)],
-        "seconds": {"train": round(record.seconds, 3), "last_session": round(record.seconds, 3), "compiling": None},
-        "rows_per_second": round(record.rows / max(record.seconds, 1e-9)),
-        "waiting_share": 0.0,
-        "precision": "fp32",
-        "device": model.device.type,
-        "devices": 1,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "peak_memory": hardware.peak_memory(),
-    }

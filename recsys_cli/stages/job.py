@@ -21,6 +21,7 @@ from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.fit import fit
 from recsys_cli.stages.goal import goal_of
+from recsys_cli.stages.summary import summary
 from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.training.distributed.ranks import LostRankError, Ranks
@@ -184,37 +185,18 @@ class Job:
             self.emit(Progress(f"validate epoch {epoch}", event.rows, training.valid.num_rows))
 
     def _manifest(self, training: Training, wall: float) -> dict[str, Any]:
-        history, best = training.progress.history, training.best
-        seconds, rows = sum(record.seconds for record in history), sum(record.rows for record in history)
         compiled = training.step.compiled
-        return {
-            "key": run_key(self.config, self.data),
-            "model": self.config.model.name,
-            "parameters": training.model.num_parameters,
-            "data": {"key": self.data.key, "folder": self.data.folder.name},
-            "continues": self.config.train.continue_from,
-            "rows": rows,
-            "steps": training.progress.total_steps,
-            "epochs": len(history),
-            "monitor": self.config.train.monitor,
-            "best_epoch": best.epoch if best else None,
-            "valid": (best.valid or None) if best else None,
-            "history": [asdict(record) for record in history],
-            "positive_weight": training.goal.positive_weight,
-            "seconds": {
-                "train": round(seconds, 3),
-                "last_session": round(wall, 3),
-                "compiling": None if compiled is None else round(compiled.seconds, 3),
-            },
-            "rows_per_second": round(rows / max(seconds, 1e-9)),
-            "waiting_share": round(sum(record.waiting for record in history) / max(seconds, 1e-9), 4),
-            "precision": training.step.precision,
-            "device": training.device.type,
-            "devices": self.ranks.world_size,
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-            "peak_memory": hardware.peak_memory(),
-        }
+        return summary(
+            self.config, self.data, training.progress.history, training.best,
+            parameters=training.model.num_parameters,
+            steps=training.progress.total_steps,
+            positive_weight=training.goal.positive_weight,
+            last_session=wall,
+            compiling=None if compiled is None else round(compiled.seconds, 3),
+            precision=training.step.precision,
+            device=training.device.type,
+            devices=self.ranks.world_size,
+        )  # fmt: skip
 
 
 @contextmanager
