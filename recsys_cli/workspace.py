@@ -133,6 +133,11 @@ class TrainedRun(Artifact):
         return self.folder / "evaluation.json"
 
     @property
+    def rankings(self) -> Path:
+        """What those are figures of, user by user and row by row."""
+        return self.folder / "rankings.safetensors"
+
+    @property
     def report(self) -> Path:
         """The page that shows it."""
         return self.folder / "report.html"
