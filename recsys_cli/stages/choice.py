@@ -19,14 +19,17 @@ from recsys_cli.training.checkpoint import key_in
 from recsys_cli.training.trackers import find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
 
-_HOW = {"device", "memory", "checkpoint_steps", "trackers", "embedding", "devices"}
-"""What of train and model is how, not what: no part of the key, so that a run may be resumed on another device."""
+_HOW = {"model": {"embedding"}, "train": {"device", "memory", "checkpoint_steps", "trackers", "devices"}}
+"""What of the sections is how, not what: no part of the key, so that a run may be resumed on another device."""
 
 
 def run_key(config: RunConfig, data: PreparedData) -> str:
     """Return what a run depends on: the model, how it is trained, and the data."""
-    model = config.model.model_dump(mode="json", exclude=_HOW)
-    return key_of("run", model, config.train.model_dump(mode="json", exclude=_HOW), data.key)
+    model, train = (
+        section.model_dump(mode="json", exclude=_HOW[name])
+        for name, section in (("model", config.model), ("train", config.train))
+    )
+    return key_of("run", model, train, data.key)
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,8 @@ def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifa
     now = config.model_dump(mode="json")
     changed = [
         f"{section}.{option} is {now[section].get(option)} and was {then[section].get(option)}"
-        for section in ("model", "train")
-        for option in sorted({*now[section], *then[section]} - _HOW)
+        for section, how in _HOW.items()
+        for option in sorted({*now[section], *then[section]} - how)
         if now[section].get(option) != then[section].get(option)
     ]
     what = "; ".join(changed) or "its data is another"

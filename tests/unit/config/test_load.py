@@ -292,3 +292,25 @@ def test_load_says_what_a_cluster_may_be(config_file: Path, cluster: str) -> Non
 def test_load_suggests_the_cluster_that_was_meant(config_file: Path) -> None:
     (line,) = problems(config_file, "etl.cluster=locale")
     assert line.endswith("not 'locale' (did you mean local?)")
+
+
+def test_another_model_takes_the_options_of_the_one_before_away(config_file: Path) -> None:
+    changed = load(config_file, ["model.embedding.placement=device", "model.name=popularity"])
+
+    assert changed.model.name == "popularity"
+    assert changed.model.options == {}
+    assert load(config_file, ["model.name=mlp"]).model.options == {"hidden": [128, 128]}
+    assert load(config_file, ["model.dropout=0.5", "model.name=mlp"]).model.options == {
+        "hidden": [128, 128],
+        "dropout": 0.5,
+    }
+
+
+def test_a_model_says_how_it_is_trained_where_the_config_does_not(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_config_type("mlp"), "train_defaults", {"epochs": 7, "batch_size": 99}, raising=False)
+
+    assert load(config_file).train.epochs == 1
+    assert load(config_file).train.batch_size == 99
+    assert load(config_file, ["train.batch_size=5"]).train.batch_size == 5
