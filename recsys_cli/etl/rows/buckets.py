@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.join_keys import canonical
-from recsys_cli.etl.pieces import Piece
+from recsys_cli.etl.packed import with_texts
+from recsys_cli.etl.pieces import Piece, Span, read
 from recsys_cli.etl.rows.flow import Desk, Flow
 from recsys_cli.features.hashing import below, hash_counters
 
@@ -35,11 +36,13 @@ class Buckets:
     Attributes:
         pieces: A file for each batch, with a record batch for each bucket.
         count: How many buckets there are.
+        schema: The rows' columns.
         desk: Whose they are.
     """
 
     pieces: tuple[Piece, ...]
     count: int
+    schema: pa.Schema
     desk: Desk
 
     @property
@@ -50,11 +53,10 @@ class Buckets:
     def __iter__(self) -> Iterator[pa.Table]:
         """Yield each bucket that has rows, in the order of their positions."""
         for bucket in range(self.count):
-            parts = [
-                self._read(piece, bucket) for piece in self.pieces if piece.starts[bucket + 1] > piece.starts[bucket]
-            ]
-            if parts:
-                yield pa.Table.from_batches(parts).combine_chunks()
+            sizes = ((piece, int(piece.starts[bucket + 1] - piece.starts[bucket])) for piece in self.pieces)
+            spans = [Span(piece, bucket, 0, size) for piece, size in sizes if size]
+            if spans:
+                yield with_texts(read(spans, self.schema, self.schema.names))
 
     def map(self, work: Callable[[pa.Table], Result]) -> Iterator[Result]:
         """Yield what is made of each bucket that has rows, and say how far that is."""
@@ -65,10 +67,6 @@ class Buckets:
         """Delete the files."""
         for piece in self.pieces:
             piece.path.unlink()
-
-    def _read(self, piece: Piece, bucket: int) -> pa.RecordBatch:
-        with pa.OSFile(str(piece.path)) as file:
-            return pa.ipc.open_file(file).get_batch(bucket)
 
 
 def bucket_bytes(memory: int) -> int:
@@ -89,12 +87,12 @@ def partition(rows: Flow, by: Sequence[str], columns: Sequence[str], desk: Desk)
     batches = rows.batches(names)
     first = next(batches, None)
     if first is None:
-        return Buckets((), 1, desk)
+        return Buckets((), 1, pa.schema([]), desk)
     size = (first.nbytes / first.num_rows + 8) * (rows.most or 0)  # 8 for the position
     count = -(-int(size) // bucket_bytes(desk.memory))
     deal = _Deal(tuple(by), max(1, min(_MOST_BUCKETS, count)), desk.folder)
     pieces = tuple(Threads().map(deal, _placed(itertools.chain([first], batches))))
-    return Buckets(pieces, deal.count, desk)
+    return Buckets(pieces, deal.count, deal.keyed(first, 0).schema, desk)
 
 
 def _placed(batches: Iterator[pa.Table]) -> Iterator[tuple[int, int, pa.Table]]:
@@ -114,19 +112,15 @@ class _Deal:
 
     def __call__(self, batch: tuple[int, int, pa.Table]) -> Piece:
         number, first, rows = batch
+        rows = self.keyed(rows, first)
+        return Piece.write(self.folder / f"bucket-{number:06d}.arrow", rows, self._places(rows), self.count)
+
+    def keyed(self, rows: pa.Table, first: int) -> pa.Table:
+        """Return rows with keys that are equal where they mean the same, and the position of each."""
         for name in self.by:
             rows = rows.set_column(rows.column_names.index(name), name, canonical(rows.column(name)))
         positions = np.arange(first, first + rows.num_rows, dtype=np.int64)
-        rows = rows.append_column(POSITION, pa.array(positions))
-        places = self._places(rows)
-        order = np.argsort(places, kind="stable")
-        starts = np.concatenate(([0], np.cumsum(np.bincount(places, minlength=self.count))))
-        path = self.folder / f"bucket-{number:06d}.arrow"
-        dealt = rows.take(pa.array(order)).combine_chunks().to_batches()[0]
-        with pa.ipc.new_file(str(path), rows.schema) as file:
-            for start, end in itertools.pairwise(starts.tolist()):
-                file.write_batch(dealt.slice(start, end - start))
-        return Piece(path, starts)
+        return rows.append_column(POSITION, pa.array(positions))
 
     def _places(self, rows: pa.Table) -> np.ndarray:
         if self.count == 1:
