@@ -20,6 +20,19 @@ def roc_curve(tally: Tally) -> Curve:
     return _curve(_rates(negative), _rates(positive))
 
 
+def precision_recall_curve(tally: Tally) -> Curve:
+    """Return precision over recall for falling thresholds; empty for rows of one class.
+
+    It begins at recall 0 with the precision of the highest scores: any part of rows that score the same has it on average.
+    """
+    small = tally.compressed(POINTS)
+    positive, negative = small.positive[0][::-1], small.negative[0][::-1]
+    if not positive.sum() or not negative.sum():
+        return Curve(x=(), y=())
+    precision = np.cumsum(positive) / np.cumsum(positive + negative)
+    return _curve(_rates(positive), np.append(precision[0], precision))
+
+
 def reliability_curve(tally: Tally) -> Curve:
     """Return the mean label over the mean prediction of bins of equal mass."""
     return _curve(*reliability(tally))

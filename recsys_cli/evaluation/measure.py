@@ -112,6 +112,7 @@ class _Measurement:
             pointwise=of_rows.estimates,
             reliability=of_rows.reliability,
             roc=of_rows.roc,
+            precision_recall=of_rows.precision_recall,
             ranking=ranking,
             counts=counts,
             protocol=describe(split, self.config, counts),

@@ -13,7 +13,7 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
 from recsys_cli.evaluation.bootstrap import pointwise_estimates
-from recsys_cli.evaluation.curves import reliability_curve, roc_curve
+from recsys_cli.evaluation.curves import precision_recall_curve, reliability_curve, roc_curve
 from recsys_cli.evaluation.metrics import POINTWISE as METRICS
 from recsys_cli.evaluation.result import MODEL, Curve, Estimates
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
@@ -57,10 +57,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """Estimates and ROC curves by system, and the model's reliability curve."""
+    """Estimates, ROC and precision-recall curves by system, and the model's reliability curve."""
 
     estimates: dict[str, Estimates]
     roc: dict[str, Curve]
+    precision_recall: dict[str, Curve]
     reliability: Curve
 
 
@@ -82,5 +83,6 @@ def measure_rows(logits: npt.NDArray[np.float32], rows: Rows, *, config: Evaluat
             for name, tally in tallies.items()
         },
         roc={name: roc_curve(tally) for name, tally in tallies.items()},
+        precision_recall={name: precision_recall_curve(tally) for name, tally in tallies.items()},
         reliability=reliability_curve(tallies[MODEL]),
     )

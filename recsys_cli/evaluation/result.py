@@ -123,6 +123,8 @@ class Measured(_Frozen):
     """Mean label over mean prediction of the model, by bins of equal mass."""
     roc: dict[str, Curve]
     """True over false positive rate, by system."""
+    precision_recall: dict[str, Curve]
+    """Precision over recall, by system."""
     counts: Counts
     """How much it rests on."""
     protocol: Protocol

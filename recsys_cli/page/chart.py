@@ -26,6 +26,7 @@ class Line:
         thin: Whether it stands back behind others.
         dashed: Whether it is a yardstick rather than something measured.
         joined: Whether there is a line from each point to the next.
+        band: How sure each point is, (low, high), shaded behind the line; empty for none.
         colour: Number of the series whose colour it has; None for its place among the marks.
     """
 
@@ -36,7 +37,13 @@ class Line:
     thin: bool = False
     dashed: bool = False
     joined: bool = True
+    band: Sequence[tuple[float, float]] = ()
     colour: int | None = None
+
+    @property
+    def reach(self) -> Sequence[float]:
+        """The values that the axis has to hold."""
+        return [*self.y, *(end for pair in self.band for end in pair)]
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,11 @@ class Steps:
     @property
     def y(self) -> Sequence[float]:
         """How high it is; a bar stands on the ground."""
+        return self.heights
+
+    @property
+    def reach(self) -> Sequence[float]:
+        """The values that the axis has to hold."""
         return self.heights
 
 
@@ -90,9 +102,11 @@ def chart(title: str, marks: Sequence[Line | Steps], *, x: Axis, y: Axis) -> Mar
     if not any(len(mark.x) for mark in marks):
         return Markup("")
     over = x.over(value for mark in marks for value in mark.x)
-    up = y.over(value for mark in marks for value in mark.y)
+    up = y.over(value for mark in marks for value in mark.reach)
     plot = _Plot(over, up, frame.widest(label for _, label in up.ticks(5)) + 10)
     parts = [*_frame(plot)]
+    for place, mark in enumerate(marks, start=1):  # all bands lie below all lines
+        parts += _band(mark, place, plot) if isinstance(mark, Line) else ()
     for place, mark in enumerate(marks, start=1):
         parts += _steps(mark, place, plot) if isinstance(mark, Steps) else _line(mark, place, plot)
     names = [(_colour(mark, place), mark.name) for place, mark in enumerate(marks, start=1) if len(mark.x)]
@@ -112,6 +126,14 @@ def _frame(plot: _Plot) -> Iterator[Markup]:
     yield frame.line("axis", (plot.left, ground, right, ground))
     yield frame.text(plot.y.axis.label, 2, 12, kind="label")
     yield frame.text(plot.x.axis.label, right, _HEIGHT - 6, anchor="end", kind="label")
+
+
+def _band(mark: Line, place: int, plot: _Plot) -> Iterator[Markup]:
+    if not mark.band:
+        return
+    low, high = ([plot.at(x, pair[end]) for x, pair in zip(mark.x, mark.band, strict=True)] for end in (0, 1))
+    points = " ".join(f"{frame.place(x)},{frame.place(y)}" for x, y in [*high, *reversed(low)])
+    yield Markup('<polygon class="band {}" points="{}"/>').format(_colour(mark, place), points)
 
 
 def _line(mark: Line, place: int, plot: _Plot) -> Iterator[Markup]:

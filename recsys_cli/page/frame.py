@@ -10,7 +10,7 @@ WIDTH = 400
 """Units of a figure's width; it is drawn as wide as there is room, so text grows with it."""
 LETTER = 6.4
 """About how many units a letter of a label is wide."""
-_COLOURS = 4
+_COLOURS = 6
 
 
 def series(number: int) -> str:

@@ -75,6 +75,7 @@ def _figures(evaluation: Evaluation, history: History) -> dict[str, Markup]:
     figures = {
         "reliability": plots.reliability(evaluation.reliability),
         "roc": plots.roc(evaluation.roc),
+        "precision_recall": plots.precision_recall(evaluation.precision_recall),
         "loss": plots.loss(history),
         "auc": plots.area(history),
     }

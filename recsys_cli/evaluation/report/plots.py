@@ -47,6 +47,12 @@ def roc(curves: Mapping[str, Curve]) -> Markup:
     return chart("ROC curves", marks, x=_unit("false positive rate"), y=_unit("true positive rate"))
 
 
+def precision_recall(curves: Mapping[str, Curve]) -> Markup:
+    """Draw how much of what is called positive is, by how many of the positives are found, for all systems."""
+    marks = [Line(*_points(curve), name=name) for name, curve in curves.items()]
+    return chart("Precision-recall curves", marks, x=_unit("recall"), y=_unit("precision"))
+
+
 def ranking(systems: Mapping[str, Estimates], titles: Mapping[str, str]) -> Markup:
     """Draw ranking metrics with their intervals, the systems below each other.
 

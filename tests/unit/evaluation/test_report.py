@@ -37,6 +37,7 @@ def evaluation() -> Evaluation:
         ranking={"model": dict.fromkeys(names, figure), "popularity": dict.fromkeys(names, Estimate(value=0.1))},
         reliability=line,
         roc={"model": line, "item mean": Curve(x=(), y=())},
+        precision_recall={"model": line, "item mean": Curve(x=(), y=())},
         counts=Counts(**counts),
         protocol=Protocol(**{name: f"About {name} & more." for name in Protocol.model_fields}),
         ceiling=Ceiling(label="rating > 3", auc=0.9),
