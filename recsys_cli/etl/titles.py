@@ -1,0 +1,82 @@
+"""What people call the items: a column of a raw table, which the prepared data does not keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.config import RunConfig
+from recsys_cli.data import open_source
+from recsys_cli.errors import ConfigError, RecsysError
+from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.features.program import INTERACTIONS
+
+_USUAL = ("title", "name")
+"""What a column with titles is called where the config does not say."""
+
+
+def read_titles(config: RunConfig, raw: Path, ids: pa.Array) -> pa.Array | None:
+    """Return what items are called, by the first table beside the interactions that has their ids and a title.
+
+    Raw data may be gone or moved by now, and titles are a comfort: without them there are ids to show.
+
+    Args:
+        config: Its dataset, and `evaluate.title` for the column; None for one that is called title or name.
+        raw: The folder of the downloaded dataset.
+        ids: Raw ids of the items; shape (I,).
+
+    Returns:
+        Text, null where an item has none; shape (I,). None where no table has titles, or none can be read.
+
+    Raises:
+        ConfigError: `evaluate.title` names a column that no readable table has beside the ids of the items.
+    """
+    key = config.features.raw_name(config.features.item)
+    wanted = config.evaluate.title
+    beside: list[str] = []
+    for table in _tables(config, raw):
+        names = table.schema().names
+        if key not in names:
+            continue
+        beside += names
+        title = wanted if wanted in names else next((name for name in names if name.lower() in _USUAL), None)
+        if title is not None and wanted in {None, title}:
+            return _matched(table, (key, title), ids)
+    if wanted is not None and beside:
+        raise ConfigError(
+            f"evaluate.title: no table has a column {wanted!r} beside {key}; there are {', '.join(beside)}",
+            hint="leave it out to go without titles",
+        )
+    return None
+
+
+def _tables(config: RunConfig, raw: Path) -> Iterator[Reader]:
+    """Yield readers of the tables beside the interactions that are there and can be read."""
+    try:
+        tables = open_source(config.dataset.name, config.dataset.options).tables(raw)
+    except RecsysError:
+        return
+    for table in tables:
+        if table.name == INTERACTIONS:
+            continue
+        reader = Reader(table, skip_bad=True)
+        try:
+            reader.schema()
+        except RecsysError:
+            continue
+        yield reader
+
+
+def _matched(reader: Reader, columns: tuple[str, str], ids: pa.Array) -> pa.Array | None:
+    """Return the second column's text in the order of the ids, which are in the first."""
+    reader.columns = columns
+    try:
+        keys, titles = (column.combine_chunks() for column in reader.read().columns)
+        places = pc.index_in(ids, value_set=keys.cast(ids.type))
+        texts = titles.cast(pa.string())
+    except (RecsysError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None  # a file that breaks off, ids of another kind than those of the interactions, titles that are lists
+    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(texts), ""), pa.scalar(None, pa.string()), texts).take(places)
