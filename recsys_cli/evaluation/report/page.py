@@ -8,30 +8,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.metrics import POINTWISE, RANKING
-from recsys_cli.evaluation.metrics.metric import Better
+from recsys_cli.evaluation.metrics import POINTWISE
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import History
-from recsys_cli.evaluation.result import MODEL, Estimate, Estimates, Evaluation
+from recsys_cli.evaluation.report.tables import number, pointwise_rows, ranking_rows, ranking_title
+from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation
 from recsys_cli.page import render as render_page
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A figure in a table."""
-
-    value: str
-    interval: str
-    is_best: bool
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of a table."""
-
-    title: str
-    hint: str
-    cells: list[Cell]
 
 
 @dataclass(frozen=True)
@@ -41,9 +23,6 @@ class Headline:
     title: str
     value: str
     remark: str
-
-
-_HINTS: dict[Better, str] = {"higher": "higher is better", "lower": "lower is better", "one": "1 is right"}
 
 
 def render(evaluation: Evaluation, *, history: History, config: str, manifest: dict[str, Any]) -> str:
@@ -61,8 +40,8 @@ def render(evaluation: Evaluation, *, history: History, config: str, manifest: d
         evaluation=evaluation,
         counts=evaluation.counts,
         headlines=_headlines(evaluation),
-        pointwise=_pointwise_rows(evaluation.pointwise),
-        ranking=_ranking_rows(evaluation.ranking),
+        pointwise=pointwise_rows(evaluation.pointwise),
+        ranking=ranking_rows(evaluation.ranking),
         figures=_figures(evaluation, history),
         config=config,
         manifest=manifest,
@@ -81,52 +60,8 @@ def _figures(evaluation: Evaluation, history: History) -> dict[str, Markup]:
     }
     if evaluation.ranking:
         names = [f"{name}@{k}" for name in ("hr", "ndcg", "mrr", "recall") for k in sorted(set(evaluation.config.k))]
-        figures["ranking"] = plots.ranking(evaluation.ranking, {name: _ranking_title(name) for name in names})
+        figures["ranking"] = plots.ranking(evaluation.ranking, {name: ranking_title(name) for name in names})
     return figures
-
-
-def _pointwise_rows(systems: dict[str, Estimates]) -> list[Row]:
-    return [
-        Row(metric.title, _HINTS[metric.better], _cells([found[name] for found in systems.values()], metric.better))
-        for name, metric in POINTWISE.items()
-        if all(name in found for found in systems.values())
-    ]
-
-
-def _ranking_rows(systems: dict[str, Estimates]) -> list[Row]:
-    names = next(iter(systems.values()), {})
-    return [
-        Row(_ranking_title(name), "higher is better", _cells([found[name] for found in systems.values()], "higher"))
-        for name in names
-    ]
-
-
-def _ranking_title(name: str) -> str:
-    metric, _, k = name.partition("@")
-    return f"{RANKING[metric].title if metric in RANKING else metric}@{k}"
-
-
-def _cells(estimates: list[Estimate], better: Better) -> list[Cell]:
-    badness = [_badness(estimate, better) for estimate in estimates]
-    known = [value for value in badness if value is not None]
-    return [
-        Cell(_number(e.value), _interval(e), is_best=len(known) > 1 and value is not None and value == min(known))
-        for e, value in zip(estimates, badness, strict=True)
-    ]
-
-
-def _badness(estimate: Estimate, better: Better) -> float | None:
-    if estimate.value is None:
-        return None
-    return {"higher": -estimate.value, "lower": estimate.value, "one": abs(estimate.value - 1)}[better]
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
-
-
-def _interval(estimate: Estimate) -> str:
-    return "" if estimate.low is None else f"{_number(estimate.low)} – {_number(estimate.high)}"
 
 
 def _headlines(evaluation: Evaluation) -> list[Headline]:
@@ -147,5 +82,5 @@ def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Any:
     values = {system: value for system, value in others.items() if value is not None}
     choose = min if name in POINTWISE and POINTWISE[name].better == "lower" else max
     best = choose(values, key=lambda system: values[system], default=None)
-    remark = "" if best is None else f"{best}: {_number(values[best])}"
-    return Headline(title, _number(systems[MODEL][name].value), remark)
+    remark = "" if best is None else f"{best}: {number(values[best])}"
+    return Headline(title, number(systems[MODEL][name].value), remark)

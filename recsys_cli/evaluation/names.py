@@ -1,0 +1,145 @@
+"""What encoded ids stand for, as people know it: raw ids of users, titles of items, and what an item is."""
+
+from __future__ import annotations
+
+import difflib
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import FIRST, NULL, PADDING, Column, Role
+from recsys_cli.workspace import PreparedData
+
+_NEAR = 3
+_SEARCHED = 50_000
+"""Values that are compared with one that is not there, the most frequent ones: looking at all could take minutes."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item for a reader.
+
+    Attributes:
+        id: Its raw id.
+        title: What it is called; None where nothing says it.
+        features: What it is, by column, in raw values.
+    """
+
+    id: str
+    title: str | None
+    features: dict[str, tuple[str, ...]]
+
+    @property
+    def name(self) -> str:
+        """What to call it: the title, or else the raw id."""
+        return self.title or self.id
+
+
+class Names:
+    """Tells what encoded ids stand for; vocabularies are read when they are asked for.
+
+    Args:
+        data: Prepared.
+        titles: What the items of the vocabulary are called, in its order, null where one has no title; None for no titles.
+    """
+
+    def __init__(self, data: PreparedData, titles: pa.Array | None = None) -> None:
+        self._data = data
+        self._titles = titles
+        self._columns = {role: data.schema.only(role) for role in (Role.USER, Role.ITEM)}
+        self._vocabularies: dict[str, pa.Array] = {}
+
+    def values(self, role: Role) -> pa.Array:
+        """Return the raw ids of all users or all items, in the order of the encoded ids."""
+        return self._vocabulary(self._columns[role])
+
+    def user(self, user_idx: int) -> str:
+        """Return the raw id of a user."""
+        return self._value(self._columns[Role.USER], user_idx)
+
+    def item(self, item_idx: int) -> Item:
+        """Return what is known of an item."""
+        place = item_idx - FIRST
+        has_title = self._titles is not None and 0 <= place < len(self._titles)
+        features = {}
+        for column in self._features:
+            ids = self._table[column.name][item_idx].as_py()
+            ids = ids if isinstance(ids, list) else [ids]
+            features[column.name] = tuple(self._value(column, each) for each in ids if each != PADDING)
+        return Item(
+            id=self._value(self._columns[Role.ITEM], item_idx),
+            title=self._titles[place].as_py() if has_title and self._titles is not None else None,
+            features=features,
+        )
+
+    def find(self, role: Role, text: str) -> int:
+        """Return the encoded id of a user or an item.
+
+        Args:
+            role: USER or ITEM.
+            text: The raw id as somebody typed it.
+
+        Raises:
+            ConfigError: Train has no such id; the message has those that are near.
+        """
+        values = self.values(role)
+        with suppress(
+            pa.ArrowInvalid, pa.ArrowNotImplementedError
+        ):  # what is no number is no value of a column of numbers
+            place = pc.index(values, pa.scalar(text).cast(values.type)).as_py()
+            if place >= 0:
+                return FIRST + int(place)
+        near = ", ".join(self._near(role, text))
+        raise ConfigError(
+            f"train has no {role.value} {text!r}{f'; near it are {near}' if near else ''}",
+            hint=f"an ID is a value of {self._columns[role].name} in the raw data, of which there are {len(values):,} in train",
+        )
+
+    def _near(self, role: Role, text: str) -> list[str]:
+        """Return ids that may have been meant: those of titles that hold the text, or else those that look like it."""
+        values = self.values(role)
+        if role is Role.ITEM and self._titles is not None:
+            found = pc.indices_nonzero(pc.match_substring(self._titles, text, ignore_case=True).fill_null(False))
+            if len(found):
+                return [f"{values[place]} ({self._titles[place]})" for place in found[:_NEAR].to_pylist()]
+        try:
+            wanted = pa.scalar(text).cast(pa.float64())
+            far = pc.abs(pc.subtract(values.cast(pa.float64(), safe=False), wanted))
+            places = pc.sort_indices(far)[:_NEAR].to_pylist()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return difflib.get_close_matches(text, [str(value) for value in values[:_SEARCHED]], n=_NEAR)
+        return [str(values[place]) for place in places]
+
+    @cached_property
+    def _features(self) -> tuple[Column, ...]:
+        """The columns that say what an item is, as far as raw values are known for their ids."""
+        schema, path = self._data.schema, self._data.table(self._columns[Role.ITEM].name)
+        names = pq.read_schema(path).names if path.is_file() else []
+        return tuple(
+            column
+            for column in schema.categorical
+            if column.name in names and column.vocabulary and self._data.vocabulary(column.vocabulary).is_file()
+        )
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        path = self._data.table(self._columns[Role.ITEM].name)
+        return pq.read_table(path, columns=[column.name for column in self._features])
+
+    def _vocabulary(self, column: Column) -> pa.Array:
+        assert column.vocabulary is not None, f"{column.name} is of encoded ids"
+        if column.vocabulary not in self._vocabularies:
+            table = pq.read_table(self._data.vocabulary(column.vocabulary), columns=["value"])
+            self._vocabularies[column.vocabulary] = table["value"].combine_chunks()
+        return self._vocabularies[column.vocabulary]
+
+    def _value(self, column: Column, encoded: int) -> str:
+        values = self._vocabulary(column)
+        if FIRST <= encoded < FIRST + len(values):
+            return str(values[encoded - FIRST])
+        return "null" if encoded == NULL else "unseen"

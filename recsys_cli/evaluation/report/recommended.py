@@ -1,0 +1,88 @@
+"""What is drawn of the rankings themselves: metrics over all cut-offs, and how popular what is recommended is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.held_out import candidate_items
+from recsys_cli.evaluation.metrics import RANKING, Hits
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.result import Curve, Estimate
+from recsys_cli.interactions import Interactions
+
+METRICS = ("ndcg", "recall", "hr", "precision")
+"""Which metrics are drawn over k."""
+CONSUMED = "met in train"
+"""What the popularity of recommendations is compared with."""
+_FIRST_CUT_OFFS, _CUT_OFFS, _RANKS = 10, 24, 120
+
+
+@dataclass(frozen=True)
+class AtK:
+    """Metrics over the cut-off.
+
+    Attributes:
+        k: The cut-offs, ascending: all up to ten, then fewer and fewer, and those of the config.
+        estimates: By metric and system, one for each cut-off.
+    """
+
+    k: tuple[int, ...]
+    estimates: Mapping[str, Mapping[str, list[Estimate]]]
+
+
+def metrics_at_k(rankings: Rankings, *, resamples: int, seed: int) -> AtK:
+    """Compute metrics for cut-offs from 1 to P; with the evaluation's seed they are its figures where it has the cut-off.
+
+    Args:
+        rankings: Of U users, at least one.
+        resamples: Behind each interval.
+        seed: Decides the resamples.
+    """
+    ks = _cut_offs(rankings.k)
+    found: dict[str, dict[str, list[Estimate]]] = {metric: {} for metric in METRICS}
+    for system, hits in rankings.hits.items():
+        ranked = Hits(hits, rankings.num_relevant)
+        values = np.stack([RANKING[metric].compute(ranked, k) for metric in METRICS for k in ks], axis=1)
+        estimates = mean_estimates(values, resamples=resamples, seed=seed)
+        for place, metric in enumerate(METRICS):
+            found[metric][system] = estimates[place * len(ks) : (place + 1) * len(ks)]
+    return AtK(ks, found)
+
+
+def popularity_curves(rankings: Rankings, train: Interactions, *, num_items: int) -> dict[str, Curve]:
+    """Return which share of what is recommended goes to the most popular items, however many: a Lorenz curve from the top.
+
+    Args:
+        rankings: Of some systems; the smallest cut-off counts, because that is what people see.
+        train: Its rows say how popular an item is.
+        num_items: Item ids are below it.
+
+    Returns:
+        Cumulated shares over the number of items, the most popular first: of the rows of train, and by system.
+    """
+    order = candidate_items(train, num_items=num_items)
+    ranks = np.unique(np.geomspace(1, max(1, len(order)), _RANKS).round().astype(np.int64))
+    counts = {CONSUMED: np.bincount(train.item_idx, minlength=num_items)}
+    for system, items in rankings.items.items():
+        first = items[:, : min(rankings.k)]
+        counts[system] = np.bincount(first[first > 0], minlength=num_items)
+    return {name: _shares(count[order], ranks) for name, count in counts.items()}
+
+
+def _cut_offs(asked: tuple[int, ...]) -> tuple[int, ...]:
+    most = max(asked)
+    few = np.geomspace(_FIRST_CUT_OFFS, max(most, _FIRST_CUT_OFFS), _CUT_OFFS - _FIRST_CUT_OFFS).round().astype(int)
+    found = {*range(1, _FIRST_CUT_OFFS + 1), *few.tolist(), *asked}
+    return tuple(sorted(k for k in found if k <= most))
+
+
+def _shares(counts: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]) -> Curve:
+    total = counts.sum()
+    if not total:
+        return Curve(x=(), y=())
+    return Curve(x=tuple(ranks.tolist()), y=tuple((np.cumsum(counts)[ranks - 1] / total).round(6).tolist()))

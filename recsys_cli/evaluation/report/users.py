@@ -1,0 +1,113 @@
+"""A few users as people: what they met, what they are recommended, and what should have been found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsys_cli.evaluation.met import Met, Splits, newest_first, num_positive
+from recsys_cli.evaluation.names import Item, Names
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.result import MODEL
+from recsys_cli.features.hashing import hash_counters, mix
+from recsys_cli.features.schema import Role
+from recsys_cli.page import is_date, moment
+
+NUM_USERS = 5
+_SHOWN = 14
+_MOST = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    """An item in a list of a user's.
+
+    Attributes:
+        title: What it is called.
+        kind: What it is, such as its genres.
+        note: What the list says of it: when it was met, or at which place it is recommended.
+        is_marked: Whether it is one of those to look for: liked, or a hit.
+    """
+
+    title: str
+    kind: str
+    note: str = ""
+    is_marked: bool = False
+
+
+@dataclass(frozen=True)
+class User:
+    """What the page shows of a user; lists hold the first few.
+
+    Attributes:
+        name: Raw id.
+        rows: How much there is of the user, in words.
+        history: What was met before, the newest first; liked ones are marked.
+        recommended: The model's first places; hits are marked.
+        wanted: What should be found, and where the model has it; what was found is marked.
+    """
+
+    name: str
+    rows: str
+    history: list[Line]
+    recommended: list[Line]
+    wanted: list[Line]
+
+
+def sample_users(rankings: Rankings, splits: Splits, names: Names, *, relevant: str, seed: int) -> list[User]:
+    """Return a few of the users that were ranked for; the same ones for every run with this seed, whatever was prepared.
+
+    Args:
+        rankings: Of the model, first of all.
+        splits: What users met.
+        names: What things are called.
+        relevant: Which rows should be found, as in `evaluate.relevant`.
+        seed: Decides who.
+    """
+    order = np.argsort(hash_counters(rankings.user_hashes, mix(seed, _SHOWN)), kind="stable")
+    return [_user(int(row), rankings, splits, names, relevant=relevant) for row in order[:NUM_USERS]]
+
+
+def kind_of(item: Item) -> str:
+    """Say what an item is, in one line."""
+    return " · ".join(", ".join(values) for values in item.features.values() if values)
+
+
+def when(met: Met) -> str:
+    """Write the day of a row; the plain number where times are no dates, nothing where there are none."""
+    if met.time is None:
+        return ""
+    return moment(met.time)[:10] if is_date(met.time, met.time) else f"{met.time:,}"
+
+
+def _user(row: int, rankings: Rankings, splits: Splits, names: Names, *, relevant: str) -> User:
+    user_idx = int(rankings.users[row])
+    found = splits.of(Role.USER, user_idx)
+    before = newest_first(found, ("train", "valid") if rankings.split == "test" else ("train",))
+    places = {int(item): place for place, item in enumerate(rankings.items[MODEL][row], start=1) if item}
+    hits = dict(zip(rankings.items[MODEL][row].tolist(), rankings.hits[MODEL][row].tolist(), strict=True))
+    met = {one.item_idx for one in before}
+    wanted = [
+        one
+        for one in newest_first(found, (rankings.split,))
+        if (relevant == "all" or one.label > 0.5) and one.item_idx not in met
+    ]
+    wanted.sort(key=lambda one: places.get(one.item_idx, len(places) + 1))
+    liked = sum(num_positive(rows) for split, rows in found.items() if split != rankings.split)
+    return User(
+        name=names.user(user_idx),
+        rows=f"{len(before):,} items met before, {liked:,} of them with label 1; {rankings.num_relevant[row]:,} to be found, "
+        f"of which the first {len(places)} places hold {sum(hits.values())}",
+        history=[_line(names.item(m.item_idx), when(m), is_marked=m.label > 0.5) for m in before[:_MOST]],
+        recommended=[_line(names.item(item), is_marked=hits[item]) for item in list(places)[:_MOST]],
+        wanted=[_wanted(names.item(m.item_idx), places.get(m.item_idx)) for m in wanted[:_MOST]],
+    )
+
+
+def _line(item: Item, note: str = "", *, is_marked: bool) -> Line:
+    return Line(item.name, kind_of(item), note, is_marked)
+
+
+def _wanted(item: Item, place: int | None) -> Line:
+    return _line(item, "–" if place is None else f"place {place}", is_marked=place is not None)
