@@ -13,11 +13,13 @@ MODEL = "model"
 """Name of the system that is being evaluated; the others are baselines."""
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """What all results share: they do not change, and unknown keys are errors."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class Estimate(_Frozen):
+class Estimate(Frozen):
     """One figure and its 95 % interval; None where it is not defined, such as the AUC of rows of one class."""
 
     value: float | None
@@ -32,7 +34,7 @@ Estimates = dict[str, Estimate]
 """By metric name, such as `auc` or `ndcg@10`."""
 
 
-class Curve(_Frozen):
+class Curve(Frozen):
     """Points of a line to draw."""
 
     x: tuple[float, ...]
@@ -41,7 +43,7 @@ class Curve(_Frozen):
     """What, such as the true positive rate or the mean label of a bin; as long as x."""
 
 
-class Counts(_Frozen):
+class Counts(Frozen):
     """How much the figures rest on."""
 
     rows: int
@@ -84,7 +86,7 @@ class Counts(_Frozen):
         return f"all {self.users_ranked:,} users"
 
 
-class Protocol(_Frozen):
+class Protocol(Frozen):
     """How it was measured, in words for the reader."""
 
     split: str
@@ -101,7 +103,7 @@ class Protocol(_Frozen):
     """What the intervals are."""
 
 
-class Ceiling(_Frozen):
+class Ceiling(Frozen):
     """What the generator of synthetic data allows at best."""
 
     label: str
@@ -110,7 +112,7 @@ class Ceiling(_Frozen):
     """AUC of the score without its noise."""
 
 
-class Measured(_Frozen):
+class Measured(Frozen):
     """What measuring a model found."""
 
     split: str
