@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -32,10 +32,14 @@ class Known:
             memory, so it is called by models that need it alone.
         join: Returns the features of ids of users or items, as the loader brings them: `{"movieId": ids}` in, and its genres
             beside it out. Ids are on the model's device.
+        batches: Returns whole rows of the same splits, with every feature, label and weight and those that were drawn, batch by
+            batch in file order, on the model's device: for models that learn from features that belong to an interaction.
+            They are read anew with each call. No rows where nobody gives any.
     """
 
     interactions: Callable[[], Interactions]
     join: Callable[[Mapping[str, Tensor]], Mapping[str, Feature]]
+    batches: Callable[[], Iterable[Batch]] = tuple
 
 
 class Model(nn.Module, ABC):

@@ -46,7 +46,7 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
             f"{name} learns all at once, in one process and from nothing",
             hint="train.devices=1, and no train.continue_from",
         )
-    known = known_of(data, "train", device=model.device)
+    known = known_of(data, "train", device=model.device, memory=config.train.memory)
     goal = goal_of(config.train, data, model, emit=job.emit)
     started = time.perf_counter()
     with torch.no_grad():
