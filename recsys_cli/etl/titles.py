@@ -18,15 +18,16 @@ _USUAL = ("title", "name")
 """What a column with titles is called where the config does not say."""
 
 
-def read_titles(config: RunConfig, raw: Path, ids: pa.Array) -> pa.Array | None:
+def read_titles(config: RunConfig, raw: Path, ids: pa.Array, *, title: str | None) -> pa.Array | None:
     """Return what items are called, by the first table beside the interactions that has their ids and a title.
 
     Raw data may be gone or moved by now, and titles are a comfort: without them there are ids to show.
 
     Args:
-        config: Its dataset, and `evaluate.title` for the column; None for one that is called title or name.
+        config: Its dataset, and the column with the ids of the items.
         raw: The folder of the downloaded dataset.
         ids: Raw ids of the items; shape (I,).
+        title: `evaluate.title`, the column with the titles; None for one that is called title or name.
 
     Returns:
         Text, null where an item has none; shape (I,). None where no table has titles, or none can be read.
@@ -35,19 +36,18 @@ def read_titles(config: RunConfig, raw: Path, ids: pa.Array) -> pa.Array | None:
         ConfigError: `evaluate.title` names a column that no readable table has beside the ids of the items.
     """
     key = config.features.raw_name(config.features.item)
-    wanted = config.evaluate.title
     beside: list[str] = []
     for table in _tables(config, raw):
         names = table.schema().names
         if key not in names:
             continue
-        beside += names
-        title = wanted if wanted in names else next((name for name in names if name.lower() in _USUAL), None)
-        if title is not None and wanted in {None, title}:
-            return _matched(table, (key, title), ids)
-    if wanted is not None and beside:
+        beside += [name for name in names if name != key]
+        known = [name for name in names if (name == title if title is not None else name.lower() in _USUAL)]
+        if known:
+            return _matched(table, (key, known[0]), ids)
+    if title is not None and beside:
         raise ConfigError(
-            f"evaluate.title: no table has a column {wanted!r} beside {key}; there are {', '.join(beside)}",
+            f"evaluate.title: no table has a column {title!r} beside {key}; there are {', '.join(beside)}",
             hint="leave it out to go without titles",
         )
     return None

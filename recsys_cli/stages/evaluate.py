@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from recsys_cli.config import EvaluateConfig, Placement, RunConfig, load
-from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.config import EvaluateConfig, RunConfig
+from recsys_cli.errors import DataError
 from recsys_cli.evaluation import Ceiling, Evaluation
 from recsys_cli.evaluation.measure import Place, measure
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.expression import parse
-from recsys_cli.models import build
-from recsys_cli.models.model import Model
-from recsys_cli.models.weights import load_weights
 from recsys_cli.stages import Made
+from recsys_cli.stages.finished import config_of, model_of
 from recsys_cli.training import hardware
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
 
@@ -44,7 +42,7 @@ def evaluate(
         DataError: The labels are not 0 and 1, or the checkpoint is not of this model.
         TrainingError: The model's scores are no numbers.
     """
-    whole = _config_of(run)
+    whole = config_of(run)
     config = config or whole.evaluate
     key = key_of("evaluation", run.key, config.model_dump(mode="json", exclude=_HOW))
     with workspace.lock(f"run-{run.folder.name}"):
@@ -62,13 +60,6 @@ def evaluate(
     return Made(run, up_to_date=False)
 
 
-def _config_of(run: TrainedRun) -> RunConfig:
-    if not run.exists:
-        state = "is not finished" if run.folder.is_dir() else "is not there"
-        raise MissingArtifactError(f"run {run.folder.name} {state}", hint="recsys train --resume")
-    return load(run.config)
-
-
 def _is_fresh(run: TrainedRun, key: str) -> bool:
     try:
         return run.report.is_file() and Evaluation.read(run.evaluation).key == key
@@ -82,7 +73,7 @@ def _measure(
     data = workspace.data_of(run)
     device = hardware.device(whole.train.device)
     place = Place(device=device, memory=whole.train.memory, emit=emit)
-    found = measure(_model_of(run, whole, data).to(device), data, config, place=place)
+    found = measure(model_of(run, whole, data).to(device), data, config, place=place)
     leakage = getattr(whole.split, "leakage", None)
     return Evaluation(
         key=key,
@@ -92,14 +83,6 @@ def _measure(
         config=config,
         **dict(found) | {"notes": (*found.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))},
     )
-
-
-def _model_of(run: TrainedRun, whole: RunConfig, data: PreparedData) -> Model:
-    # Tables that were sharded are whole in the checkpoint, and larger than a device.
-    placement: Placement = "device" if whole.model.embedding.placement == "device" else "host"
-    model = build(whole.model.name, whole.model.options, data.schema, placement=placement)
-    load_weights(model, run.checkpoint("best"))
-    return model.eval()
 
 
 def _ceiling(workspace: Workspace, whole: RunConfig) -> Ceiling | None:

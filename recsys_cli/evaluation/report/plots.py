@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from recsys_cli.evaluation.metrics import RANKING
 from recsys_cli.evaluation.report.history import History
+from recsys_cli.evaluation.report.recommended import CONSUMED, AtK
 from recsys_cli.evaluation.result import MODEL, Curve, Estimate, Estimates
 from recsys_cli.page import Axis, Group, Line, bars, chart
 
@@ -62,6 +64,31 @@ def ranking(systems: Mapping[str, Estimates], titles: Mapping[str, str]) -> Mark
     """
     groups = [_group(system, [estimates[name] for name in titles]) for system, estimates in systems.items()]
     return bars("Ranking metrics", list(titles.values()), groups, x=Axis("mean over users, with 95 % interval"))
+
+
+def at_k(found: AtK, metric: str) -> Markup:
+    """Draw a ranking metric over the cut-off, with intervals as bands, for all systems."""
+    marks = []
+    for system, estimates in found.estimates[metric].items():
+        known = [(k, e.value, e.low, e.high) for k, e in zip(found.k, estimates, strict=True) if e.value is not None]
+        marks.append(
+            Line(
+                [k for k, *_ in known],
+                [value for _, value, _, _ in known],
+                name=system,
+                band=[(v if low is None else low, v if high is None else high) for _, v, low, high in known],
+            )
+        )
+    title = RANKING[metric].title
+    return chart(f"{title} over the cut-off", marks, x=Axis("k"), y=Axis(f"{title}@k", low=0.0))
+
+
+def popularity(curves: Mapping[str, Curve]) -> Markup:
+    """Draw which share of all recommendations the most popular items take, against that of what was met."""
+    systems = [Line(*_points(curve), name=name) for name, curve in curves.items() if name != CONSUMED]
+    marks = [*systems, Line(*_points(curves[CONSUMED]), name=CONSUMED, dashed=True)]
+    x = Axis("items, the most popular first", kind="log")
+    return chart("Share of the most popular items", marks, x=x, y=Axis("share", kind="share", low=0.0, high=1.0))
 
 
 def _group(system: str, estimates: Sequence[Estimate]) -> Group:

@@ -8,18 +8,64 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.held_out import candidate_items
+from recsys_cli.evaluation.met import Splits
 from recsys_cli.evaluation.metrics import RANKING, Hits
+from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.report.users import User, sample_users
 from recsys_cli.evaluation.result import Curve, Estimate
+from recsys_cli.features.schema import Role
 from recsys_cli.interactions import Interactions
+from recsys_cli.workspace import PreparedData
 
-METRICS = ("ndcg", "recall", "hr", "precision")
-"""Which metrics are drawn over k."""
+METRICS = {
+    "ndcg": "NDCG: hits, the more the higher they stand, over what could be had at best.",
+    "recall": "Recall: how much of what there was to find is among the first k.",
+    "hr": "Hit rate: for how many users something is found.",
+    "precision": "Precision: how much of what is shown is a hit.",
+}
+"""Which metrics are drawn over k, and what a reader is told of them."""
 CONSUMED = "met in train"
 """What the popularity of recommendations is compared with."""
 _FIRST_CUT_OFFS, _CUT_OFFS, _RANKS = 10, 24, 120
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """What the page shows of rankings.
+
+    Attributes:
+        at_k: Metrics over the cut-off.
+        popularity: See `popularity_curves`.
+        users: A few users.
+    """
+
+    at_k: AtK
+    popularity: dict[str, Curve]
+    users: list[User]
+
+    @classmethod
+    def of(cls, rankings: Rankings, data: PreparedData, names: Names, config: EvaluateConfig) -> Recommended | None:
+        """Gather it; None where nothing was ranked.
+
+        Args:
+            rankings: What the evaluation ranked.
+            data: That it was measured on.
+            names: What users and items are called.
+            config: What the evaluation was asked for.
+        """
+        if not rankings.systems or not len(rankings.users):
+            return None
+        splits = Splits.read(data)
+        num_items = int(data.schema.only(Role.ITEM).cardinality or 0)
+        return cls(
+            metrics_at_k(rankings, resamples=config.bootstrap, seed=config.seed),
+            popularity_curves(rankings, splits.rows["train"], num_items=num_items),
+            sample_users(rankings, splits, names, relevant=config.relevant, seed=config.seed),
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,55 @@
+"""A finished run as something to ask: its config, its model with the best weights, and what its data's ids stand for."""
+
+from __future__ import annotations
+
+from recsys_cli.config import Placement, RunConfig, load
+from recsys_cli.errors import MissingArtifactError
+from recsys_cli.etl.titles import read_titles
+from recsys_cli.evaluation.names import Names
+from recsys_cli.features.schema import Role
+from recsys_cli.models import build
+from recsys_cli.models.model import Model
+from recsys_cli.models.weights import load_weights
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+
+def config_of(run: TrainedRun) -> RunConfig:
+    """Return the config that a run was trained with.
+
+    Raises:
+        MissingArtifactError: The run is not finished, or not there.
+    """
+    if not run.exists:
+        state = "is not finished" if run.folder.is_dir() else "is not there"
+        raise MissingArtifactError(f"run {run.folder.name} {state}", hint="recsys train --resume")
+    return load(run.config)
+
+
+def model_of(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:
+    """Return the run's best model, in evaluation mode, on the CPU.
+
+    Raises:
+        DataError: The checkpoint is not of this model.
+    """
+    # Tables that were sharded are whole in the checkpoint, and larger than a device.
+    placement: Placement = "device" if config.model.embedding.placement == "device" else "host"
+    model = build(config.model.name, config.model.options, data.schema, placement=placement)
+    load_weights(model, run.checkpoint("best"))
+    return model.eval()
+
+
+def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> Names:
+    """Return what users and items are called, with titles where the raw data has them.
+
+    Args:
+        config: Its dataset, and which columns are user and item.
+        data: Whose ids they are.
+        workspace: Where the raw data is.
+        title: `evaluate.title`.
+
+    Raises:
+        ConfigError: There is no such column.
+    """
+    ids = Names(data).values(Role.ITEM)
+    titles = read_titles(config, workspace.raw(config.dataset.name).folder, ids, title=title)
+    return Names(data, titles)
