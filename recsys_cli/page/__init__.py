@@ -5,9 +5,22 @@ Figures are SVG written here: drawing them with a plotting library took longer t
 
 from __future__ import annotations
 
-from recsys_cli.page.bars import Group, bars
+from recsys_cli.page.bars import Estimated, Group, bars, intervals
 from recsys_cli.page.chart import Line, Steps, chart
 from recsys_cli.page.document import render
 from recsys_cli.page.scale import Axis, is_date, moment, share
 
-__all__ = ["Axis", "Group", "Line", "Steps", "bars", "chart", "is_date", "moment", "render", "share"]
+__all__ = [
+    "Axis",
+    "Estimated",
+    "Group",
+    "Line",
+    "Steps",
+    "bars",
+    "chart",
+    "intervals",
+    "is_date",
+    "moment",
+    "render",
+    "share",
+]

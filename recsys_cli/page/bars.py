@@ -1,4 +1,4 @@
-"""Charts of named things: a bar for each of them and each series, with its interval where there is one."""
+"""Charts of named things: a bar for each of them and each series, or a point, with its interval where there is one."""
 
 from __future__ import annotations
 
@@ -49,6 +49,57 @@ def bars(title: str, names: Sequence[str], groups: Sequence[Group], *, x: Axis) 
     parts = [*_frame(scale, left, height), *_rows(names, groups, scale, left)]
     legend = [(frame.series(place), group.name) for place, group in enumerate(groups, start=1)]
     return frame.figure(title, height=height, parts=parts, names=legend)
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """A figure that is known within an interval.
+
+    Attributes:
+        name: What it is of.
+        value: The figure.
+        low: Lower end of the interval.
+        high: Upper end of it.
+        colour: Number of the series whose colour it has.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    colour: int = 1
+
+
+def intervals(title: str, found: Sequence[Estimated], *, x: Axis, names: Sequence[tuple[int, str]] = ()) -> Markup:
+    """Draw points with their intervals, one below the other, and a line at zero where the axis holds it; empty without any.
+
+    Args:
+        title: What a reader who cannot see it is told.
+        found: What to draw, the first one on top.
+        x: The axis.
+        names: What the legend calls each colour, by number of the series.
+    """
+    if not found:
+        return Markup("")
+    scale = x.over(end for one in found for end in (one.low, one.value, one.high))
+    left = frame.widest(_short(one.name) for one in found) + 10
+    height = _TOP + _BOTTOM + len(found) * (_BAR + _GAP)
+    parts = [*_frame(scale, left, height)]
+    if scale.low <= 0 <= scale.high:
+        zero = _across(scale, left, 0.0)
+        parts.append(frame.line("axis", (zero, _TOP, zero, height - _BOTTOM)))
+    for row, one in enumerate(found):
+        parts += _interval(one, scale, left, _TOP + (row + 0.5) * (_BAR + _GAP))
+    return frame.figure(title, height=height, parts=parts, names=[(frame.series(n), name) for n, name in names])
+
+
+def _interval(one: Estimated, scale: Scale, left: float, y: float) -> Iterator[Markup]:
+    low, middle, high = (_across(scale, left, value) for value in (one.low, one.value, one.high))
+    yield frame.text(_short(one.name), left - 6, y + 4, anchor="end")
+    yield frame.line(f"whisker {frame.series(one.colour)}", (low, y, high, y))
+    yield Markup(
+        '<circle class="dot {}" cx="{}" cy="{}" r="3.2"><title>{}: {:.4g}, {:.4g} to {:.4g}</title></circle>'
+    ).format(frame.series(one.colour), frame.place(middle), frame.place(y), one.name, one.value, one.low, one.high)
 
 
 def _across(scale: Scale, left: float, value: float) -> float:
