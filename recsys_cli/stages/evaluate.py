@@ -13,7 +13,7 @@ from recsys_cli.features.expression import parse
 from recsys_cli.stages import Made
 from recsys_cli.stages.finished import config_of, model_of
 from recsys_cli.training import hardware
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
+from recsys_cli.workspace import TrainedRun, Workspace, key_of, write_text
 
 _HOW = {"batch_size"}
 """What of the evaluate section is how, not what: no part of the key."""
