@@ -50,8 +50,10 @@ class Model(nn.Module, ABC):
 
     Attributes:
         device: Where it computes, and where batches have to be; its tables may be elsewhere.
+        probabilistic: Whether its scores are logits, so that they mean probabilities and not an order alone.
     """
 
+    probabilistic: ClassVar[bool] = False
     device = torch.device("cpu")
 
     @property
@@ -68,7 +70,7 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def score(self, batch: Batch) -> Tensor:
-        """Return one logit a row, shape (B,), float32; higher is better. Needs no labels."""
+        """Return one score a row, shape (B,), float32; higher is better. Needs no labels."""
 
     def forward(self, batch: Batch) -> Any:
         """Return `score(batch)`: torch's own name for it."""

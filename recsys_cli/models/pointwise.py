@@ -25,6 +25,8 @@ class Pointwise(Trained):
         ConfigError: There is no label, or `label_weights` names what is none.
     """
 
+    probabilistic = True
+
     def __init__(self, schema: Schema, label_weights: Mapping[str, float]) -> None:
         super().__init__()
         self.labels = tuple(column.name for column in schema.labels)
@@ -50,7 +52,10 @@ class Pointwise(Trained):
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
         """Return the mean over rows of weight * binary cross-entropy, summed over the labels; a float32 scalar."""
         alone = scores is not None and len(self.labels) == 1
-        logits = scores.unsqueeze(1) if alone and scores is not None else self.logits(batch)
+        return self.cross_entropy(scores.unsqueeze(1) if alone and scores is not None else self.logits(batch), batch)
+
+    def cross_entropy(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of given logits, shape (B, T)."""
         losses = [
             weight * F.binary_cross_entropy_with_logits(logit.float(), batch.labels[label].float(), weight=batch.weight)
             for label, weight, logit in zip(self.labels, self.label_weights, logits.unbind(1), strict=True)
