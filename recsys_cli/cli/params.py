@@ -83,7 +83,7 @@ def settled(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
     It is written before the work, so that `recsys train --resume` finds it after an interrupt or a kill; where the work
     ends in an error of the user's, the config before it is current again.
     """
-    from recsys_cli.config import dump
+    from recsys_cli.config.load import dump_to_go_on
     from recsys_cli.workspace import write_text
 
     config = read_config(session, arguments)
@@ -93,7 +93,7 @@ def settled(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
     current = session.workspace.current
     before = current.read_text(encoding="utf-8") if current.is_file() else None
     head = "# The config of the last stage here, with every default. Written by recsys; change your own file instead.\n"
-    write_text(current, head + dump(config))
+    write_text(current, head + dump_to_go_on(config))
     try:
         yield config
     except RecsysError:

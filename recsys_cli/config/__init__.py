@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from recsys_cli.config.load import dump, load, vary
+from recsys_cli.config.bench import BenchConfig, BenchModel
+from recsys_cli.config.load import dump, load, vary, with_model
 from recsys_cli.config.sections import (
     HOW,
     DatasetConfig,
@@ -16,6 +17,6 @@ from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 
 __all__ = [
-    "HOW", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "Placement", "RunConfig", "TrainConfig", "TuneConfig",
-    "dump", "load", "vary",
+    "HOW", "BenchConfig", "BenchModel", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "Placement", "RunConfig",
+    "TrainConfig", "TuneConfig", "dump", "load", "vary", "with_model",
 ]  # fmt: skip

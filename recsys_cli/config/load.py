@@ -11,7 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from recsys_cli.config import yaml12
+from recsys_cli.config.bench import BenchModel
 from recsys_cli.config.document import Document, Key, override, read
+from recsys_cli.config.grid import SEARCHES, bench_problems, cell
 from recsys_cli.config.problems import describe
 from recsys_cli.config.sections import RunConfig
 from recsys_cli.config.space import space_problems
@@ -36,7 +38,8 @@ def validate(document: Document, *, source: Path) -> RunConfig:
     # A section whose lines are all commented out is one that is left out.
     document.values = {name: value for name, value in document.values.items() if value is not None}
     config, problems = _check(document)
-    problems += space_problems(document, lambda changed: _check(changed)[1])
+    for searched in (space_problems, bench_problems):
+        problems += searched(document, lambda changed: _check(changed)[1])
     if problems or config is None:
         what = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         message = "\n  ".join([f"{source}: {what}", *sorted(problems, key=_line_number)])
@@ -45,15 +48,29 @@ def validate(document: Document, *, source: Path) -> RunConfig:
 
 
 def vary(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
-    """Return a config with some values replaced, and without what it says of tuning.
+    """Return a config with some values replaced, and without what it says of tuning and benches.
 
     Raises:
         ConfigError: They are not good for it.
     """
     document = Document(_values(config))
-    document.values.pop("tune", None)
+    document.values = {name: section for name, section in document.values.items() if name not in SEARCHES}
     override(document, overrides)
     return validate(document, source=Path("this trial"))
+
+
+def with_model(config: RunConfig, model: BenchModel, *, seed: int) -> RunConfig:
+    """Return a config whose model is one of a bench, without what it says of benches and tuning.
+
+    Args:
+        config: Says how models are trained where neither the entry nor the model's own defaults do.
+        model: An entry of the bench.
+        seed: What its training begins with.
+
+    Raises:
+        ConfigError: They do not go together.
+    """
+    return validate(Document(cell(_written(config), model, seed=seed)), source=Path(f"the bench's {model.name}"))
 
 
 def dump(config: RunConfig) -> str:
@@ -61,14 +78,31 @@ def dump(config: RunConfig) -> str:
     return yaml12.write(_values(config))
 
 
+def dump_to_go_on(config: RunConfig) -> str:
+    """Write a config as YAML for the commands that follow: as `dump`, but a bench leaves it to each model how it is trained."""
+    return yaml12.write(_written(config) if config.bench is not None else _values(config))
+
+
 def _values(config: RunConfig) -> dict[str, Any]:
     """Return a config as plain values; a section that is not there has none."""
     return {name: value for name, value in config.model_dump(mode="json").items() if value is not None}
 
 
+def _written(config: RunConfig) -> dict[str, Any]:
+    """Return a config as plain values, with nothing in its train section but what was written there."""
+    values = _values(config)
+    return {
+        **values,
+        "train": {key: values["train"][key] for key in values["train"] if key in config.train.model_fields_set},
+    }
+
+
 def _check(document: Document) -> tuple[RunConfig | None, list[str]]:
     try:
-        return RunConfig.model_validate(_with_train_defaults(document.values)), _component_problems(document)
+        config = RunConfig.model_validate(_with_train_defaults(document.values))
+        # What the model's defaults have set was not written, and another model has others.
+        config.train.model_fields_set.intersection_update(document.values.get("train") or ())
+        return config, _component_problems(document)
     except ValidationError as error:
         return None, [*describe(error, RunConfig, document), *_component_problems(document)]
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from recsys_cli.config.bench import BenchConfig
 from recsys_cli.config.section import Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
@@ -145,6 +146,8 @@ class RunConfig(Section):
     """How it is measured."""
     tune: TuneConfig | None = None
     """Which other values of `model` and `train` are tried by `recsys tune`; part of no key."""
+    bench: BenchConfig | None = None
+    """Which other models `recsys bench` trains on the same data, to rank them in one table; part of no key."""
 
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:
