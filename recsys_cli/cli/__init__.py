@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from recsys_cli import __version__
-from recsys_cli.cli import catalog, inspect, new, run, tune
+from recsys_cli.cli import catalog, inspect, new, run, show, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
@@ -67,13 +67,14 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": run.evaluate,
     "run": run.run,
     "tune": tune.tune,
-    "status": inspect.status,
-    "report": inspect.report,
+    "status": show.status,
+    "report": show.report,
+    "inspect": inspect.inspect,
     "ls": catalog.ls,
     "init": new.init,
-    "validate": inspect.validate,
-    "config": inspect.show_config,
-    "doctor": inspect.doctor,
+    "validate": show.validate,
+    "config": show.show_config,
+    "doctor": show.doctor,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, cls=Command)(_command)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,6 +52,7 @@ class Names:
         self._titles = titles
         self._columns = {role: data.schema.only(role) for role in (Role.USER, Role.ITEM)}
         self._vocabularies: dict[str, pa.Array] = {}
+        self._tables: dict[Role, pa.Table] = {}
 
     def values(self, role: Role) -> pa.Array:
         """Return the raw ids of all users or all items, in the order of the encoded ids."""
@@ -64,18 +64,22 @@ class Names:
 
     def item(self, item_idx: int) -> Item:
         """Return what is known of an item."""
-        place = item_idx - FIRST
-        has_title = self._titles is not None and 0 <= place < len(self._titles)
-        features = {}
-        for column in self._features:
-            ids = self._table[column.name][item_idx].as_py()
-            ids = ids if isinstance(ids, list) else [ids]
-            features[column.name] = tuple(self._value(column, each) for each in ids if each != PADDING)
+        titles, place = self._titles, item_idx - FIRST
         return Item(
             id=self._value(self._columns[Role.ITEM], item_idx),
-            title=self._titles[place].as_py() if has_title and self._titles is not None else None,
-            features=features,
+            title=titles[place].as_py() if titles is not None and 0 <= place < len(titles) else None,
+            features=self.features(Role.ITEM, item_idx),
         )
+
+    def features(self, role: Role, encoded: int) -> dict[str, tuple[str, ...]]:
+        """Return what a user or an item is, by column, in raw values, as far as those are known for its ids."""
+        found = {}
+        table = self._table(role)
+        for name in table.column_names:
+            ids = table[name][encoded].as_py()
+            ids = ids if isinstance(ids, list) else [ids]
+            found[name] = tuple(self._value(self._data.schema[name], each) for each in ids if each != PADDING)
+        return found
 
     def find(self, role: Role, text: str) -> int:
         """Return the encoded id of a user or an item.
@@ -115,21 +119,18 @@ class Names:
             return difflib.get_close_matches(text, [str(value) for value in values[:_SEARCHED]], n=_NEAR)
         return [str(values[place]) for place in places]
 
-    @cached_property
-    def _features(self) -> tuple[Column, ...]:
-        """The columns that say what an item is, as far as raw values are known for their ids."""
-        schema, path = self._data.schema, self._data.table(self._columns[Role.ITEM].name)
-        names = pq.read_schema(path).names if path.is_file() else []
-        return tuple(
-            column
-            for column in schema.categorical
-            if column.name in names and column.vocabulary and self._data.vocabulary(column.vocabulary).is_file()
-        )
-
-    @cached_property
-    def _table(self) -> pa.Table:
-        path = self._data.table(self._columns[Role.ITEM].name)
-        return pq.read_table(path, columns=[column.name for column in self._features])
+    def _table(self, role: Role) -> pa.Table:
+        """Return the columns of encoded ids that a table by user or by item has, as far as their vocabularies are there."""
+        if role not in self._tables:
+            path = self._data.table(self._columns[role].name)
+            names = pq.read_schema(path).names if path.is_file() else []
+            known = [
+                column.name
+                for column in self._data.schema.categorical
+                if column.name in names and column.vocabulary and self._data.vocabulary(column.vocabulary).is_file()
+            ]
+            self._tables[role] = pq.read_table(path, columns=known) if known else pa.table({})
+        return self._tables[role]
 
     def _vocabulary(self, column: Column) -> pa.Array:
         assert column.vocabulary is not None, f"{column.name} is of encoded ids"

@@ -160,7 +160,7 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
 def test_ctrl_c_on_the_program_is_130(tmp_path: Path) -> None:
     program = """
 import os, signal
-from recsys_cli.cli import main, inspect
+from recsys_cli.cli import main
 import recsys_cli.cli.doctor as doctor
 doctor.examine = lambda: os.kill(os.getpid(), signal.SIGINT) or __import__("time").sleep(10)
 main()

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from recsys_cli.evaluation.metrics import POINTWISE
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import History
-from recsys_cli.evaluation.report.recommended import METRICS, Recommended
+from recsys_cli.evaluation.report.recommended import METRICS, Shown
 from recsys_cli.evaluation.report.tables import number, pointwise_rows, ranking_rows, ranking_title
 from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation
 from recsys_cli.page import render as render_page
@@ -32,7 +32,7 @@ def render(
     history: History,
     config: str,
     manifest: dict[str, Any],
-    recommended: Recommended | None = None,
+    shown: Shown | None = None,
 ) -> str:
     """Write the report as one HTML document that loads nothing.
 
@@ -41,7 +41,7 @@ def render(
         history: What training measured.
         config: The run's config, as YAML.
         manifest: The run's manifest.
-        recommended: What is shown of the rankings; None where there are none.
+        shown: What the page shows of the rankings; None where there are none.
     """
     return render_page(
         "report.html.j2",
@@ -51,17 +51,17 @@ def render(
         headlines=_headlines(evaluation),
         pointwise=pointwise_rows(evaluation.pointwise),
         ranking=ranking_rows(evaluation.ranking),
-        figures=_figures(evaluation, history, recommended),
+        figures=_figures(evaluation, history, shown),
         over_k=METRICS,
         shown_k=min(evaluation.config.k),
-        users=recommended.users if recommended else [],
+        users=shown.users if shown else [],
         config=config,
         manifest=manifest,
         manifest_text=json.dumps(manifest, indent=2, default=str),
     )
 
 
-def _figures(evaluation: Evaluation, history: History, recommended: Recommended | None) -> dict[str, Markup]:
+def _figures(evaluation: Evaluation, history: History, shown: Shown | None) -> dict[str, Markup]:
     """Draw all figures; one that has nothing to show is empty."""
     figures = {
         "reliability": plots.reliability(evaluation.reliability),
@@ -73,10 +73,10 @@ def _figures(evaluation: Evaluation, history: History, recommended: Recommended 
     if evaluation.ranking:
         names = [f"{name}@{k}" for name in ("hr", "ndcg", "mrr", "recall") for k in sorted(set(evaluation.config.k))]
         figures["ranking"] = plots.ranking(evaluation.ranking, {name: ranking_title(name) for name in names})
-    if recommended is not None:
-        figures["popularity"] = plots.popularity(recommended.popularity)
-        for metric in recommended.at_k.estimates:
-            figures[f"{metric}_at_k"] = plots.at_k(recommended.at_k, metric)
+    if shown is not None:
+        figures["popularity"] = plots.popularity(shown.popularity)
+        for metric in shown.at_k.estimates:
+            figures[f"{metric}_at_k"] = plots.at_k(shown.at_k, metric)
     return figures
 
 

@@ -34,7 +34,7 @@ _FIRST_CUT_OFFS, _CUT_OFFS, _RANKS = 10, 24, 120
 
 
 @dataclass(frozen=True)
-class Recommended:
+class Shown:
     """What the page shows of rankings.
 
     Attributes:
@@ -48,7 +48,7 @@ class Recommended:
     users: list[User]
 
     @classmethod
-    def of(cls, rankings: Rankings, data: PreparedData, names: Names, config: EvaluateConfig) -> Recommended | None:
+    def of(cls, rankings: Rankings, data: PreparedData, names: Names, config: EvaluateConfig) -> Shown | None:
         """Gather it; None where nothing was ranked.
 
         Args:

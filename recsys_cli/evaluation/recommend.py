@@ -1,0 +1,91 @@
+"""What a model says of one user or one item when it is asked directly: the best items, and the nearest ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from recsys_cli.evaluation.held_out import candidate_items
+from recsys_cli.evaluation.known import known_of
+from recsys_cli.evaluation.scorers import ModelScorer, cannot_rank
+from recsys_cli.features.schema import Role
+from recsys_cli.interactions import Interactions
+from recsys_cli.loader import Tables
+from recsys_cli.models.model import Model, Vectors
+from recsys_cli.workspace import PreparedData
+
+
+@dataclass(frozen=True)
+class Scored:
+    """An item with a number.
+
+    Attributes:
+        item_idx: Encoded item.
+        score: The model's score, or how near it is: the cosine of two vectors.
+    """
+
+    item_idx: int
+    score: float
+
+
+class Asked:
+    """A model that is ready to be asked.
+
+    Args:
+        model: In evaluation mode, on the CPU.
+        data: That it was trained on.
+        earlier: The splits whose rows it may know: train, and valid too where test is what is held out.
+        batch_size: Pairs scored at a time; changes nothing but memory.
+    """
+
+    def __init__(self, model: Model, data: PreparedData, *, earlier: Collection[str], batch_size: int) -> None:
+        self._model = model
+        self._schema = data.schema
+        self._tables = Tables(data)
+        self._batch_size = batch_size
+        model.begin(known_of(data, *earlier, tables=self._tables))
+
+    @property
+    def why_not(self) -> str | None:
+        """Why the model cannot recommend, as a sentence without its dot; None where it can."""
+        return cannot_rank(self._model, self._tables, self._schema, device="cpu")
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether it has vectors of items, so that there are nearest ones."""
+        return isinstance(self._model, Vectors)
+
+    def recommend(self, user_idx: int, *, train: Interactions, seen: Collection[int], k: int) -> list[Scored]:
+        """Return the best items of train for a user, best first, as an evaluation ranks them; not where `why_not` says why.
+
+        Args:
+            user_idx: Encoded user.
+            train: Its items are the candidates.
+            seen: Encoded items to leave out, because the user has met them.
+            k: How many at most.
+
+        Raises:
+            TrainingError: A score is no number.
+        """
+        num_items = int(self._schema.only(Role.ITEM).cardinality or 0)
+        candidates = candidate_items(train, num_items=num_items)
+        scorer = ModelScorer(
+            self._model, self._tables, self._schema, torch.from_numpy(candidates), batch_size=self._batch_size
+        )
+        scores = scorer(np.array([user_idx], dtype=np.int64))[0].numpy()
+        best = np.argsort(-scores, kind="stable")
+        left = best[~np.isin(candidates[best], list(seen))]
+        return [Scored(int(candidates[place]), float(scores[place])) for place in left[:k]]
+
+    def nearest(self, item_idx: int, *, k: int) -> list[Scored]:
+        """Return the items whose vectors point most in an item's direction, by cosine, without itself; it `has_vectors`."""
+        assert isinstance(self._model, Vectors)
+        own = self._schema.only(Role.ITEM).own_ids
+        with torch.inference_mode():
+            vectors = torch.nn.functional.normalize(self._model.item_vectors(torch.arange(own.start, own.stop)), dim=1)
+            cosines = (vectors @ vectors[item_idx - own.start]).numpy()
+        best = np.argsort(-cosines, kind="stable")
+        return [Scored(own.start + int(p), float(cosines[p])) for p in best if p != item_idx - own.start][:k]

@@ -1,0 +1,200 @@
+"""`recsys inspect`: one user or one item, with what is known of it and what a run makes of it, as plain values.
+
+Nothing is written. Recommendations are asked of the model; who an item is recommended to is read from the run's evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from recsys_cli.config import RunConfig
+from recsys_cli.evaluation.met import Met, Splits, newest_first, num_positive
+from recsys_cli.evaluation.names import Names
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.recommend import Asked
+from recsys_cli.evaluation.result import MODEL
+from recsys_cli.features.schema import FIRST, Role
+from recsys_cli.interactions import Interactions
+from recsys_cli.stages.finished import config_of, model_of, names_of
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+
+def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) -> dict[str, Any]:
+    """Return what a user met, what the run's model recommends, and which of that the held-out rows confirm.
+
+    Args:
+        run: A finished run.
+        workspace: Where its data is.
+        name: The user's raw id.
+        k: How many rows of history and recommendations.
+
+    Returns:
+        JSON values: run, user, features, label (the column's name), split (the one that is held out, or null), rows and
+        positive (by split), history (the newest first), to_find, recommended (best first), notes.
+
+    Raises:
+        MissingArtifactError: The run is not finished, or its data is gone.
+        ConfigError: Train has no such user.
+    """
+    desk = _Desk.open(run, workspace)
+    user_idx = desk.names.find(Role.USER, name)
+    found = desk.splits.of(Role.USER, user_idx)
+    history = newest_first(found, desk.earlier)
+    seen = {met.item_idx for met in history}
+    held_out = newest_first(found, (desk.split,) if desk.split else ())
+    wanted = {met.item_idx for met in held_out if desk.is_relevant(met) and met.item_idx >= FIRST} - seen
+    asked = desk.ask()
+    can = asked.why_not is None
+    best = asked.recommend(user_idx, train=desk.splits.rows["train"], seen=seen, k=k) if can else []
+    return {
+        "run": run.folder.name,
+        "user": desk.names.user(user_idx),
+        "features": _lists(desk.names.features(Role.USER, user_idx)),
+        "label": desk.data.schema.label.name,
+        "split": desk.split,
+        **_counts(found),
+        "history": [
+            {**desk.item(met.item_idx), "label": met.label, "time": met.time, "split": met.split} for met in history[:k]
+        ],
+        "to_find": len(wanted),
+        "recommended": [
+            {"place": place, **desk.item(one.item_idx), "score": one.score, "hit": one.item_idx in wanted}
+            for place, one in enumerate(best, start=1)
+        ],
+        "notes": [] if can else [f"the model cannot recommend: {asked.why_not}"],
+    }
+
+
+def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) -> dict[str, Any]:
+    """Return what an item is, who met it, to whom it was recommended, and what the model finds near it.
+
+    Args:
+        run: A finished run.
+        workspace: Where its data is.
+        name: The item's raw id.
+        k: How many users and near items; also the places of a ranking that count as a recommendation.
+
+    Returns:
+        JSON values: run, item, title, features, label (the column's name), rows and positive (by split), popularity (its place
+        among the items of train, and of how many), recommended (null where nothing was ranked), nearest, notes.
+
+    Raises:
+        MissingArtifactError: The run is not finished, or its data is gone.
+        ConfigError: Train has no such item.
+    """
+    desk = _Desk.open(run, workspace)
+    item_idx = desk.names.find(Role.ITEM, name)
+    asked = desk.ask()
+    near = asked.nearest(item_idx, k=k) if asked.has_vectors else []
+    notes = (
+        [] if asked.has_vectors else [f"no nearest items: {desk.config.model.name} has no vectors of items to compare"]
+    )
+    recommended = None
+    if not run.rankings.is_file():
+        notes.append("who it is recommended to is not known before recsys evaluate")
+    else:
+        recommended = _recommended_to(item_idx, Rankings.read(run.rankings), desk.names, k=k)
+    return {
+        "run": run.folder.name,
+        **desk.item(item_idx),
+        "label": desk.data.schema.label.name,
+        **_counts(desk.splits.of(Role.ITEM, item_idx)),
+        "popularity": _popularity(item_idx, desk.splits.rows["train"]),
+        "recommended": recommended,
+        "nearest": [{**desk.item(one.item_idx), "cosine": one.score} for one in near],
+        "notes": notes,
+    }
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """What both questions need."""
+
+    run: TrainedRun
+    config: RunConfig
+    data: PreparedData
+    names: Names
+    splits: Splits
+
+    @classmethod
+    def open(cls, run: TrainedRun, workspace: Workspace) -> _Desk:
+        config, data = config_of(run), workspace.data_of(run)
+        names = names_of(config, data, workspace, title=config.evaluate.title)
+        return cls(run, config, data, names, Splits.read(data))
+
+    @property
+    def split(self) -> str | None:
+        """The split that is held out, as the evaluation chooses it; None where there is none."""
+        wanted = self.config.evaluate.split
+        return next((s for s in ("test", "valid") if s in self.splits.rows and wanted in {s, "auto"}), None)
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        """The splits that were there before it."""
+        return ("train", "valid") if self.split == "test" and "valid" in self.splits.rows else ("train",)
+
+    def is_relevant(self, met: Met) -> bool:
+        """Whether a row is one that should be found."""
+        return self.config.evaluate.relevant == "all" or met.label > 0.5
+
+    def ask(self) -> Asked:
+        """Load the model."""
+        model = model_of(self.run, self.config, self.data)
+        return Asked(model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size)
+
+    def item(self, item_idx: int) -> dict[str, Any]:
+        """Say what an item is."""
+        item = self.names.item(item_idx)
+        return {
+            "item": item.id,
+            "title": item.title,
+            "features": _lists(item.features),
+        }
+
+
+def _lists(features: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+    return {name: list(values) for name, values in features.items()}
+
+
+def _counts(found: Mapping[str, Interactions]) -> dict[str, Any]:
+    return {
+        "rows": {split: len(rows) for split, rows in found.items()},
+        "positive": {split: num_positive(rows) for split, rows in found.items()},
+    }
+
+
+def _popularity(item_idx: int, train: Interactions) -> dict[str, int]:
+    """Return an item's place among the items of train by their rows, and how many items there are."""
+    counts = np.bincount(train.item_idx, minlength=item_idx + 1)
+    counts[:FIRST] = 0
+    return {
+        "place": int(np.count_nonzero(counts > counts[item_idx])) + 1,
+        "items": int(np.count_nonzero(counts)),
+    }
+
+
+def _recommended_to(item_idx: int, rankings: Rankings, names: Names, *, k: int) -> dict[str, Any] | None:
+    """Count whom each system recommended an item to within k places, and name those that the model puts it highest for."""
+    if not rankings.systems:
+        return None
+    within = {system: items[:, :k] == item_idx for system, items in rankings.items.items()}
+    users, places = np.nonzero(within[MODEL])
+    order = np.argsort(places, kind="stable")[:k]
+    return {
+        "k": min(k, max(rankings.k)),
+        "split": rankings.split,
+        "users_ranked": len(rankings.users),
+        "systems": {system: int(np.count_nonzero(found)) for system, found in within.items()},
+        "users": [
+            {
+                "user": names.user(int(rankings.users[users[row]])),
+                "place": int(places[row]) + 1,
+                "hit": bool(rankings.hits[MODEL][users[row], places[row]]),
+            }
+            for row in order
+        ],
+    }
