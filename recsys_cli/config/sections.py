@@ -109,6 +109,11 @@ class EvaluateConfig(Section):
     """Rank for a seeded sample of so many users (named as a sample in all results); None for all."""
     relevant: Literal["positive", "all"] = "positive"
     """Which held-out interactions a ranking should find: those with label 1, or all."""
+    candidates: Literal["all", "sampled-uniform", "sampled-popularity"] = "all"
+    """What is ranked: all items with a train row, or those to be found among some that are drawn for each user, evenly or by
+    their train rows. Sampled figures compare with none of a full ranking, and are named as such in all results."""
+    sampled_items: int = Field(100, ge=1)
+    """How many are drawn for each user, from those that are neither seen nor to be found."""
     bootstrap: int = Field(1_000, ge=10)
     """Resamples behind each 95 % interval."""
     seed: int = Field(42, ge=0)
@@ -125,6 +130,11 @@ class EvaluateConfig(Section):
         if not k:
             raise ValueError("k needs at least one cut-off")
         return k
+
+    @property
+    def label(self) -> str:
+        """What the names of ranking metrics begin with."""
+        return "" if self.candidates == "all" else "sampled_"
 
 
 class RunConfig(Section):
