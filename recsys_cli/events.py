@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Unit = Literal["rows", "bytes", "steps", "users", "trials", "parts"]
+Unit = Literal["rows", "bytes", "steps", "users", "trials", "runs", "parts"]
 
 
 @dataclass(frozen=True)
