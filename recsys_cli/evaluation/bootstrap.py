@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,10 +19,18 @@ _ROWS, _USERS = 11, 12
 
 
 def pointwise_estimates(
-    tally: Tally, metrics: dict[str, PointwiseMetric], *, resamples: int, seed: int
+    tally: Tally, metrics: Mapping[str, PointwiseMetric], *, resamples: int, seed: int, groups: int | None = None
 ) -> dict[str, Estimate]:
-    """Compute pointwise metrics of the rows as they are, with intervals from a Poisson bootstrap over rows."""
-    small = tally.compressed(GROUPS)
+    """Compute pointwise metrics of the rows as they are, with intervals from a Poisson bootstrap over rows.
+
+    Args:
+        tally: The rows.
+        metrics: What to compute, by name.
+        resamples: How often rows are drawn.
+        seed: Decides the draws.
+        groups: How many groups scores are merged into for the resamples; GROUPS where left out.
+    """
+    small = tally.compressed(groups or GROUPS)
     step = max(1, _CHUNK // max(1, len(small.logits)))
     drawn: dict[str, list[Floats]] = {name: [] for name in metrics}
     for start in range(0, resamples, step):
@@ -52,6 +62,19 @@ def mean_estimates(values: Floats, *, resamples: int, seed: int) -> list[Estimat
         means[start:stop] = _times_drawn(rng, stop - start, num_users) @ values / num_users
     centre = values.mean(axis=0)
     return [_estimate(float(centre[column]), means[:, column]) for column in range(num_columns)]
+
+
+def weighted_estimate(values: Floats, weights: Floats, *, resamples: int, seed: int) -> Estimate:
+    """Average values (U,) by weights (U,), with an interval from a bootstrap over users, each with its value and weight."""
+    num_users = len(values)
+    if num_users == 0:
+        return Estimate(value=None)
+    rng = np.random.default_rng(mix(seed, _USERS))
+    columns = np.stack([values * weights, weights], axis=1)
+    step = max(1, _CHUNK // num_users)
+    sums = [_times_drawn(rng, min(step, resamples - start), num_users) @ columns for start in range(0, resamples, step)]
+    drawn = np.concatenate(sums)
+    return _estimate(float(values @ weights / weights.sum()), drawn[:, 0] / drawn[:, 1])
 
 
 def _times_drawn(rng: np.random.Generator, resamples: int, num_users: int) -> npt.NDArray[np.float64]:

@@ -30,9 +30,22 @@ class Lists:
 
     @classmethod
     def of(cls, user: Ints, values: Ints, *, num_users: int) -> Lists:
-        """Group values (N,) by user number (N,), each below `num_users`."""
-        order = np.lexsort((values, user))
-        return cls(values[order], np.searchsorted(user[order], np.arange(num_users + 1)))
+        """Group values (N,) by user number (N,), each below `num_users`; ascending, and each once."""
+        width = int(values.max(initial=0)) + 1
+        pairs = np.unique(user.astype(np.int64) * width + values)
+        return cls(pairs % width, np.searchsorted(pairs, np.arange(num_users + 1) * width))
+
+    @property
+    def lengths(self) -> Ints:
+        """How long each list is, shape (U,)."""
+        return np.diff(self.offsets)
+
+    def before(self, values: npt.NDArray[np.integer]) -> Ints:
+        """Return how many entries of each user's list are smaller than some values, both of shape (U, P)."""
+        width = int(max(self.values.max(initial=0), values.max(initial=0))) + 2
+        first = np.arange(len(self.lengths)) * width
+        entries = np.repeat(first, self.lengths) + self.values
+        return np.searchsorted(entries, first[:, None] + np.maximum(values, 0)) - self.offsets[:-1, None]
 
     def block(self, start: int, stop: int) -> tuple[Ints, Ints]:
         """Return the entries of users from start to stop as (user - start, value) pairs, ascending."""
@@ -42,7 +55,7 @@ class Lists:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A full-catalogue ranking problem over U users and I candidates.
+    """A ranking problem over U users and I candidates.
 
     Candidates stand in the order that breaks ties: more train rows first, then the lower id. A place is an index into
     them.
@@ -50,11 +63,12 @@ class HeldOut:
     Attributes:
         user_idx: Encoded users to rank for, ascending; shape (U,).
         candidates: Encoded items to rank; shape (I,).
-        seen: Places that a user has met before and must not be recommended.
+        seen: Places that a user has met before and must not be recommended, each once.
         relevant: Places that a ranking should find, each once, none of them seen.
         num_relevant: How much there is to find, unreachable interactions included, at least 1; shape (U,).
         num_eligible: Users with something to find, of whom U are ranked for.
         num_without: Users of the split with nothing to find.
+        drawn: Places that are ranked beside the relevant ones, none of them seen; None where all that is not seen is ranked.
     """
 
     user_idx: Ints
@@ -64,6 +78,20 @@ class HeldOut:
     num_relevant: Ints
     num_eligible: int
     num_without: int
+    drawn: Lists | None = None
+
+    @property
+    def num_rankable(self) -> Ints:
+        """How many places a user's ranking has at most, shape (U,)."""
+        if self.drawn is not None:
+            return self.drawn.lengths + self.relevant.lengths
+        return len(self.candidates) - self.seen.lengths
+
+    def by_popularity(self, places: npt.NDArray[np.integer]) -> Ints:
+        """Return at which place, from 0, a ranking by popularity would have what stands at some places; both (U, P)."""
+        if self.drawn is not None:
+            return self.drawn.before(places) + self.relevant.before(places)
+        return places - self.seen.before(places)
 
     @property
     def num_unreachable(self) -> int:
@@ -80,7 +108,13 @@ def candidate_items(train: Interactions, *, num_items: int) -> Ints:
 
 
 def hold_out(
-    rows: Interactions, history: Interactions, *, candidates: Ints, num_items: int, config: EvaluateConfig
+    rows: Interactions,
+    history: Interactions,
+    *,
+    candidates: Ints,
+    num_items: int,
+    config: EvaluateConfig,
+    user_hashes: npt.NDArray[np.uint64] | None = None,
 ) -> HeldOut:
     """Turn the rows of a split into a ranking problem.
 
@@ -93,6 +127,8 @@ def hold_out(
         candidates: What `candidate_items` returned.
         num_items: Item ids are below it.
         config: Which rows are relevant, and how many users to sample by which seed.
+        user_hashes: What a sample is chosen by: a hash of the value behind each user id, so that other data of the same
+            split has the same sample; of the id itself where left out.
     """
     place_of = np.full(num_items, -1, dtype=np.int64)
     place_of[candidates] = np.arange(len(candidates))
@@ -104,7 +140,7 @@ def hold_out(
     pairs = pairs[~np.isin(pairs, history.user_idx.astype(np.int64) * num_items + history.item_idx)]
     owners = np.concatenate([pairs // num_items, user[item < FIRST]])
     eligible, num_relevant = np.unique(owners, return_counts=True)
-    chosen = _sample(eligible, config)
+    chosen = _sample(eligible.astype(np.uint64) if user_hashes is None else user_hashes[eligible], config)
     users = eligible[chosen]
 
     numbers = _numbering(users, size=int(max(history.user_idx.max(initial=0), rows.user_idx.max(initial=0))) + 1)
@@ -119,11 +155,11 @@ def hold_out(
     )
 
 
-def _sample(users: Ints, config: EvaluateConfig) -> Ints:
+def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
     """Choose users by the order of their hash, so that a larger sample contains a smaller one; indices, ascending."""
     if config.ranking_users is None or config.ranking_users >= len(users):
         return np.arange(len(users))
-    hashes = hash_counters(users.astype(np.uint64), mix(config.seed, _SAMPLE))
+    hashes = hash_counters(users, mix(config.seed, _SAMPLE))
     return np.sort(np.argsort(hashes, kind="stable")[: config.ranking_users])
 
 

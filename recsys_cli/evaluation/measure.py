@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,23 +13,25 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.baselines import RANKING as BASELINES
+from recsys_cli.evaluation.baselines import fit_baseline
+from recsys_cli.evaluation.beyond import catalogue_of, measure_lists
 from recsys_cli.evaluation.bootstrap import mean_estimates
-from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
+from recsys_cli.evaluation.cohorts import Parts, measure_cohorts
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.metrics import RANKING as METRICS
-from recsys_cli.evaluation.metrics import Hits
+from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.pointwise import Rows, measure_rows, predict
 from recsys_cli.evaluation.ranking import Scorer, rank
+from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measured
-from recsys_cli.evaluation.scorers import BaselineScorer, ModelScorer, why_not
+from recsys_cli.evaluation.scorers import ModelScorer, why_not
 from recsys_cli.evaluation.words import count, describe, ranks_worse
 from recsys_cli.events import Emit, Progress, ignore
-from recsys_cli.features.schema import Role
-from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Loader, Tables
 from recsys_cli.loader.interactions import read_interactions
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Known, Model
 from recsys_cli.workspace import PreparedData
 
 
@@ -48,8 +50,10 @@ class Place:
     emit: Emit = ignore
 
 
-def measure(model: Model, data: PreparedData, config: EvaluateConfig, *, place: Place | None = None) -> Measured:
-    """Measure a model and the baselines on the same rows and users.
+def measure(
+    model: Model, data: PreparedData, config: EvaluateConfig, *, place: Place | None = None
+) -> tuple[Measured, Rankings]:
+    """Measure a model and the baselines on the same rows and users; return the figures, and what they are figures of.
 
     Args:
         model: In evaluation mode, on the place's device.
@@ -89,36 +93,47 @@ class _Measurement:
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def run(self) -> Measured:
-        split = choose_split(self.data, self.config)
-        num_items = int(self.data.schema.only(Role.ITEM).cardinality or 0)
-        earlier = ("train", "valid") if split == "test" else ("train",)
-        tables = Tables(self.data, device=self.place.device)
+    def run(self) -> tuple[Measured, Rankings]:
+        asked, tables = self._asked(), Tables(self.data, device=self.place.device)
+        earlier = ("train", "valid") if asked.split == "test" else ("train",)
         self.model.begin(known_of(self.data, *earlier, tables=tables))
-        with self._timed("read"):
-            train, rows = read_interactions(self.data, "train"), read_interactions(self.data, split)
-            met = train.met()
-            history = met + read_interactions(self.data, "valid").met() if split == "test" else met
-        logits = self._score_rows(split, len(rows))
+        logits = self._score_rows(asked.split, len(asked.rows))
+        of_model = Rows(asked.rows, asked.train, len(asked.item_hashes))
         with self._timed("metrics of rows"):
-            of_rows = measure_rows(logits, Rows(rows, train, num_items), config=self.config)
-        candidates = candidate_items(met, num_items=num_items)
-        with self._timed("prepare the ranking"):
-            held_out = hold_out(rows.met(), history, candidates=candidates, num_items=num_items, config=self.config)
-        ranking, num_empty = self._rank(held_out, met, num_items, tables)
-        counts = count(rows, train, held_out, num_empty=num_empty)
-        return Measured(
-            split=split,
+            of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
+        ranked, num_empty = self._rank(asked, tables)
+        with self._timed("metrics of rankings"):
+            ranking = self._estimates(ranked)
+            beyond = self._beyond(ranked, asked)
+        with self._timed("cohorts"):
+            parts = Parts(asked.rows, asked.history, asked.held_out, of_rows.scores, ranked)
+            cohorts = measure_cohorts(parts, self.config)
+        counts = count(asked.rows, asked.train, asked.held_out, num_empty=num_empty)
+        measured = Measured(
+            split=asked.split,
             pointwise=of_rows.estimates,
             reliability=of_rows.reliability,
             roc=of_rows.roc,
             precision_recall=of_rows.precision_recall,
             ranking=ranking,
+            beyond=beyond,
+            cohorts=cohorts,
             counts=counts,
-            protocol=describe(split, self.config, counts),
+            protocol=describe(asked.split, self.config, counts),
             notes=tuple(self.notes),
             seconds=self.seconds,
         )
+        return measured, asked.rankings(ranked, logits, measured.protocol, self.config)
+
+    def _asked(self) -> Asked:
+        split = choose_split(self.data, self.config)
+        with self._timed("read"):
+            train, rows = read_interactions(self.data, "train"), read_interactions(self.data, split)
+            history = train.met()
+            if split == "test":
+                history += read_interactions(self.data, "valid").met()
+        with self._timed("prepare the ranking"):
+            return Asked.of(self.data, self.config, split, train=train, rows=rows, history=history)
 
     def _score_rows(self, split: str, num_rows: int) -> npt.NDArray[np.float32]:
         loader = Loader(
@@ -131,47 +146,57 @@ class _Measurement:
         with self._timed("score rows"):
             return predict(self.model, loader, progress=progress)
 
-    def _rank(
-        self, held_out: HeldOut, train: Interactions, num_items: int, tables: Tables
-    ) -> tuple[dict[str, Estimates], int]:
-        """Rank with the model and the baselines; the estimates by system, and the users without recommendations."""
-        scorers = self._scorers(held_out, train, num_items, tables)
-        found: dict[str, Hits] = {}
+    def _rank(self, asked: Asked, tables: Tables) -> tuple[dict[str, Ranked], int]:
+        """Rank with the model and the baselines; the rankings by system, and the users without recommendations."""
+        found: dict[str, Ranked] = {}
         num_empty = 0
-        for name, scorer in scorers.items():
+        for name, scorer in self._scorers(asked, tables).items():
             with self._timed(f"rank by {name}"):
-                found[name], num_empty = self._rank_by(name, scorer, held_out)
-        with self._timed("metrics of rankings"):
-            estimates = {name: self._estimates(hits) for name, hits in found.items()}
-        if (worse := ranks_worse(estimates)) is not None:
-            self.notes.append(worse)
-        return estimates, num_empty
+                found[name], num_empty = self._rank_by(name, scorer, asked)
+        return found, num_empty
 
-    def _scorers(self, held_out: HeldOut, train: Interactions, num_items: int, tables: Tables) -> dict[str, Scorer]:
+    def _scorers(self, asked: Asked, tables: Tables) -> dict[str, Scorer]:
         """Return who ranks, by system; nobody where there is nothing to rank, and a note says why."""
         schema, device = self.data.schema, self.place.device
-        if (reason := why_not(self.model, held_out, tables, schema, device=device)) is not None:
+        if (reason := why_not(self.model, asked.held_out, tables, schema, device=device)) is not None:
             self.notes.append(f"No ranking: {reason}.")
             return {}
-        candidates = torch.from_numpy(held_out.candidates).to(device)
-        scorer = ModelScorer(self.model, tables, schema, candidates, batch_size=self.config.batch_size)
-        scorers: dict[str, Scorer] = {MODEL: scorer}
-        for name, baseline in BASELINES.items():
-            fitted = baseline.fit(train, num_items=num_items)
-            scorers[name] = BaselineScorer(fitted, held_out.candidates, device=device)
-        return scorers
+        candidates = torch.from_numpy(asked.held_out.candidates).to(device)
+        systems = {MODEL: self.model}
+        known, by_now = (Known(lambda rows=rows: rows, tables.join) for rows in (asked.train.met(), asked.history))
+        for name in BASELINES:
+            with self._timed(f"fit {name}"):
+                systems[name] = fit_baseline(name, schema, known, by_now, device=device)
+        return {
+            name: ModelScorer(system, tables, schema, candidates, batch_size=self.config.batch_size)
+            for name, system in systems.items()
+        }
 
-    def _rank_by(self, name: str, scorer: Scorer, held_out: HeldOut) -> tuple[Hits, int]:
+    def _rank_by(self, name: str, scorer: Scorer, asked: Asked) -> tuple[Ranked, int]:
         def progress(done: int) -> None:
-            self.place.emit(Progress(f"rank by {name}", done, len(held_out.user_idx), unit="users"))
+            self.place.emit(Progress(f"rank by {name}", done, len(asked.held_out.user_idx), unit="users"))
 
-        return rank(held_out, scorer, cut_off=max(self.config.k), progress=progress)
+        return rank(asked.held_out, scorer, cut_off=max(self.config.k), progress=progress)
 
-    def _estimates(self, hits: Hits) -> Estimates:
+    def _estimates(self, ranked: Mapping[str, Ranked]) -> dict[str, Estimates]:
+        """Measure what the rankings find; adds a note where the model's find less than a baseline's."""
         columns = [(metric, k) for k in sorted(set(self.config.k)) for metric in METRICS.values()]
-        values = np.stack([metric.compute(hits, k) for metric, k in columns], axis=1)
-        estimates = mean_estimates(values, resamples=self.config.bootstrap, seed=self.config.seed)
-        return {f"{metric.name}@{k}": found for (metric, k), found in zip(columns, estimates, strict=True)}
+        names = [f"{self.config.label}{metric.name}@{k}" for metric, k in columns]
+        found: dict[str, Estimates] = {}
+        for system, hits in ranked.items():
+            values = np.stack([metric.compute(hits, k) for metric, k in columns], axis=1)
+            estimates = mean_estimates(values, resamples=self.config.bootstrap, seed=self.config.seed)
+            found[system] = dict(zip(names, estimates, strict=True))
+        if (worse := ranks_worse(found)) is not None:
+            self.notes.append(worse)
+        return found
+
+    def _beyond(self, ranked: Mapping[str, Ranked], asked: Asked) -> dict[str, Estimates]:
+        if not ranked:
+            return {}
+        candidates = asked.held_out.candidates
+        catalogue = catalogue_of(candidates, asked.train.met(), Tables(self.data), self.data.schema)
+        return {name: measure_lists(lists, asked.held_out, catalogue, self.config) for name, lists in ranked.items()}
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:

@@ -64,9 +64,8 @@ def of_rankings(
     def progress(done: int) -> None:
         place.emit(Progress(f"rank for {name}", done, len(held_out.user_idx), unit="users"))
 
-    scorer = ModelScorer(model, tables, data.schema, places, batch_size=config.batch_size)
-
     def measure() -> float:
+        scorer = ModelScorer(model, tables, data.schema, places, batch_size=config.batch_size)
         hits, _ = rank(held_out, scorer, cut_off=wanted.k, progress=progress)
         return float(wanted.metric.compute(hits, wanted.k).mean())
 

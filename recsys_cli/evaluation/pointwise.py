@@ -12,12 +12,14 @@ import torch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
-from recsys_cli.evaluation.bootstrap import pointwise_estimates
+from recsys_cli.evaluation.bootstrap import pointwise_estimates, weighted_estimate
 from recsys_cli.evaluation.curves import precision_recall_curve, reliability_curve, roc_curve
+from recsys_cli.evaluation.metrics import GROUPED
 from recsys_cli.evaluation.metrics import POINTWISE as METRICS
 from recsys_cli.evaluation.result import MODEL, Curve, Estimates
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
 from recsys_cli.evaluation.tally import Tally
+from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Loader
 from recsys_cli.models.model import Model
@@ -57,32 +59,54 @@ class Rows:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """Estimates, ROC and precision-recall curves by system, and the model's reliability curve."""
+    """Scores (N,), estimates, ROC and precision-recall curves by system, and the model's reliability curve."""
 
+    scores: dict[str, npt.NDArray[np.floating]]
     estimates: dict[str, Estimates]
     roc: dict[str, Curve]
     precision_recall: dict[str, Curve]
     reliability: Curve
 
 
-def measure_rows(logits: npt.NDArray[np.float32], rows: Rows, *, config: EvaluateConfig) -> MeasuredRows:
+def measure_rows(
+    logits: npt.NDArray[np.float32], rows: Rows, *, config: EvaluateConfig, probabilistic: bool = True
+) -> MeasuredRows:
     """Measure the model's logits and the baselines.
 
     Args:
         logits: What `predict` returned for the held-out rows, shape (N,).
         rows: The rows.
         config: Seed and number of resamples.
+        probabilistic: Whether the model's scores are logits; of others, only their order is measured.
     """
-    systems: dict[str, npt.ArrayLike] = {MODEL: logits}
+    systems: dict[str, npt.NDArray[np.floating]] = {MODEL: logits}
     for name, baseline in BASELINES.items():
         systems[name] = baseline.fit(rows.train, num_items=rows.num_items).logits(rows.held_out)
     tallies = {name: Tally.of(rows.held_out.labels, scores) for name, scores in systems.items()}
+    of_order = {name: metric for name, metric in METRICS.items() if not metric.of_probabilities}
     return MeasuredRows(
+        scores=systems,
         estimates={
-            name: pointwise_estimates(tally, METRICS, resamples=config.bootstrap, seed=config.seed)
+            name: pointwise_estimates(
+                tally,
+                METRICS if probabilistic or name != MODEL else of_order,
+                resamples=config.bootstrap,
+                seed=config.seed,
+            )
+            | _by_user(systems[name], rows.held_out, config)
             for name, tally in tallies.items()
         },
         roc={name: roc_curve(tally) for name, tally in tallies.items()},
         precision_recall={name: precision_recall_curve(tally) for name, tally in tallies.items()},
-        reliability=reliability_curve(tallies[MODEL]),
+        reliability=reliability_curve(tallies[MODEL]) if probabilistic else Curve(x=(), y=()),
     )
+
+
+def _by_user(scores: npt.NDArray[np.floating], rows: Interactions, config: EvaluateConfig) -> Estimates:
+    """Measure the rows of users with an id of their own, user by user."""
+    known = rows.user_idx >= FIRST
+    users, labels, of_known = rows.user_idx[known], rows.labels[known], scores[known]
+    return {
+        name: weighted_estimate(*metric.compute(users, labels, of_known), resamples=config.bootstrap, seed=config.seed)
+        for name, metric in GROUPED.items()
+    }

@@ -1,7 +1,8 @@
-"""Ranks the whole catalogue for blocks of users and marks the hits: no loop over users, memory bounded by the block."""
+"""Ranks the catalogue for blocks of users and marks the hits: no loop over users, memory bounded by the block."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,14 +10,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recsys_cli.evaluation.held_out import HeldOut
-from recsys_cli.evaluation.metrics import Hits
+from recsys_cli.evaluation.held_out import HeldOut, Lists
+from recsys_cli.evaluation.metrics import Ranked
 
 Scorer = Callable[[npt.NDArray[np.int64]], Tensor]
-"""From U user ids to their scores for all candidates, float32 of shape (U, I), on the device to rank on."""
+"""From U user ids to their scores for all candidates, finite float32 of shape (U, I), on the device to rank on. Whoever
+ranks writes into them."""
 
-BLOCK_SCORES = 1 << 23
-"""Scores that are held at once: 32 MiB, and about 150 MiB with what ranking them needs."""
+BLOCK_SCORES = 1 << 22
+"""Scores that are held at once: 16 MiB. They are read again while they are near, and the C library keeps their memory."""
 
 
 def rank(
@@ -26,8 +28,8 @@ def rank(
     cut_off: int,
     block_scores: int = BLOCK_SCORES,
     progress: Callable[[int], None] | None = None,
-) -> tuple[Hits, int]:
-    """Rank all candidates for all users by a system's scores.
+) -> tuple[Ranked, int]:
+    """Rank the candidates for all users by a system's scores.
 
     Args:
         held_out: The problem.
@@ -37,47 +39,83 @@ def rank(
         progress: Told how many users are done.
 
     Returns:
-        The hits, and how many users got no recommendation because they have seen all candidates.
+        The rankings, and how many users got no recommendation because they have seen all candidates.
     """
     num_users = len(held_out.user_idx)
     step = max(1, block_scores // max(1, len(held_out.candidates)))
+    places = np.full((num_users, cut_off), -1, dtype=np.int32)
     hits = np.zeros((num_users, cut_off), dtype=bool)
-    num_empty = 0
+    num_rankable = held_out.num_rankable
     for start in range(0, num_users if len(held_out.candidates) else 0, step):
         stop = min(start + step, num_users)
-        found, empty = _rank_block(held_out, scorer(held_out.user_idx[start:stop]), start, stop, cut_off=cut_off)
-        hits[start:stop, : found.shape[1]] = found.cpu().numpy()
-        num_empty += empty
+        with torch.inference_mode():
+            scores = _hide(held_out, scorer(held_out.user_idx[start:stop]), start, stop)
+            best = top_places(scores, cut_off).cpu().numpy()
+        # What is hidden stands last, so a ranking ends where all that may be ranked is.
+        best[np.arange(best.shape[1]) >= num_rankable[start:stop, None]] = -1
+        places[start:stop, : best.shape[1]] = best
+        hits[start:stop, : best.shape[1]] = _contains(held_out.relevant, best, start, stop)
         if progress is not None:
             progress(stop)
-    return Hits(hits, held_out.num_relevant), num_empty
+    return Ranked(hits, held_out.num_relevant, places), int(np.count_nonzero(num_rankable == 0))
 
 
 def top_places(scores: Tensor, cut_off: int) -> Tensor:
     """Return the best places of each row of scores (U, I), best first, the lower place first among ties; (U, min(P, I)).
 
-    A score's bits, read as an integer that sorts the same way, and the place together make one key without ties: so the
-    result does not depend on how the device selects.
+    Rows are cut into chunks of neighbours. If P chunks have a maximum that comes before that of another chunk, by its
+    size and then by its place, then each of them holds a place that comes before all of that other chunk. So the best
+    places are in the P best chunks, and only those are looked at one by one: all of a row is read once, for its maxima.
+    """
+    num_places = scores.shape[1]
+    wanted = min(cut_off, num_places)
+    width = math.isqrt(num_places // max(wanted, 1))  # about as many chunks as places in the best of them
+    if width < 2:
+        return _top_by_key(scores, wanted)
+    num_chunks = num_places // width
+    chunks = scores[:, : num_chunks * width].unflatten(1, (num_chunks, width))
+    best = _top_by_key(chunks.amax(dim=2), wanted).sort(dim=1).values
+    neighbours = torch.arange(width, device=scores.device)
+    rest = torch.arange(num_chunks * width, num_places, device=scores.device).expand(len(scores), -1)
+    places = torch.cat([(best.unsqueeze(2) * width + neighbours).flatten(1), rest], dim=1)
+    return places.gather(1, _top_by_key(scores.gather(1, places), wanted))
+
+
+def _top_by_key(scores: Tensor, wanted: int) -> Tensor:
+    """Return the best places of each row, by one key without ties: so the result does not depend on how the device selects.
+
+    A score's bits, read as an integer that sorts the same way, come first in it, and the place second.
     """
     bits = (scores + 0.0).view(torch.int32).long()  # + 0.0 makes -0.0 equal to 0.0
     sortable = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    num_places = scores.shape[1]
-    keys = (sortable << 32) - torch.arange(num_places, device=scores.device)
-    return keys.topk(min(cut_off, num_places), dim=1).indices
+    keys = (sortable << 32) - torch.arange(scores.shape[1], device=scores.device)
+    return keys.topk(wanted, dim=1).indices
 
 
-def _rank_block(held_out: HeldOut, scores: Tensor, start: int, stop: int, *, cut_off: int) -> tuple[Tensor, int]:
-    """Mark the hits of users from start to stop, (U, P'), and count those without recommendations."""
-    num_places = scores.shape[1]
-    hidden = torch.zeros_like(scores, dtype=torch.bool)
-    hidden[tuple(_pairs(held_out.seen.block(start, stop), scores.device))] = True
-    wanted = torch.zeros_like(hidden)
-    wanted[tuple(_pairs(held_out.relevant.block(start, stop), scores.device))] = True
-    places = top_places(scores.masked_fill(hidden, -torch.inf), cut_off)
-    # What is seen is never wanted, so places that only hidden items were left for are no hits.
-    num_hidden = hidden.sum(dim=1)
-    return wanted.gather(1, places), int((num_hidden == num_places).sum())
+def _hide(held_out: HeldOut, scores: Tensor, start: int, stop: int) -> Tensor:
+    """Put what may not be ranked for users from start to stop behind everything else, in place where that can be."""
+    if held_out.drawn is None:
+        scores = scores.contiguous()
+        scores.view(-1)[_flat(held_out.seen, scores, start, stop)] = -torch.inf
+        return scores
+    shown = torch.full_like(scores, -torch.inf, memory_format=torch.contiguous_format)
+    for places in (held_out.drawn, held_out.relevant):
+        which = _flat(places, scores, start, stop)
+        shown.view(-1)[which] = scores.reshape(-1)[which]
+    return shown
 
 
-def _pairs(pairs: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], device: torch.device) -> list[Tensor]:
-    return [torch.from_numpy(numbers).to(device) for numbers in pairs]
+def _flat(places: Lists, scores: Tensor, start: int, stop: int) -> Tensor:
+    """Return where the places of users from start to stop are in their scores, row after row."""
+    user, place = places.block(start, stop)
+    return torch.from_numpy(user * scores.shape[1] + place).to(scores.device)
+
+
+def _contains(lists: Lists, places: npt.NDArray[np.int64], start: int, stop: int) -> npt.NDArray[np.bool_]:
+    """Return which places are in their user's list, for users from start to stop."""
+    user, known = lists.block(start, stop)
+    width = int(max(known.max(initial=0), places.max(initial=0))) + 2
+    pairs = user * width + known + 1  # ascending; 1 is added so that "no place" is a number of its own
+    wanted = np.arange(stop - start)[:, None] * width + places + 1
+    found = np.searchsorted(pairs, wanted)
+    return np.append(pairs, -1)[found] == wanted

@@ -92,7 +92,7 @@ class Protocol(Frozen):
     split: str
     """Which rows."""
     candidates: str
-    """What is ranked."""
+    """What is ranked; begins with SAMPLED where that is not the full catalogue."""
     seen: str
     """What is filtered."""
     relevant: str
@@ -112,6 +112,23 @@ class Ceiling(Frozen):
     """AUC of the score without its noise."""
 
 
+class Cohort(Frozen):
+    """The same figures for a part of the users or of the items."""
+
+    name: str
+    """Such as `tail items`."""
+    about: str
+    """Which they are, in words."""
+    rows: int
+    """Rows of the split that belong to it."""
+    users: int
+    """Users whose rankings are measured; 0 where its rankings are not."""
+    pointwise: dict[str, Estimates]
+    """By system: the AUC of its rows."""
+    ranking: dict[str, Estimates]
+    """By system: the rankings of its users; or, of items, how well those of its items that should be found are found."""
+
+
 class Measured(Frozen):
     """What measuring a model found."""
 
@@ -121,8 +138,13 @@ class Measured(Frozen):
     """By system, the model first: how well single rows are predicted."""
     ranking: dict[str, Estimates]
     """By system, the model first: how well the catalogue is ranked; empty where it could not be, and `notes` says why."""
+    beyond: dict[str, Estimates]
+    """By system, the model first: what the rankings show, whether right or wrong; figures of all lists together have no
+    interval."""
+    cohorts: tuple[Cohort, ...]
+    """The same for parts of the users and items; those without rows are left out."""
     reliability: Curve
-    """Mean label over mean prediction of the model, by bins of equal mass."""
+    """Mean label over mean prediction of the model, by bins of equal mass; empty where its scores are no logits."""
     roc: dict[str, Curve]
     """True over false positive rate, by system."""
     precision_recall: dict[str, Curve]

@@ -1,4 +1,4 @@
-"""How rankings get their scores: from a model, which is only asked for rows, or from a baseline."""
+"""How rankings get their scores from a model, which may only be asked for rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
-from recsys_cli.evaluation.baselines import RankingBaseline
 from recsys_cli.evaluation.held_out import HeldOut
 from recsys_cli.features.schema import PADDING, Role, Schema
 from recsys_cli.loader import Tables
-from recsys_cli.models.model import Model, Recommender
+from recsys_cli.models.model import Model, Recommender, Vectors
 
 NOT_A_NUMBER = "train again with a lower train.learning_rate or with train.precision=fp32"
 """What to do about a model whose scores are not finite."""
@@ -27,6 +26,11 @@ def why_not(
     """Return why a model cannot rank, or that there is nothing to rank, as a sentence without its dot; None where it can."""
     if not len(held_out.user_idx) or not len(held_out.candidates):
         return "no user that train knows has anything to find in this split"
+    return cannot_rank(model, tables, schema, device=device)
+
+
+def cannot_rank(model: Model, tables: Tables, schema: Schema, *, device: torch.device | str) -> str | None:
+    """Return why a model cannot score items that a user has not met, as a sentence without its dot; None where it can."""
     if isinstance(model, Recommender):
         return None
     nobody = torch.full((1,), PADDING, dtype=torch.int32, device=device)
@@ -41,7 +45,8 @@ class ModelScorer:
     """Scores the cross product of users and candidates with a model: by its own way to do so, or pair by pair in tiles.
 
     A tile has about as many users as items: models that look at each distinct id of a batch once (a lookup, the first
-    dense layer) then have very little to look at.
+    dense layer) then have very little to look at. Vectors of the candidates are asked for once, so a scorer is good for a
+    model that does not change meanwhile.
 
     Args:
         model: In evaluation mode, on the tables' device.
@@ -57,6 +62,7 @@ class ModelScorer:
         self._user, self._item = schema.only(Role.USER).name, schema.only(Role.ITEM).name
         self._items = candidates.to(torch.int32)
         self._batch_size = batch_size
+        self._vectors: Tensor | None = None
 
     def __call__(self, user_idx: npt.NDArray[np.int64]) -> Tensor:
         """Return the scores of U users for all candidates, shape (U, I).
@@ -64,14 +70,24 @@ class ModelScorer:
         Raises:
             TrainingError: A score is not a finite number.
         """
+        users = torch.from_numpy(user_idx).to(self._items.device)
         with torch.inference_mode():
-            if isinstance(self._model, Recommender):
-                scores = self._model.scores(torch.from_numpy(user_idx).to(self._items.device), self._items.long())
-            else:
-                scores = self._by_pair(torch.from_numpy(user_idx).to(self._items.device, torch.int32))
-        if not torch.isfinite(scores).all():
-            raise TrainingError("the model scores some pair of user and item with no number", hint=NOT_A_NUMBER)
+            scores = self._by_vector(users) if isinstance(self._model, Vectors) else self._by_model(users)
+            # A sum is finite if all are, but for overflow; looking at each one would take longer than ranking them.
+            if not (torch.isfinite(scores.sum()) or torch.isfinite(scores).all()):
+                raise TrainingError("the model scores some pair of user and item with no number", hint=NOT_A_NUMBER)
         return scores
+
+    def _by_vector(self, users: Tensor) -> Tensor:
+        assert isinstance(self._model, Vectors)
+        if self._vectors is None:
+            self._vectors = self._model.item_vectors(self._items.long())
+        return self._model.user_vectors(users) @ self._vectors.T
+
+    def _by_model(self, users: Tensor) -> Tensor:
+        if isinstance(self._model, Recommender):
+            return self._model.scores(users, self._items.long())
+        return self._by_pair(users.to(torch.int32))
 
     def _by_pair(self, users: Tensor) -> Tensor:
         scores = torch.empty((len(users), len(self._items)), device=users.device)
@@ -88,24 +104,3 @@ class ModelScorer:
         ids = {self._user: users.repeat_interleave(len(items)), self._item: items.repeat(len(users))}
         logits = self._model.score(Batch(self._tables.join(ids), {}))
         return logits.view(len(users), len(items))
-
-
-class BaselineScorer:
-    """Scores the cross product of users and candidates with a baseline.
-
-    Args:
-        baseline: Fitted.
-        candidates: Encoded items, shape (I,).
-        device: Where to rank.
-    """
-
-    def __init__(
-        self, baseline: RankingBaseline, candidates: npt.NDArray[np.int64], *, device: torch.device | str
-    ) -> None:
-        self._baseline = baseline
-        self._candidates = candidates
-        self._device = device
-
-    def __call__(self, user_idx: npt.NDArray[np.int64]) -> Tensor:
-        """Return the scores of U users for all candidates, shape (U, I)."""
-        return torch.tensor(self._baseline.scores(user_idx, self._candidates), device=self._device)

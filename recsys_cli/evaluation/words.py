@@ -38,8 +38,7 @@ def describe(split: str, config: EvaluateConfig, counts: Counts) -> Protocol:
     relevant = "with label 1" if config.relevant == "positive" else "whatever their label"
     return Protocol(
         split=f"Rows of {split}: {counts.rows:,}. Train rows are for fitting the model and the baselines.",
-        candidates=f"The full catalogue: all {counts.candidates:,} items with a train row. Equal scores: the item with more "
-        "train rows first, then the lower id.",
+        candidates=f"{_candidates(config, counts)} Equal scores: the item with more train rows first, then the lower id.",
         seen=f"Items that the user met in {earlier} are neither recommended nor expected.",
         relevant=f"The user's interactions in {split}, {relevant}. Items without a train row cannot be recommended and stay in "
         f"the denominator: {counts.relevant_unreachable:,} of {counts.relevant:,}.",
@@ -49,11 +48,22 @@ def describe(split: str, config: EvaluateConfig, counts: Counts) -> Protocol:
     )
 
 
+def _candidates(config: EvaluateConfig, counts: Counts) -> str:
+    if config.candidates == "all":
+        return f"The full catalogue: all {counts.candidates:,} items with a train row."
+    how = "evenly" if config.candidates == "sampled-uniform" else "by their train rows"
+    return (
+        f"SAMPLED: what a user should find among {config.sampled_items:,} of the {counts.candidates:,} items with a train row, "
+        f"drawn {how} for each user by seed {config.seed}. Such figures are higher than those of the full catalogue, may order "
+        "systems differently, and compare with none but those of the same draw."
+    )
+
+
 def ranks_worse(systems: Mapping[str, Estimates]) -> str | None:
     """Say so, and why that can be, where a baseline's rankings are better than the model's beyond doubt."""
     for metric, estimate in systems.get(MODEL, {}).items():
         for name, others in systems.items():
-            if metric.startswith("ndcg") and (estimate.high or 0) < (others[metric].low or 0):
+            if "ndcg" in metric and (estimate.high or 0) < (others[metric].low or 0):
                 return (
                     f"The model ranks the catalogue worse than {name} ({metric}). Labels tell which of the items that people "
                     "chose they liked; a model that learns from them alone has not seen which items people choose."

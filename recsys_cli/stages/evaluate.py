@@ -6,6 +6,7 @@ from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import DataError
 from recsys_cli.evaluation import Ceiling, Evaluation
 from recsys_cli.evaluation.measure import Place, measure
+from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
 from recsys_cli.events import Emit, ignore
@@ -15,6 +16,8 @@ from recsys_cli.stages.finished import config_of, model_of
 from recsys_cli.training import hardware
 from recsys_cli.workspace import TrainedRun, Workspace, key_of, write_text
 
+_VERSION = 2
+"""Of what is measured: part of the key, so that figures of an earlier version are measured again."""
 _HOW = {"batch_size"}
 """What of the evaluate section is how, not what: no part of the key."""
 
@@ -44,11 +47,11 @@ def evaluate(
     """
     whole = config_of(run)
     config = config or whole.evaluate
-    key = key_of("evaluation", run.key, config.model_dump(mode="json", exclude=_HOW))
+    key = key_of("evaluation", _VERSION, run.key, config.model_dump(mode="json", exclude=_HOW))
     with workspace.lock(f"run-{run.folder.name}"):
         if not force and _is_fresh(run, key):
             return Made(run, up_to_date=True)
-        evaluation = _measure(run, workspace, whole, config, key=key, emit=emit)
+        evaluation, rankings = _measure(run, workspace, whole, config, key=key, emit=emit)
         page = render(
             evaluation,
             history=read_history(run.metrics),
@@ -56,26 +59,28 @@ def evaluate(
             manifest=run.manifest,
         )
         write_text(run.report, page)
+        rankings.save(run.rankings)
         write_text(run.evaluation, evaluation.model_dump_json(indent=2) + "\n")
     return Made(run, up_to_date=False)
 
 
 def _is_fresh(run: TrainedRun, key: str) -> bool:
     try:
-        return run.report.is_file() and Evaluation.read(run.evaluation).key == key
+        made = run.report.is_file() and run.rankings.is_file()
+        return made and Evaluation.read(run.evaluation).key == key
     except DataError:
         return False
 
 
 def _measure(
     run: TrainedRun, workspace: Workspace, whole: RunConfig, config: EvaluateConfig, *, key: str, emit: Emit
-) -> Evaluation:
+) -> tuple[Evaluation, Rankings]:
     data = workspace.data_of(run)
     device = hardware.device(whole.train.device)
     place = Place(device=device, memory=whole.train.memory, emit=emit)
-    found = measure(model_of(run, whole, data).to(device), data, config, place=place)
+    found, rankings = measure(model_of(run, whole, data).to(device), data, config, place=place)
     leakage = getattr(whole.split, "leakage", None)
-    return Evaluation(
+    evaluation = Evaluation(
         key=key,
         run=run.folder.name,
         ceiling=_ceiling(workspace, whole),
@@ -83,6 +88,7 @@ def _measure(
         config=config,
         **dict(found) | {"notes": (*found.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))},
     )
+    return evaluation, rankings
 
 
 def _ceiling(workspace: Workspace, whole: RunConfig) -> Ceiling | None:

@@ -3,29 +3,58 @@
 from __future__ import annotations
 
 from recsys_cli.evaluation.metrics.accuracy import ACCURACY
+from recsys_cli.evaluation.metrics.arp import ARP
 from recsys_cli.evaluation.metrics.auc import AUC
 from recsys_cli.evaluation.metrics.calibration import CALIBRATION
+from recsys_cli.evaluation.metrics.coverage import COVERAGE
+from recsys_cli.evaluation.metrics.diversity import DIVERSITY
 from recsys_cli.evaluation.metrics.ece import ECE
+from recsys_cli.evaluation.metrics.f1 import F1
+from recsys_cli.evaluation.metrics.gauc import GAUC
+from recsys_cli.evaluation.metrics.gini import GINI
 from recsys_cli.evaluation.metrics.hr import HR
 from recsys_cli.evaluation.metrics.log_loss import LOG_LOSS
+from recsys_cli.evaluation.metrics.mae import MAE
 from recsys_cli.evaluation.metrics.map import MAP
-from recsys_cli.evaluation.metrics.metric import Hits, PointwiseMetric, RankingMetric
+from recsys_cli.evaluation.metrics.metric import (
+    Catalogue,
+    GroupedMetric,
+    Hits,
+    ListMetric,
+    PointwiseMetric,
+    Ranked,
+    RankingMetric,
+    Recommended,
+)
 from recsys_cli.evaluation.metrics.mrr import MRR
 from recsys_cli.evaluation.metrics.ndcg import NDCG
+from recsys_cli.evaluation.metrics.normalized_entropy import NORMALIZED_ENTROPY
+from recsys_cli.evaluation.metrics.novelty import NOVELTY
+from recsys_cli.evaluation.metrics.pr_auc import PR_AUC
 from recsys_cli.evaluation.metrics.precision import PRECISION
 from recsys_cli.evaluation.metrics.recall import RECALL
+from recsys_cli.evaluation.metrics.rmse import RMSE
+from recsys_cli.evaluation.metrics.serendipity import SERENDIPITY
 
 POINTWISE: dict[str, PointwiseMetric] = {
     metric.name: metric
     for metric in (
         AUC,
+        PR_AUC,
         LOG_LOSS,
+        NORMALIZED_ENTROPY,
         ACCURACY,
+        F1,
+        RMSE,
+        MAE,
         ECE,
         CALIBRATION,
     )
 }
-"""By name, in the order of tables."""
+"""Of scores and labels, by name, in the order of tables."""
+
+GROUPED: dict[str, GroupedMetric] = {metric.name: metric for metric in (GAUC,)}
+"""Of scores and labels user by user, by name; they stand behind the others."""
 
 RANKING: dict[str, RankingMetric] = {
     metric.name: metric
@@ -38,6 +67,32 @@ RANKING: dict[str, RankingMetric] = {
         MAP,
     )
 }
-"""By name, in the order of tables."""
+"""Of what rankings find, by name, in the order of tables."""
 
-__all__ = ["POINTWISE", "RANKING", "Hits", "PointwiseMetric", "RankingMetric"]
+BEYOND: dict[str, ListMetric] = {
+    metric.name: metric
+    for metric in (
+        COVERAGE,
+        GINI,
+        NOVELTY,
+        ARP,
+        DIVERSITY,
+        SERENDIPITY,
+    )
+}
+"""Of what rankings show, by name, in the order of tables."""
+
+__all__ = [
+    "BEYOND",
+    "GROUPED",
+    "POINTWISE",
+    "RANKING",
+    "Catalogue",
+    "GroupedMetric",
+    "Hits",
+    "ListMetric",
+    "PointwiseMetric",
+    "Ranked",
+    "RankingMetric",
+    "Recommended",
+]

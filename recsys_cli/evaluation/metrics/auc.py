@@ -16,4 +16,4 @@ def auc(tally: Tally) -> Floats:
     return np.divide(wins, pairs, out=np.full_like(wins, np.nan), where=pairs > 0)
 
 
-AUC = PointwiseMetric("auc", "AUC", "higher", auc)
+AUC = PointwiseMetric("auc", "AUC", "higher", auc, of_probabilities=False)

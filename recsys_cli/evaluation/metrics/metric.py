@@ -24,6 +24,7 @@ class PointwiseMetric:
         title: As in tables.
         better: Which values are better.
         compute: From a tally of R weightings to R figures; NaN where it is not defined.
+        of_probabilities: Whether scores have to be logits; else any scores will do, as long as higher means more likely.
         biased: Whether noise only ever adds to the figure, as to a mean of absolute errors; `bootstrap` allows for it.
     """
 
@@ -31,7 +32,25 @@ class PointwiseMetric:
     title: str
     better: Better
     compute: Callable[[Tally], Floats]
+    of_probabilities: bool = True
     biased: bool = False
+
+
+@dataclass(frozen=True)
+class GroupedMetric:
+    """A figure of the rows of each user, of which a weighted mean over users is reported.
+
+    Attributes:
+        name: As in evaluation.json.
+        title: As in tables.
+        compute: From users (N,), labels (N,) and scores (N,) to the figures of G users where it is defined and their weights.
+    """
+
+    name: str
+    title: str
+    compute: Callable[
+        [npt.NDArray[np.integer], npt.NDArray[np.float32], npt.NDArray[np.floating]], tuple[Floats, Floats]
+    ]
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,18 @@ class Hits:
 
 
 @dataclass(frozen=True)
+class Ranked(Hits):
+    """What was ranked, too.
+
+    Attributes:
+        places: Which candidate stands at place p of user u's ranking, an index into the candidates, -1 where there is none;
+            shape (U, P).
+    """
+
+    places: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
 class RankingMetric:
     """A figure of a user's ranking, cut off after k places; the mean over users is what is reported.
 
@@ -60,3 +91,51 @@ class RankingMetric:
     name: str
     title: str
     compute: Callable[[Hits, int], Floats]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What train tells of the I candidates, in their order.
+
+    Attributes:
+        counts: Rows of train, shape (I,), descending.
+        num_rows: Rows of train, those of items that are no candidates included.
+        features: What is known of the items beside who met them, such as genres, as numbers; one item's after the other's.
+        offsets: Where each item's features start, and their number at the end; shape (I + 1,).
+    """
+
+    counts: npt.NDArray[np.int64]
+    num_rows: int
+    features: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Recommended(Ranked):
+    """What U users were recommended, whether or not they wanted it.
+
+    Attributes:
+        by_popularity: At which place, from 0, the user's ranking by popularity has that item; shape (U, P).
+        catalogue: What train tells of the items.
+    """
+
+    by_popularity: npt.NDArray[np.int64]
+    catalogue: Catalogue
+
+
+@dataclass(frozen=True)
+class ListMetric:
+    """A figure of what is recommended, beyond how much of it is right, cut off after k places.
+
+    Attributes:
+        name: As in evaluation.json, where "@k" is added.
+        title: As in tables.
+        better: Which values are better; None where that is for the reader to say.
+        compute: From the lists and k to the figures of U users, NaN where one has none, of which the mean is reported; or to
+            one figure of all lists together, of shape ().
+    """
+
+    name: str
+    title: str
+    better: Better | None
+    compute: Callable[[Recommended, int], Floats]

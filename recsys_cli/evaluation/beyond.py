@@ -1,0 +1,84 @@
+"""What rankings show beside what they find: gathers what the metrics of lists look at, and measures them with intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from recsys_cli.batch import Feature, Ragged
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.held_out import HeldOut, Ints
+from recsys_cli.evaluation.metrics import BEYOND, Catalogue, Ranked, Recommended
+from recsys_cli.evaluation.result import Estimate, Estimates
+from recsys_cli.features.schema import FIRST, Role, Schema
+from recsys_cli.interactions import Interactions
+from recsys_cli.loader import Tables
+
+
+def catalogue_of(candidates: Ints, train: Interactions, tables: Tables, schema: Schema) -> Catalogue:
+    """Gather what is known of the candidates (I,): rows of train, and as features all categories that go with an item's id.
+
+    Args:
+        candidates: Encoded items in their order.
+        train: What happened.
+        tables: What goes with an id, on the CPU.
+        schema: Names the columns.
+    """
+    item = schema.only(Role.ITEM)
+    counts = np.bincount(train.item_idx, minlength=int(item.cardinality or 0))[candidates]
+    joined = tables.join({item.name: torch.from_numpy(candidates)})
+    wanted = [c for c in schema.categorical if c.name in joined and c.name != item.name]
+    owners, features, before = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
+    for column in wanted:
+        owner, ids = _flat(joined[column.name])
+        known = ids >= FIRST
+        owners.append(owner[known])
+        features.append(ids[known] + before)
+        before += int(column.cardinality or 0)
+    owner, feature = np.concatenate(owners), np.concatenate(features)
+    order = np.argsort(owner, kind="stable")
+    offsets = np.searchsorted(owner[order], np.arange(len(candidates) + 1))
+    return Catalogue(counts, len(train), feature[order], offsets)
+
+
+def measure_lists(ranked: Ranked, held_out: HeldOut, catalogue: Catalogue, config: EvaluateConfig) -> Estimates:
+    """Measure what rankings show, at each cut-off.
+
+    Args:
+        ranked: The rankings.
+        held_out: The problem that they answer.
+        catalogue: Of its candidates.
+        config: The cut-offs, and the resamples of users behind each interval.
+    """
+    popular = held_out.by_popularity(ranked.places)
+    lists = Recommended(ranked.hits, ranked.num_relevant, ranked.places, popular, catalogue)
+    found = {
+        f"{config.label}{metric.name}@{k}": metric.compute(lists, k)
+        for k in sorted(set(config.k))
+        for metric in BEYOND.values()
+    }
+    estimates = {name: _as_it_is(float(values)) for name, values in found.items() if values.ndim == 0}
+    means = {name: values for name, values in found.items() if values.ndim == 1 and not np.isnan(values).all()}
+    # Figures that are defined for the same users share their resamples.
+    defined = {name: np.isfinite(values) for name, values in means.items()}
+    groups: dict[bytes, list[str]] = {}
+    for name, users in defined.items():
+        groups.setdefault(users.tobytes(), []).append(name)
+    for names in groups.values():
+        columns = np.stack([means[name][defined[name]] for name in names], axis=1)
+        means_of = mean_estimates(columns, resamples=config.bootstrap, seed=config.seed)
+        estimates |= dict(zip(names, means_of, strict=True))
+    return {name: estimates[name] for name in found if name in estimates}
+
+
+def _as_it_is(value: float) -> Estimate:
+    return Estimate(value=value if np.isfinite(value) else None)
+
+
+def _flat(feature: Feature) -> tuple[Ints, Ints]:
+    """Return the ids of a feature, each with the row that it belongs to; both (N,)."""
+    if isinstance(feature, Ragged):
+        lengths = feature.offsets.diff().cpu().numpy()
+        return np.repeat(np.arange(len(lengths)), lengths), feature.values.cpu().numpy().astype(np.int64)
+    return np.arange(len(feature)), feature.cpu().numpy().astype(np.int64)

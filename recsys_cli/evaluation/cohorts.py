@@ -1,0 +1,151 @@
+"""The figures of parts of the users and items: whom does it serve, and at whose cost?
+
+Cold and warm is whether train knows the user or item. The head is the fifth of the candidates that most rows of train have,
+the tail all others. Users are cut into quarters by how many rows there are of them before the split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.bootstrap import mean_estimates, pointwise_estimates
+from recsys_cli.evaluation.held_out import HeldOut
+from recsys_cli.evaluation.metrics import POINTWISE, RANKING, Hits, Ranked
+from recsys_cli.evaluation.result import Cohort, Estimates
+from recsys_cli.evaluation.tally import Tally
+from recsys_cli.features.schema import FIRST
+from recsys_cli.interactions import Interactions
+
+HEAD = 0.2
+"""Share of the candidates that are the head."""
+GROUPS = 1 << 10
+"""Scores are merged into so many groups for the resamples of a cohort."""
+_AUC = {"auc": POINTWISE["auc"]}
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is cut into cohorts.
+
+    Attributes:
+        rows: The N rows of the split.
+        history: What happened before.
+        held_out: The ranking problem over U users and I candidates.
+        scores: Scores of the rows by system, each (N,).
+        ranked: Rankings by system.
+    """
+
+    rows: Interactions
+    history: Interactions
+    held_out: HeldOut
+    scores: Mapping[str, npt.NDArray[np.floating]]
+    ranked: Mapping[str, Ranked]
+
+
+@dataclass(frozen=True)
+class _Who:
+    """A cohort: its rows (N,), and its ranked users (U,) or candidates (I,) where its rankings are measured."""
+
+    name: str
+    about: str
+    rows: Mask
+    users: Mask | None = None
+    places: Mask | None = None
+
+
+def measure_cohorts(parts: Parts, config: EvaluateConfig) -> tuple[Cohort, ...]:
+    """Measure all cohorts that have rows, at the smallest cut-off.
+
+    Args:
+        parts: What was ranked and scored.
+        config: Seed, number of resamples and cut-offs.
+    """
+    return tuple(_measured(who, parts, config) for who in _cohorts(parts) if who.rows.any())
+
+
+def _cohorts(parts: Parts) -> Iterator[_Who]:
+    rows, held_out = parts.rows, parts.held_out
+    num_candidates = len(held_out.candidates)
+    known = rows.user_idx >= FIRST
+    everybody = np.ones(len(held_out.user_idx), dtype=bool)
+    yield _Who("warm users", "users that train knows", known, users=everybody)
+    yield _Who("cold users", "users that train does not know: their rows alone", ~known)
+    place = np.full(int(max(rows.item_idx.max(initial=0), held_out.candidates.max(initial=0))) + 1, -1, dtype=np.int64)
+    place[held_out.candidates] = np.arange(num_candidates)
+    at = place[rows.item_idx]
+    num_head = int(np.ceil(HEAD * num_candidates))
+    is_head = np.arange(num_candidates) < num_head
+    about = f"the {num_head:,} candidates with most rows of train, {HEAD:.0%} of them"
+    yield _Who("head items", about, (at >= 0) & (at < num_head), places=is_head)
+    yield _Who("tail items", "the other candidates", at >= num_head, places=~is_head)
+    yield _Who("cold items", "items without a row in train: their rows alone", at < 0)
+    yield from _by_activity(parts, known)
+
+
+def _by_activity(parts: Parts, known: Mask) -> Iterator[_Who]:
+    """Cut the users of the split that train knows into quarters by what happened before; ties stay together."""
+    users = parts.rows.user_idx
+    before = np.bincount(parts.history.user_idx, minlength=int(users.max(initial=0)) + 1)
+    if not known.any():
+        return
+    borders = np.quantile(before[np.unique(users[known])], [0, 0.25, 0.5, 0.75, 1]).round()
+    borders[0] -= 1
+    names = ("least active users", "less active users", "more active users", "most active users")
+    for name, low, high in zip(names, borders[:-1], borders[1:], strict=True):
+        rows = known & (before[users] > low) & (before[users] <= high)
+        ranked = before[parts.held_out.user_idx]
+        about = f"users with {int(low) + 1:,} to {int(high):,} rows before"
+        yield _Who(name, about, rows, users=(ranked > low) & (ranked <= high))
+
+
+def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
+    labels = parts.rows.labels[who.rows]
+    found = {name: _within(who, ranked, parts.held_out) for name, ranked in parts.ranked.items()}
+    hits = {name: one for name, one in found.items() if one is not None and len(one.hits)}
+    return Cohort(
+        name=who.name,
+        about=who.about,
+        rows=int(who.rows.sum()),
+        users=len(next(iter(hits.values())).hits) if hits else 0,
+        pointwise={
+            name: pointwise_estimates(
+                Tally.of(labels, scores[who.rows]), _AUC, resamples=config.bootstrap, seed=config.seed, groups=GROUPS
+            )
+            for name, scores in parts.scores.items()
+        },
+        ranking=_ranking(hits, config),
+    )
+
+
+def _within(who: _Who, ranked: Ranked, held_out: HeldOut) -> Hits | None:
+    """Return the rankings of the cohort's users; or of those who should find items of it, with those items to find alone."""
+    if who.users is not None:
+        return Hits(ranked.hits[who.users], ranked.num_relevant[who.users])
+    if who.places is None:
+        return None
+    owners = np.repeat(np.arange(len(ranked.hits)), held_out.relevant.lengths)
+    wanted = np.bincount(owners[who.places[held_out.relevant.values]], minlength=len(ranked.hits))
+    hits = ranked.hits & who.places[ranked.places]  # a place that is empty is no hit
+    return Hits(hits[wanted > 0], wanted[wanted > 0])
+
+
+def _ranking(hits: Mapping[str, Hits], config: EvaluateConfig) -> dict[str, Estimates]:
+    """Measure the systems on the same users, with the same resamples."""
+    if not hits:
+        return {}
+    k = min(config.k)
+    columns = [(name, metric) for name in hits for metric in RANKING.values()]
+    values = np.stack([metric.compute(hits[name], k) for name, metric in columns], axis=1)
+    found: dict[str, Estimates] = {name: {} for name in hits}
+    for (name, metric), one in zip(
+        columns, mean_estimates(values, resamples=config.bootstrap, seed=config.seed), strict=True
+    ):
+        found[name][f"{config.label}{metric.name}@{k}"] = one
+    return found

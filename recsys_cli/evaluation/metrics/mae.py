@@ -1,0 +1,18 @@
+"""MAE: how far off is the prediction?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from recsys_cli.evaluation.metrics.metric import PointwiseMetric
+from recsys_cli.evaluation.tally import Floats, Tally
+
+
+def mae(tally: Tally) -> Floats:
+    """Return the mean absolute difference of probability and label; it prefers sure answers to honest probabilities."""
+    off = tally.positive @ (1 - tally.probabilities) + tally.negative @ tally.probabilities
+    rows = tally.rows.sum(axis=1)
+    return np.divide(off, rows, out=np.full_like(off, np.nan), where=rows > 0)
+
+
+MAE = PointwiseMetric("mae", "MAE", "lower", mae)
