@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from recsys_cli import __version__
-from recsys_cli.cli import catalog, inspect, new, run, show, tune
+from recsys_cli.cli import bench, catalog, compare, inspect, new, run, show, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
@@ -67,6 +67,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": run.evaluate,
     "run": run.run,
     "tune": tune.tune,
+    "bench": bench.bench,
+    "compare": compare.compare,
     "status": show.status,
     "report": show.report,
     "inspect": inspect.inspect,

@@ -1,0 +1,53 @@
+"""`recsys compare` as a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recsys_cli.cli.session import Session
+from recsys_cli.errors import ConfigError
+
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write a page that opens offline.", show_default=False),
+]
+
+
+def compare(
+    ctx: typer.Context,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN", help="Evaluated runs (a name, or the beginning or end of it).", show_default=False
+        ),
+    ],
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against", metavar="RUN", help="Compare with this run instead of the first.", show_default=False
+        ),
+    ] = None,
+    html: Html = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Print the table for a paper (booktabs).")] = False,
+) -> None:
+    """Test whether runs are really different, on the same users and rows.
+
+    Every difference gets a 95 % interval and a paired test, corrected for the number of tests; what is noise is called so.
+    """
+    from recsys_cli.cli.results import compare as shown
+
+    session: Session = ctx.obj
+    if latex and session.as_json:
+        raise ConfigError("--latex and --json are two forms of the same answer", hint="give one of them")
+    from recsys_cli.stages.compare import compare as stage
+
+    found = stage(runs, session.workspace, against=against, html=html)
+    if latex:
+        from recsys_cli.evaluation.compare.latex import tabular
+
+        typer.echo(tabular(found))
+        return
+    session.answer(shown.result(found, html=html), shown.draw)

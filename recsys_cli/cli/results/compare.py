@@ -1,0 +1,55 @@
+"""What `recsys compare` found: a table for each run that is compared, and what of it counts, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recsys_cli.cli.tables import line, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from recsys_cli.evaluation.compare.comparison import Comparison
+
+
+def result(found: Comparison, *, html: Path | None) -> dict[str, Any]:
+    """Gather the comparison and where its page is."""
+    return {**found.model_dump(mode="json"), "report": None if html is None else str(html)}
+
+
+def draw(to: Console, found: Mapping[str, Any]) -> None:
+    """Show the differences of each run, and the sentences."""
+    against = found["against"]
+    for run in found["runs"][1:]:
+        _draw_one(to, run["label"], against, found["figures"])
+    from recsys_cli.evaluation.compare.words import METHOD
+
+    for sentence in found["sentences"]:
+        line(to, sentence)
+    for note in found["notes"]:
+        line(to, f"note: {note}", style="yellow")
+    line(to, f"{METHOD} There are {found['tests']} tests.", style="dim")
+    if found["report"]:
+        line(to, f"page: {found['report']}")
+
+
+def _draw_one(to: Console, label: str, against: str, figures: list[Mapping[str, Any]]) -> None:
+    from recsys_cli.evaluation.compare.page import probability
+
+    rows = []
+    for figure in figures:
+        one = figure["differences"][label]
+        rows.append(
+            (
+                figure["title"],
+                f"{figure['values'][against]:.4f}",
+                f"{figure['values'][label]:.4f}",
+                f"{one['value']:+.4f}",
+                f"[{one['low']:+.4f}, {one['high']:+.4f}]",
+                probability(one["p_holm"]),
+                one["verdict"],
+            )
+        )
+    table(to, f"{label} against {against}", ("", against, label, "difference", "95 % interval", "p (Holm)", ""), rows)

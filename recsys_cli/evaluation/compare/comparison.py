@@ -1,0 +1,152 @@
+"""What a comparison found, as frozen types: the treaty between testing, --json, the table, the page and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
+from recsys_cli.evaluation.compare.paired import Tested, holm
+from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
+from recsys_cli.evaluation.metrics.metric import Better
+from recsys_cli.evaluation.result import Frozen
+
+LEVEL = 0.05
+"""A difference counts where chance gives one as large less often than this, after Holm's correction."""
+
+_KNOWN = {**POINTWISE, **GROUPED, **RANKING, **BEYOND}
+
+Verdict = Literal["better", "worse", "noise"]
+
+
+class Difference(Frozen):
+    """How far a run is from the one it is compared with, by one figure."""
+
+    value: float
+    """The run's figure less the other's."""
+    low: float
+    """Lower end of the 95 % interval."""
+    high: float
+    """Upper end of the interval."""
+    p: float
+    """How often chance alone gives a difference that is as large."""
+    p_holm: float
+    """The same, corrected for the number of tests."""
+    verdict: Verdict
+    """Of the run: `noise` where either p_holm is not below 0.05 or the interval holds zero."""
+
+
+class Figure(Frozen):
+    """One figure of all runs."""
+
+    metric: str
+    """Its name, such as `ndcg@10`."""
+    title: str
+    """As in tables."""
+    unit: Unit
+    """What it is a mean over."""
+    better: Better
+    """Which values are better."""
+    values: dict[str, float]
+    """By run."""
+    differences: dict[str, Difference]
+    """By run, but for the one that the others are compared with."""
+
+
+class Compared(Frozen):
+    """One of the runs."""
+
+    label: str
+    """What it is called here: its model, and the end of its name where two have the same."""
+    run: str
+    """Name of its folder."""
+    model: str
+    """Name of its model."""
+    data: str
+    """Name of the prepared data that it was trained on."""
+
+
+class Comparison(Frozen):
+    """Two or more runs on the same problem."""
+
+    against: str
+    """Label of the run that the others are compared with."""
+    runs: tuple[Compared, ...]
+    """All of them, that one first."""
+    split: str
+    """`valid` or `test`."""
+    users: int
+    """Users whose rankings were compared."""
+    rows: int
+    """Rows whose predictions were compared."""
+    figures: tuple[Figure, ...]
+    """Rankings first, then rows."""
+    tests: int
+    """How many tests were made: what p is corrected for."""
+    sentences: tuple[str, ...]
+    """What came of it, in words."""
+    protocol: dict[str, str]
+    """How it was measured, in words."""
+    notes: tuple[str, ...] = ()
+    """What a reader has to know."""
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Labels of the runs that are compared with the first."""
+        return tuple(run.label for run in self.runs[1:])
+
+
+def figures_of(
+    systems: Mapping[str, Outcomes], metrics: Sequence[str], *, resamples: int, seed: int
+) -> tuple[Figure, ...]:
+    """Test all systems against the first, by all figures; the tests are one family.
+
+    Args:
+        systems: By label; on the same users and rows.
+        metrics: Figures that all of them have.
+        resamples: For the bootstrap over users.
+        seed: Decides its draws.
+    """
+    (_, first), *others = systems.items()
+    tested = {label: other.minus(first, metrics, resamples=resamples, seed=seed) for label, other in others}
+    pairs = [(label, metric) for metric in metrics for label in tested]
+    corrected = dict(zip(pairs, holm([tested[label][metric].p for label, metric in pairs]), strict=True))
+    return tuple(
+        Figure(
+            metric=metric,
+            title=title_of(metric),
+            unit=first.metrics[metric],
+            better=better_of(metric),
+            values={label: outcomes.value(metric) for label, outcomes in systems.items()},
+            differences={
+                label: _difference(found[metric], corrected[label, metric], better_of(metric))
+                for label, found in tested.items()
+            },
+        )
+        for metric in metrics
+    )
+
+
+def title_of(metric: str) -> str:
+    """Return what tables call a metric, such as NDCG@10."""
+    name, at, k = metric.partition("@")
+    known = _KNOWN.get(name)
+    return f"{known.title}{at}{k}" if known else metric
+
+
+def better_of(metric: str) -> Better:
+    """Return which values of a metric are better; what rankings find is better where there is more of it."""
+    better: Better = getattr(_KNOWN.get(metric.partition("@")[0]), "better", "higher")
+    return better
+
+
+def verdict_of(tested: Tested, p_holm: float, better: Better) -> Verdict:
+    """Say whether a difference counts: only where the corrected test and the interval agree on it."""
+    if p_holm >= LEVEL or tested.low <= 0 <= tested.high:
+        return "noise"
+    return "better" if (tested.value > 0) == (better == "higher") else "worse"
+
+
+def _difference(tested: Tested, p_holm: float, better: Better) -> Difference:
+    verdict = verdict_of(tested, p_holm, better)
+    return Difference(value=tested.value, low=tested.low, high=tested.high, p=tested.p, p_holm=p_holm, verdict=verdict)

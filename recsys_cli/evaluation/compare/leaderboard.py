@@ -1,0 +1,197 @@
+"""Models from best to worst by one figure, over their seeds, and which of them cannot be told apart from the best."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recsys_cli.evaluation.compare.comparison import Difference, better_of, title_of, verdict_of
+from recsys_cli.evaluation.compare.outcomes import Outcomes
+from recsys_cli.evaluation.compare.paired import holm
+from recsys_cli.evaluation.compare.runs import measured, rankings_of
+from recsys_cli.evaluation.metrics.metric import Better
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
+from recsys_cli.workspace import TrainedRun
+
+
+class Score(Frozen):
+    """One figure of a model, over its seeds."""
+
+    value: float | None
+    """The mean over the seeds; None where it is not defined."""
+    deviation: float | None = None
+    """Standard deviation over the seeds; None for one seed."""
+    low: float | None = None
+    """Lower end of the 95 % interval: over users or rows, each with its mean over the seeds; else that of the first seed."""
+    high: float | None = None
+    """Upper end of the interval."""
+
+
+class Standing(Frozen):
+    """One line of the leaderboard."""
+
+    place: int
+    """From 1, the best; baselines have places, too."""
+    label: str
+    """Name of the model, or of the baseline."""
+    is_baseline: bool
+    """Whether it is one of those that every evaluation has beside it."""
+    scores: dict[str, Score]
+    """By figure, such as `ndcg@10`."""
+    from_best: Difference | None = None
+    """Its difference from the best; None for the best, and where the figure cannot be tested."""
+    seeds: int
+    """How many runs it is the mean of."""
+    seconds: float | None = None
+    """How long its training took, on the mean."""
+    parameters: int | None = None
+    """How many numbers were learnt."""
+    runs: tuple[str, ...] = ()
+    """Names of the runs' folders."""
+
+
+class Leaderboard(Frozen):
+    """The models of a bench."""
+
+    metric: str
+    """The figure that they are sorted by."""
+    better: Better
+    """Which values of it are better."""
+    metrics: tuple[str, ...]
+    """The figures that are shown, that one first."""
+    data: str
+    """Name of the prepared data."""
+    split: str
+    """`valid` or `test`."""
+    users: int
+    """Users that were ranked for."""
+    rows: int
+    """Rows that were predicted."""
+    seeds: tuple[int, ...]
+    """What the models were trained with."""
+    standings: tuple[Standing, ...]
+    """From best to worst."""
+    failures: tuple[dict[str, Any], ...] = ()
+    """Models and seeds that could not be trained or measured: `label`, `seed`, `message`, `hint`."""
+    protocol: dict[str, str]
+    """How it was measured, in words."""
+
+
+@dataclass(frozen=True)
+class _System:
+    """A model with all its seeds, or a baseline."""
+
+    label: str
+    outcomes: Outcomes
+    estimates: Sequence[Mapping[str, Any]]
+    runs: Sequence[TrainedRun] = ()
+
+
+def standings_of(
+    runs: Mapping[str, Sequence[TrainedRun]], metrics: Sequence[str], *, resamples: int, seed: int
+) -> tuple[Standing, ...]:
+    """Put models in order.
+
+    Args:
+        runs: The evaluated runs of each model, one for each seed, by label; all on the same problem.
+        metrics: Figures to show; models are sorted by the first.
+        resamples: For the bootstrap over users.
+        seed: Decides its draws.
+
+    Raises:
+        DataError: What an evaluation kept cannot be read.
+    """
+    systems = [_model(label, several, metrics) for label, several in runs.items()]
+    first = next(iter(runs.values()))[0]
+    systems += _baselines(Evaluation.read(first.evaluation), rankings_of(first), metrics, known=set(runs))
+    metric, options = metrics[0], {"resamples": resamples, "seed": seed}
+    scored = [(system, {name: _score(system, name, **options) for name in metrics}) for system in systems]
+    scored.sort(key=lambda one: _badness(one[1][metric].value, better_of(metric)))
+    ordered = [system for system, _ in scored]
+    apart = dict(_from_best(ordered, metric, **options))
+    return tuple(
+        Standing(
+            place=place,
+            label=system.label,
+            is_baseline=not system.runs,
+            scores=scores,
+            from_best=apart.get(system.label),
+            seeds=len(system.runs),
+            seconds=_mean([run.manifest["seconds"]["train"] for run in system.runs]),
+            parameters=system.runs[0].manifest["parameters"] if system.runs else None,
+            runs=tuple(run.folder.name for run in system.runs),
+        )
+        for place, (system, scores) in enumerate(scored, start=1)
+    )
+
+
+def _model(label: str, runs: Sequence[TrainedRun], metrics: Sequence[str]) -> _System:
+    evaluations = [Evaluation.read(run.evaluation) for run in runs]
+    wanted = set(metrics).intersection(*(measured(one) for one in evaluations))
+    outcomes = Outcomes.mean([Outcomes.of(rankings_of(run), metrics=wanted) for run in runs])
+    estimates = [{**one.pointwise.get(MODEL, {}), **one.ranking.get(MODEL, {})} for one in evaluations]
+    return _System(label, outcomes, estimates, runs)
+
+
+def _baselines(found: Evaluation, rankings: Rankings, metrics: Sequence[str], *, known: set[str]) -> Iterator[_System]:
+    """Yield what every evaluation has beside its model; one that is a model of the bench, too, is there already."""
+    for name in dict.fromkeys([*found.ranking, *found.pointwise]):
+        if name != MODEL and name not in known:
+            estimates = {**found.pointwise.get(name, {}), **found.ranking.get(name, {})}
+            if any(metric in estimates and estimates[metric].value is not None for metric in metrics):
+                yield _System(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
+
+
+def _score(system: _System, metric: str, *, resamples: int, seed: int) -> Score:
+    found = [estimates[metric] for estimates in system.estimates if metric in estimates]
+    values = [estimate.value for estimate in found if estimate.value is not None]
+    if not values or len(values) < len(system.estimates):
+        return Score(value=None)
+    low, high = found[0].low, found[0].high
+    if metric in system.outcomes.metrics:
+        low, high = system.outcomes.interval(metric, resamples=resamples, seed=seed)
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Score(value=statistics.fmean(values), deviation=deviation, low=low, high=high)
+
+
+def _from_best(
+    ordered: Sequence[_System], metric: str, *, resamples: int, seed: int
+) -> Iterator[tuple[str, Difference]]:
+    """Test who is worse than the best: the seeds of a model are one mean, so that users do not count more than once."""
+    best, *others = [system for system in ordered if metric in system.outcomes.metrics] or [None]
+    if best is None or best is not ordered[0]:
+        return
+    tested = [other.outcomes.minus(best.outcomes, [metric], resamples=resamples, seed=seed)[metric] for other in others]
+    corrected = holm([one.p for one in tested])
+    for other, one, p_holm in zip(others, tested, corrected, strict=True):
+        verdict = verdict_of(one, p_holm, better_of(metric))
+        yield (
+            other.label,
+            Difference(value=one.value, low=one.low, high=one.high, p=one.p, p_holm=p_holm, verdict=verdict),
+        )
+
+
+def _badness(value: float | None, better: Better) -> float:
+    if value is None:
+        return math.inf
+    return {"higher": -value, "lower": value, "one": abs(value - 1)}[better]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(statistics.fmean(values), 3) if values else None
+
+
+def in_words(found: Leaderboard) -> str:
+    """Say who is best, and who may be as good."""
+    best, *others = found.standings
+    title = title_of(found.metric)
+    same = [one.label for one in others if one.from_best is not None and one.from_best.verdict == "noise"]
+    if not any(one.from_best for one in others):
+        return f"{best.label} is first by {title}; how sure that is cannot be tested user by user."
+    if not same:
+        return f"{best.label} is better by {title} than all others, beyond what chance gives."
+    return f"{best.label} is first by {title}; {', '.join(same)} cannot be told apart from it."

@@ -1,0 +1,73 @@
+"""The page of a bench: the leaderboard, and a figure of the models with their intervals."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from recsys_cli.evaluation.compare.comparison import title_of
+from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Score, Standing, in_words
+from recsys_cli.evaluation.compare.page import probability
+from recsys_cli.page import Axis, Estimated, intervals, render
+
+_BEST, _OTHERS, _BASELINES = 1, 2, 3
+
+
+def show(found: Leaderboard) -> str:
+    """Write the page as one HTML document that loads nothing."""
+    titles = [title_of(metric) for metric in found.metrics]
+    return render(
+        "leaderboard.html.j2",
+        package=__package__,
+        found=found,
+        title=titles[0],
+        sentence=in_words(found),
+        figure=standings(found),
+        head=["", "model", *titles, f"{titles[0]} less the best's", "p (Holm)", "seconds", "parameters"],
+        rows=[_row(one, found) for one in found.standings],
+    )
+
+
+def standings(found: Leaderboard) -> Markup:
+    """Draw the models from best to worst, with their intervals."""
+    drawn = [
+        Estimated(one.label, score.value, score.low, score.high, _colour(one))
+        for one in found.standings
+        for score in [one.scores[found.metric]]
+        if score.value is not None and score.low is not None and score.high is not None
+    ]
+    title = title_of(found.metric)
+    names = [(_BEST, "the best, and what cannot be told apart from it"), (_OTHERS, "others"), (_BASELINES, "baselines")]
+    there = {one.colour for one in drawn}
+    axis = Axis(f"{title}, with 95 % interval")
+    return intervals(f"Models by {title}", drawn, x=axis, names=[one for one in names if one[0] in there])
+
+
+def figure(score: Score) -> str:
+    """Write a mean, and its standard deviation over the seeds where there are several."""
+    if score.value is None:
+        return "–"
+    return f"{score.value:.4f}" if score.deviation is None else f"{score.value:.4f} ± {score.deviation:.4f}"
+
+
+def is_same_as_best(one: Standing) -> bool:
+    """Whether a model cannot be told apart from the best."""
+    return one.from_best is not None and one.from_best.verdict == "noise"
+
+
+def _colour(one: Standing) -> int:
+    if one.place == 1 or is_same_as_best(one):
+        return _BEST
+    return _BASELINES if one.is_baseline else _OTHERS
+
+
+def _row(one: Standing, found: Leaderboard) -> list[str]:
+    apart = one.from_best
+    return [
+        str(one.place),
+        f"{one.label} (baseline)" if one.is_baseline else one.label,
+        *(figure(one.scores[metric]) for metric in found.metrics),
+        "" if apart is None else f"{apart.value:+.4f} [{apart.low:+.4f}, {apart.high:+.4f}]",
+        "" if apart is None else f"{probability(apart.p_holm)}{' (noise)' if is_same_as_best(one) else ''}",
+        "" if one.seconds is None else f"{one.seconds:,.1f}",
+        "" if one.parameters is None else f"{one.parameters:,}",
+    ]

@@ -1,0 +1,132 @@
+"""How well a system did, user by user and row by row: what a difference between two systems can be tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.evaluation.compare.paired import Tested, by_placements, by_rows, by_users, placements
+from recsys_cli.evaluation.metrics import RANKING, Hits
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.result import MODEL
+from recsys_cli.evaluation.tally import Floats
+
+Unit = Literal["users", "rows"]
+
+AUC, LOG_LOSS = "auc", "log_loss"
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What one system came to.
+
+    Attributes:
+        users: By name, such as `ndcg@10`: a figure for each user, in the order of their hashes; shape (U,). None where nothing
+            was ranked.
+        rows: `auc` and `log_loss`: for each row its placement (see `paired.placements`) and its loss; shape (N,).
+        labels: The main label of each row, shape (N,).
+    """
+
+    users: dict[str, Floats]
+    rows: dict[str, Floats]
+    labels: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, found: Rankings, *, system: str = MODEL, metrics: Container[str] | None = None) -> Outcomes:
+        """Work out what a system came to.
+
+        Args:
+            found: What an evaluation has kept.
+            system: The model, or one of the baselines, of which there are no rows.
+            metrics: The figures that are wanted; None for all.
+        """
+        labels = found.labels != 0
+        return cls(
+            users=_by_user(found, system, metrics) if system in found.hits and len(found.users) else {},
+            rows=_by_row(found, labels, metrics) if system == MODEL else {},
+            labels=labels,
+        )
+
+    @classmethod
+    def mean(cls, several: Sequence[Outcomes]) -> Outcomes:
+        """Return the mean over several runs of one model, such as with other seeds: users stay users, and do not become more."""
+        first = several[0]
+        return cls(
+            users={name: np.mean([one.users[name] for one in several], axis=0) for name in first.users},
+            rows={name: np.mean([one.rows[name] for one in several], axis=0) for name in first.rows},
+            labels=first.labels,
+        )
+
+    @property
+    def metrics(self) -> dict[str, Unit]:
+        """The figures that there are, and what each is a mean over."""
+        return {**dict.fromkeys(self.users, "users"), **dict.fromkeys(self.rows, "rows")}
+
+    def only(self, metrics: Container[str]) -> Outcomes:
+        """Return the same with some of the figures."""
+        users, rows = (
+            {name: values for name, values in found.items() if name in metrics} for found in (self.users, self.rows)
+        )
+        return Outcomes(users, rows, self.labels)
+
+    def value(self, metric: str) -> float:
+        """Return a figure over all users or rows."""
+        if metric in self.users:
+            return float(self.users[metric].mean())
+        chosen = self.rows[metric]
+        return float((chosen[self.labels] if metric == AUC else chosen).mean())
+
+    def minus(self, other: Outcomes, metrics: Sequence[str], *, resamples: int, seed: int) -> dict[str, Tested]:
+        """Test the differences from another system on the same users and rows; see `paired`.
+
+        Args:
+            other: The system to compare with.
+            metrics: Which figures.
+            resamples: For the bootstrap over users.
+            seed: Decides its draws.
+        """
+        of_users = [name for name in metrics if name in self.users]
+        found: dict[str, Tested] = {}
+        if of_users:
+            differences = np.stack([self.users[name] - other.users[name] for name in of_users], axis=1)
+            found |= zip(of_users, by_users(differences, resamples=resamples, seed=seed), strict=True)
+        for name in metrics:
+            if name in self.rows:
+                difference = self.rows[name] - other.rows[name]
+                found[name] = by_placements(difference, self.labels) if name == AUC else by_rows(difference)
+        return found
+
+    def interval(self, metric: str, *, resamples: int, seed: int) -> tuple[float, float]:
+        """Return the 95 % interval of a figure."""
+        nothing = Outcomes(
+            {metric: np.zeros_like(self.users[metric])} if metric in self.users else {},
+            {metric: np.zeros_like(self.rows[metric])} if metric in self.rows else {},
+            self.labels,
+        )
+        tested = self.minus(nothing, [metric], resamples=resamples, seed=seed)[metric]
+        return tested.low, tested.high
+
+
+def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> dict[str, Floats]:
+    order = np.argsort(found.user_hashes, kind="stable")
+    hits = Hits(found.hits[system][order], found.num_relevant[order])
+    names = {f"{name}@{k}": (metric, k) for k in found.k for name, metric in RANKING.items()}
+    return {
+        name: np.asarray(metric.compute(hits, k), dtype=np.float64)
+        for name, (metric, k) in names.items()
+        if metrics is None or name in metrics
+    }
+
+
+def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Container[str] | None) -> dict[str, Floats]:
+    rows: dict[str, Floats] = {}
+    if (metrics is None or AUC in metrics) and 0 < np.count_nonzero(labels) < len(labels):
+        rows[AUC] = placements(labels, found.logits)
+    if (metrics is None or LOG_LOSS in metrics) and len(labels):
+        logits = found.logits.astype(np.float64)
+        rows[LOG_LOSS] = np.logaddexp(0, np.where(labels, -logits, logits))
+    return rows

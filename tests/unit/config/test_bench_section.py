@@ -1,0 +1,155 @@
+"""What a bench's models become: configs of their own, trained as the entry, the config or the model says, in this order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.config import RunConfig, dump, load, vary, with_model
+from recsys_cli.config.load import dump_to_go_on, model_config_type, train_defaults
+from recsys_cli.errors import ConfigError
+
+HEAD = """\
+dataset: {name: movielens-25m}
+features:
+  user: userId
+  item: movieId
+  label: label
+  ops:
+    - {op: Categorify, columns: [userId, movieId]}
+    - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
+model: {name: mlp, hidden: [7]}
+train: {batch_size: 111}
+"""
+GOOD = """\
+bench:
+  models:
+    - popularity
+    - mlp
+    - {name: mlp, hidden: [16], train: {batch_size: 222, epochs: 9}}
+  seeds: [1, 2]
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Write a config with a bench, named x.yaml in the working directory so that messages are short."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(bench: str, *, head: str = HEAD) -> Path:
+        path = Path("x.yaml")
+        path.write_text(head + bench)
+        return path
+
+    return write
+
+
+def problems(path: Path, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigError, match=r"x\.yaml: \d+ problem") as caught:
+        load(path, overrides)
+    return [line.strip() for line in caught.value.message.splitlines()[1:]]
+
+
+def cells(config: RunConfig, seed: int = 5) -> list[RunConfig]:
+    assert config.bench is not None
+    return [with_model(config, model, seed=seed) for model in config.bench.models]
+
+
+def test_an_entry_replaces_the_model_and_adds_to_train(write) -> None:
+    config = load(write(GOOD))
+    popularity, plain, wide = cells(config)
+    default = train_defaults(model_config_type("mlp"))
+    assert (popularity.model.name, popularity.model.options) == ("popularity", {})
+    assert plain.model.options.get("hidden") != [
+        7
+    ]  # the options of the config's own model are not those of the bench's
+    assert wide.model.options["hidden"] == [16]
+    assert [cell.train.batch_size for cell in (popularity, plain, wide)] == [111, 111, 222]
+    assert wide.train.epochs == 9
+    assert plain.train.epochs == default.get("epochs", config.train.epochs)
+    assert {cell.train.seed for cell in cells(config)} == {5}
+    assert {cell.bench for cell in cells(config)} == {None}
+
+
+def test_a_models_own_defaults_hold_where_nothing_is_written(write) -> None:
+    """The config's model has defaults for train as well, and they are not the others'."""
+    default = train_defaults(model_config_type("mlp"))
+    given = set(default) - {"batch_size", "seed"}
+    if not given:
+        pytest.skip("mlp has no defaults of its own")
+    key = sorted(given)[0]
+    config = load(
+        write(
+            GOOD.replace("- popularity\n", "- popularity\n"),
+            head=HEAD.replace("name: mlp, hidden: [7]", "name: popularity"),
+        )
+    )
+    _, plain, _ = cells(config)
+    assert plain.model_dump(mode="json")["train"][key] == default[key]
+    assert cells(load(write(GOOD)))[1] == plain
+
+
+def test_the_config_of_the_last_stage_means_the_same_bench(write, tmp_path: Path) -> None:
+    config = load(write(GOOD))
+    later = tmp_path / "current.yaml"
+    later.write_text(dump_to_go_on(config))
+    again = load(later)
+    assert again == config
+    assert cells(again) == cells(config)
+    assert [cell.train.batch_size for cell in cells(load(later, ["train.batch_size=333"]))] == [333, 333, 222]
+    assert load(write("")).bench is None
+    plain = load(write(""))
+    assert dump_to_go_on(plain) == dump(plain)
+
+
+def test_a_trial_has_no_bench(write) -> None:
+    assert vary(load(write(GOOD)), ["train.epochs=2"]).bench is None
+
+
+def test_models_of_one_name_are_called_by_what_differs(write) -> None:
+    bench = load(write(GOOD)).bench
+    assert bench is not None
+    assert bench.labels == ("popularity", "mlp", "mlp hidden=[16], batch_size=222, epochs=9")
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("- poplarity", "x.yaml:14: bench.models.1: model.name: unknown model 'poplarity' (did you mean popularity?)"),
+        ("- {name: mlp, hiden: [3]}", "x.yaml:14: bench.models.1: model.hiden: unknown key (did you mean hidden?)"),
+        ("- {name: mlp, train: {epochs: 0}}", "x.yaml:14: bench.models.1: train.epochs: has to be at least 1, not 0"),
+        (
+            "- {name: mlp, train: {epoch: 3}}",
+            "x.yaml:14: bench.models.1: train.epoch: unknown key (did you mean epochs?)",
+        ),
+        ("- {name: mlp, train: {seed: 3}}", "bench.models.1.train: train.seed is what bench.seeds says"),
+        ("- {hidden: [3]}", "x.yaml:14: bench.models.1.name: is missing"),
+        ("- popularity", "bench.models: has popularity twice"),
+    ],
+)
+def test_what_is_wrong_with_an_entry_is_told_with_its_line(write, entry: str, expected: str) -> None:
+    found = problems(write(f"bench:\n  models:\n    - popularity\n    {entry}\n"))
+    assert len(found) == 1
+    assert expected in found[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("metrics: [ndgc@10]", "bench.metrics.0: unknown metric 'ndgc@10' (did you mean ndcg@10?)"),
+        ("metrics: [ndcg]", "bench.metrics.0: ndcg needs a cut-off, such as ndcg@10"),
+        ("seeds: [1, 1]", "bench.seeds: has 1 twice"),
+        ("seeds: []", "bench.seeds: needs 1 or more, and has 0"),
+        ("models: []", "bench.models: needs 1 or more, and has 0"),
+    ],
+)
+def test_what_is_wrong_with_the_rest_is_told(write, line: str, expected: str) -> None:
+    models = "" if line.startswith("models") else "  models: [popularity]\n"
+    (found,) = problems(write(f"bench:\n{models}  {line}\n"))
+    assert expected in found
+
+
+def test_what_is_wrong_with_the_config_is_told_once(write) -> None:
+    (found,) = problems(write(GOOD, head=HEAD.replace("hidden: [7]", "hiden: [7]")))
+    assert found == "x.yaml:9: model.hiden: unknown key (did you mean hidden?)"

@@ -1,0 +1,130 @@
+"""Paired tests against scipy, against a bootstrap, by hand, and on differences that are nothing but chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm, wilcoxon
+
+from recsys_cli.evaluation.compare.paired import (
+    by_placements,
+    by_rows,
+    by_users,
+    holm,
+    placements,
+)
+from recsys_cli.evaluation.compare.paired import wilcoxon as ours
+from recsys_cli.metrics import auc
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", ["continuous", "many ties and zeros"])
+def test_wilcoxon_equals_scipy(kind: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    differences = rng.normal(0.1, 1, 200)
+    if kind != "continuous":
+        differences = rng.integers(-2, 3, 200) / 10
+    expected = wilcoxon(differences, zero_method="wilcox", correction=True, method="asymptotic").pvalue
+    assert ours(differences) == pytest.approx(expected, rel=1e-9)
+
+
+def test_sums_in_another_order_are_ties() -> None:
+    """0.1 + 0.2 is not 0.3 in floating point, and is no difference; nor does it break a tie of ranks."""
+    assert ours(np.array([0.1 + 0.2 - 0.3] * 20)) == 1.0
+    exact, rounded = np.array([0.3, -0.3, 0.3, 0.5, 0.5]), np.array([0.1 + 0.2, -0.3, 0.3, 0.5, 0.5])
+    assert ours(rounded) == ours(exact)
+
+
+def test_holm_by_hand() -> None:
+    """Of four tests: 0.01 x 4, 0.02 x 3, 0.03 x 2, 0.5 x 1; and none below one that was smaller."""
+    assert holm([0.02, 0.5, 0.01, 0.03]) == pytest.approx([0.06, 0.5, 0.04, 0.06])
+    assert holm([0.01, 0.011]) == pytest.approx([0.02, 0.02])  # 0.011 x 1 would be less than its better
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_identical_systems_do_not_differ() -> None:
+    (tested,) = by_users(np.zeros((50, 1)), resamples=100, seed=0)
+    assert (tested.value, tested.low, tested.high, tested.p) == (0, 0, 0, 1)
+    rows = by_rows(np.zeros(50))
+    assert (rows.value, rows.low, rows.high, rows.p) == (0, 0, 0, 1)
+
+
+def test_a_planted_difference_is_found_with_its_size() -> None:
+    rng = np.random.default_rng(1)
+    differences = np.stack([rng.normal(0.05, 0.2, 800), rng.normal(0, 0.2, 800)], axis=1)
+    planted, nothing = by_users(differences, resamples=500, seed=0)
+    assert planted.low < 0.05 < planted.high
+    assert planted.low > 0
+    assert planted.p < 1e-6
+    assert nothing.low < 0 < nothing.high
+    assert nothing.p > 0.05
+
+
+def test_the_interval_over_users_is_as_wide_as_theory_says() -> None:
+    differences = np.random.default_rng(2).normal(0.1, 0.3, (1_000, 1))
+    (tested,) = by_users(differences, resamples=4_000, seed=0)
+    expected = 2 * norm.ppf(0.975) * differences.std() / np.sqrt(1_000)
+    assert tested.high - tested.low == pytest.approx(expected, rel=0.06)
+
+
+def rows_of(seed: int, *, rows: int = 400, gain: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, and the scores of two systems with noise of their own, the second with more of the signal."""
+    rng = np.random.default_rng(seed)
+    labels = rng.random(rows) < 0.4
+    shared = rng.normal(size=rows)
+    one = labels + shared + rng.normal(size=rows)
+    two = labels * (1 + gain) + shared + rng.normal(size=rows)
+    return labels, one.round(1), two.round(1)
+
+
+def test_placements_average_to_the_auc_over_either_class() -> None:
+    labels, one, _ = rows_of(0)
+    placed = placements(labels, one)
+    expected = auc(labels.astype(np.float32), one)
+    assert placed[labels].mean() == pytest.approx(expected)
+    assert placed[~labels].mean() == pytest.approx(expected)
+
+
+def test_the_interval_of_an_auc_difference_is_that_of_a_paired_poisson_bootstrap() -> None:
+    labels, one, two = rows_of(3)
+    tested = by_placements(placements(labels, two) - placements(labels, one), labels)
+    rng = np.random.default_rng(0)
+    drawn = []
+    for _ in range(1_500):
+        times = rng.poisson(1, len(labels))
+        rows = np.repeat(np.arange(len(labels)), times)
+        chosen = labels[rows].astype(np.float32)
+        drawn.append(auc(chosen, two[rows]) - auc(chosen, one[rows]))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    width = high - low
+    assert tested.value == pytest.approx(auc(labels.astype(np.float32), two) - auc(labels.astype(np.float32), one))
+    assert (tested.low, tested.high) == pytest.approx((low, high), abs=0.08 * width)
+
+
+@pytest.mark.parametrize("test", ["users", "auc", "rows"])
+def test_what_is_chance_is_found_in_five_of_a_hundred_cases(test: str) -> None:
+    """400 worlds without a difference: 20 discoveries are expected, and more than 34 come once in two thousand times."""
+    found = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        if test == "users":  # two systems that find one of ten items at random: ties and zeros as in real rankings
+            hits = rng.random((2, 150)) < 0.3
+            places = rng.integers(1, 11, (2, 150))
+            one, two = hits / np.log2(places + 1)
+            found += ours(one - two) < 0.05
+        elif test == "auc":
+            labels, one, two = rows_of(seed, rows=150, gain=0.0)
+            found += by_placements(placements(labels, two) - placements(labels, one), labels).p < 0.05
+        else:
+            found += by_rows(rng.exponential(size=150) - rng.exponential(size=150)).p < 0.05
+    assert 8 <= found <= 34
+
+
+def test_a_family_of_chances_seldom_has_any_discovery() -> None:
+    """Of 300 families of 12 true nulls at most 5 % may have a discovery: 15; without a correction it would be about 138."""
+    families = 0
+    for seed in range(300):
+        differences = np.random.default_rng(seed).normal(size=(60, 12))
+        families += min(holm([ours(column) for column in differences.T])) < 0.05
+    assert families <= 27
