@@ -34,6 +34,10 @@ ENGINES: dict[str, str] = {
 MODELS: dict[str, str] = {
     "mlp": "recsys_cli.models.mlp",
     "popularity": "recsys_cli.models.popularity",
+    "item-knn": "recsys_cli.models.item_knn",
+    "ease": "recsys_cli.models.ease",
+    "slim": "recsys_cli.models.slim",
+    "ials": "recsys_cli.models.ials",
 }
 
 # Tracker name → "module:Class", a training.trackers.tracker.Tracker.

@@ -21,17 +21,6 @@ class PointwiseBaseline(Protocol):
         """Return one logit a row, shape (N,); must not look at the labels."""
 
 
-class RankingBaseline(Protocol):
-    """Ranks the catalogue."""
-
-    @classmethod
-    def fit(cls, train: Interactions, *, num_items: int) -> RankingBaseline:
-        """Learn from train rows; item ids are below `num_items`."""
-
-    def scores(self, user_idx: npt.NDArray[np.int64], item_idx: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the score of U users for I items, shape (U, I); higher is better."""
-
-
 def log_odds(probability: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return logits of probabilities, finite also for 0 and 1."""
     clipped = np.clip(probability, 1e-6, 1 - 1e-6)

@@ -1,1 +1,1 @@
-"""The `popularity` model: the same ranking for everybody."""
+"""The `popularity` model: the same ranking for everybody, or for everybody with the same favourites."""

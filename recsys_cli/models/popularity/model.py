@@ -1,41 +1,107 @@
-"""Ranks items by how many rows of train they have."""
+"""Ranks items by how many rows of train they have: all rows or recent ones, for everybody or by what a user likes best."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch
+from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
+from recsys_cli.interactions import Interactions
 from recsys_cli.models.model import Fitted, Known, Progress, Recommender, unheard
 from recsys_cli.models.popularity.config import Config
+from recsys_cli.models.popularity.favourites import Favourites
 
 
 class Model(Fitted, Recommender):
-    """The number of an item's rows in train, whatever their label, is its score for everybody."""
+    """The number of an item's rows in train is its score for everybody.
+
+    Rows may count less the older they are. With `within`, the score of items that have none of the user's favourite values is
+    brought below 1, in the order that they had.
+
+    Raises:
+        ConfigError: `within` is no categorical column.
+    """
 
     counts: Tensor
 
     def __init__(self, config: Config, schema: Schema) -> None:
         super().__init__()
         self.config = config
-        self.item = schema.only(Role.ITEM)
-        self.register_buffer("counts", torch.zeros(int(self.item.cardinality or 0), dtype=torch.int64))
+        self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
+        self.register_buffer("counts", torch.zeros(int(self.item.cardinality or 0), dtype=torch.float64))
+        self._favourites: Favourites | None = None
+        self._values = None if config.within is None else schema[config.within]
+        if self._values is not None and (
+            self._values not in schema.categorical or self._values.role is not Role.FEATURE
+        ):
+            raise ConfigError(
+                f"model.within is {config.within}, which is no categorical feature",
+                hint="name one of items, such as genres",
+            )
 
     def fit(self, known: Known, *, progress: Progress = unheard) -> None:
-        """Count."""
+        """Count.
+
+        Raises:
+            ConfigError: Recent rows are asked for, and the data has no times.
+        """
         del progress
-        counts = np.bincount(known.interactions().item_idx, minlength=len(self.counts))
+        rows = known.interactions()
+        counts = np.bincount(rows.item_idx, weights=self._weights(rows), minlength=len(self.counts))
         self.counts.copy_(torch.from_numpy(counts))
+
+    def begin(self, known: Known) -> None:
+        """Find out what each user likes best, where that is asked for.
+
+        Raises:
+            ConfigError: `within` is no feature of items.
+        """
+        if self._values is not None:
+            self._favourites = Favourites.of(
+                known, self.user, self.item, self._values,
+                number=self.config.favourites, counted=self.config.interactions, device=self.device,
+            )  # fmt: skip
 
     def score(self, batch: Batch) -> Tensor:
         """Return the counts of the rows' items; shape (B,)."""
-        items = batch.features[self.item.name]
+        users, items = batch.features[self.user.name], batch.features[self.item.name]
+        assert isinstance(users, Tensor)
         assert isinstance(items, Tensor)
-        return self.counts[items.long()].float()
+        counts = self.counts[items.long()]
+        if self._favourites is None:
+            return counts.float()
+        return self._ordered(counts, self._favourites.of_pairs(users.long(), items.long()))
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
         """Return the counts once for each user; shape (U, I)."""
         # Counts above 2**24 would lose their last digits; the ranking breaks such ties by the exact count.
-        return self.counts[items].float().expand(len(users), -1)
+        counts = self.counts[items].expand(len(users), -1)
+        if self._favourites is None:
+            return counts.float()
+        return self._ordered(counts, self._favourites.of_all(users, items))
+
+    def _ordered(self, counts: Tensor, favourite: Tensor) -> Tensor:
+        """Bring what is no favourite below 1, and what is one to 1 and above."""
+        return torch.where(favourite, 1 + counts, counts / (1 + self.counts.max())).float()
+
+    def _weights(self, rows: Interactions) -> npt.NDArray[np.float64]:
+        weights = np.ones(len(rows))
+        if self.config.interactions == "positive":
+            weights *= rows.labels > 0.5
+        if self.config.half_life is None and self.config.window is None:
+            return weights
+        if rows.times is None:
+            raise ConfigError(
+                "model.half_life and model.window need times, and the prepared data has none",
+                hint="name the column: features.timestamp",
+            )
+        age = (rows.times.max(initial=0) - rows.times).astype(np.float64)
+        if self.config.window is not None:
+            weights *= age <= self.config.window
+        if self.config.half_life is not None:
+            weights *= np.exp2(-age / self.config.half_life)
+        return weights

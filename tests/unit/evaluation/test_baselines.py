@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from recsys_cli.evaluation.baselines import POINTWISE, RANKING
+from recsys_cli.evaluation.baselines import POINTWISE, RANKING, fit_baseline
+from recsys_cli.evaluation.baselines.ranking import WORK
+from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
+from recsys_cli.models import build
+from recsys_cli.models.model import Known
 
 TRAIN = Interactions(
     np.array([3, 4, 5, 6, 3], np.int32), np.array([3, 3, 3, 4, 5], np.int32), np.array([1, 1, 0, 0, 1], np.float32)
@@ -30,10 +35,47 @@ def test_item_mean_of_an_unknown_item_is_the_overall_mean() -> None:
     assert _probabilities("item mean", 2, 7) == pytest.approx([0.6, 0.6])
 
 
-def test_popularity_counts_train_rows_whatever_their_label() -> None:
-    scores = RANKING["popularity"].fit(TRAIN, num_items=8).scores(np.array([3, 9]), np.array([5, 3, 4, 7]))
+def _schema(*, users: int, items: int) -> Schema:
+    def ids(name: str, role: Role, size: int) -> Column:
+        return Column(name=name, role=role, kind=Kind.CATEGORICAL, dtype="int32", cardinality=size, vocabulary=name)
 
-    assert scores.tolist() == [[1, 3, 1, 0], [1, 3, 1, 0]]
+    return Schema(columns=(ids("user", Role.USER, users), ids("item", Role.ITEM, items)))
+
+
+def _known(rows: Interactions) -> Known:
+    return Known(lambda: rows, dict)
+
+
+def test_popularity_counts_train_rows_whatever_their_label() -> None:
+    schema = _schema(users=10, items=8)
+
+    model = fit_baseline("popularity", schema, _known(TRAIN), _known(TRAIN), device="cpu")
+
+    assert model.scores(torch.tensor([3, 9]), torch.tensor([5, 3, 4, 7])).tolist() == [[1, 3, 1, 0], [1, 3, 1, 0]]
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_ranking_baseline_is_the_model_of_that_name_with_the_longer_history(name: str) -> None:
+    schema, later = (
+        _schema(users=10, items=8),
+        Interactions(*(column[:1] + 1 for column in (TRAIN.user_idx, TRAIN.item_idx, TRAIN.labels))),
+    )
+    everybody, everything = torch.arange(10), torch.arange(8)
+
+    found = fit_baseline(name, schema, _known(TRAIN), _known(TRAIN + later), device="cpu").scores(everybody, everything)
+
+    model = build(name, {}, schema)
+    model.fit(_known(TRAIN))
+    model.begin(_known(TRAIN + later))
+    assert torch.equal(found, model.scores(everybody, everything))
+    model.begin(_known(TRAIN))
+    assert torch.equal(found, model.scores(everybody, everything)) == (name == "popularity")
+
+
+@pytest.mark.parametrize(("num_users", "max_items"), [(610, 28_630), (162_541, 1_753), (10**9, 22)])
+def test_ease_stays_within_its_limits_as_a_baseline(num_users: int, max_items: int) -> None:
+    assert RANKING["ease"](_schema(users=num_users + 3, items=60_000)) == {"max_items": max_items}
+    assert num_users * max_items**2 <= WORK < num_users * (max_items + 1) ** 2
 
 
 @pytest.mark.parametrize("name", POINTWISE)

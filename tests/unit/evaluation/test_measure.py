@@ -200,7 +200,7 @@ def test_measure_tells_how_far_it_is(make_prepared) -> None:
     measure(Half(), make_prepared(), CONFIG, place=Place(emit=events.append))
 
     last = {event.task: event for event in events}
-    assert set(last) == {"score valid", "rank by model", "rank by popularity"}
+    assert set(last) == {"score valid", "rank by model", "rank by popularity", "rank by ease"}
     assert all(event.done == event.total for event in last.values())
 
 

@@ -8,17 +8,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow.csv
 import pytest
+import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.baselines import POINTWISE as POINTWISE_BASELINES
-from recsys_cli.evaluation.baselines import RANKING as RANKING_BASELINES
+from recsys_cli.evaluation.baselines import fit_baseline
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
 from recsys_cli.evaluation.metrics import POINTWISE, RANKING
 from recsys_cli.evaluation.ranking import rank
-from recsys_cli.evaluation.scorers import BaselineScorer
 from recsys_cli.evaluation.tally import Tally
-from recsys_cli.features.schema import FIRST, UNSEEN
+from recsys_cli.features.schema import FIRST, UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
+from recsys_cli.models.model import Known
 
 
 @pytest.fixture
@@ -40,7 +41,10 @@ def _encode(ratings: dict[str, np.ndarray], train: np.ndarray, rows: np.ndarray)
     return Interactions(*columns, (ratings["rating"][rows] > 3).astype(np.float32))
 
 
-def test_popularity_on_the_last_of_each_user_equals_the_published_figures(ratings) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"), [("popularity", (0.0410, 0.0188, 0.0122)), ("ease", (0.0918, 0.0449, 0.0311))]
+)
+def test_ranking_baselines_on_the_last_of_each_user_equal_the_published_figures(ratings, name, expected) -> None:
     order = np.lexsort((ratings["movieId"], ratings["timestamp"], ratings["userId"]))
     last = np.flatnonzero(np.append(np.diff(ratings["userId"][order]) != 0, True))
     test, valid = order[last], order[last - 1]
@@ -51,15 +55,25 @@ def test_popularity_on_the_last_of_each_user_equals_the_published_figures(rating
     held_out = hold_out(
         parts[2], parts[0] + parts[1], candidates=candidates, num_items=num_items, config=EvaluateConfig(relevant="all")
     )
-    popularity = RANKING_BASELINES["popularity"].fit(parts[0], num_items=num_items)
+    train, history = (Known(lambda rows=rows: rows, dict) for rows in (parts[0], parts[0] + parts[1]))
+    model = fit_baseline(name, _schema(users=613, items=num_items), train, history, device="cpu")
 
-    ranked, _ = rank(held_out, BaselineScorer(popularity, candidates, device="cpu"), cut_off=10)
+    def scores(users: np.ndarray) -> torch.Tensor:
+        return model.scores(torch.from_numpy(users), torch.from_numpy(candidates))
 
-    found = {
-        name: round(float(RANKING[name].compute(ranked, 10).mean()), 4) for name in ("hr", "recall", "ndcg", "mrr")
-    }
+    ranked, _ = rank(held_out, scores, cut_off=10)
+
+    found = tuple(round(float(RANKING[metric].compute(ranked, 10).mean()), 4) for metric in ("hr", "ndcg", "mrr"))
     assert len(ranked.num_relevant) == 610
-    assert found == {"hr": 0.0410, "recall": 0.0410, "ndcg": 0.0188, "mrr": 0.0122}
+    assert found == expected
+
+
+def _schema(*, users: int, items: int) -> Schema:
+    sizes = {Role.USER: users, Role.ITEM: items}
+    return Schema(columns=tuple(
+        Column(name=role, role=role, kind=Kind.CATEGORICAL, dtype="int32", cardinality=size, vocabulary=role)
+        for role, size in sizes.items()
+    ))  # fmt: skip
 
 
 @pytest.mark.parametrize(

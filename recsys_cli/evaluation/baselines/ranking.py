@@ -1,0 +1,51 @@
+"""Which registered models every ranking is measured against, and within which limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from recsys_cli.features.schema import Role, Schema
+from recsys_cli.models import build
+from recsys_cli.models.model import Fitted, Known
+
+WORK = 5e11
+"""Multiplications that a baseline may cost: about ten seconds on two cores, and less than one on a GPU."""
+
+
+def _as_it_is(_: Schema) -> dict[str, Any]:
+    return {}
+
+
+def _within_limits(schema: Schema) -> dict[str, Any]:
+    """Return how many items EASE may know: its work is their number squared times that of the users, at most."""
+    num_users = max(1, len(schema.only(Role.USER).own_ids))
+    return {"max_items": max(1, math.isqrt(int(WORK / num_users)))}
+
+
+RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {
+    "popularity": _as_it_is,
+    "ease": _within_limits,
+}
+"""By name in the registry, in the order of tables: the options that it has beside a model."""
+
+
+def fit_baseline(name: str, schema: Schema, known: Known, history: Known, *, device: torch.device | str) -> Fitted:
+    """Return a baseline that has learnt from the rows that models learn from, and knows what they know.
+
+    Args:
+        name: One of `RANKING`.
+        schema: The prepared columns.
+        known: The rows of train.
+        history: What users have met by now: train, or at a test valid too.
+        device: Where it computes.
+    """
+    model = build(name, RANKING[name](schema), schema).to(device)
+    assert isinstance(model, Fitted)
+    with torch.no_grad():
+        model.eval().fit(known)
+        model.begin(history)
+    return model

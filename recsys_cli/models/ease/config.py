@@ -1,0 +1,24 @@
+"""Options of the `ease` model. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+
+class Config(BaseModel):
+    """Weights between items by which each is told best from the others that its users have met; closed form, hard to beat.
+
+    After Steck, "Embarrassingly Shallow Autoencoders for Sparse Data" (2019).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    regularization: float = Field(50.0, gt=0)
+    """How much the squares of the weights cost, λ: in the range of 50 for a small set to 1000 for a large one."""
+    max_items: PositiveInt = 10_000
+    """How many items have weights, the ones that most users have met; the others score 0. Memory grows with its square, and time
+    with its cube, or, where users are fewer, with the square of their number."""
+    interactions: Literal["all", "positive"] = "all"
+    """Which interactions count: all, or those with label 1."""

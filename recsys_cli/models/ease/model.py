@@ -1,0 +1,94 @@
+"""The weights of EASE, by a system of equations as large as the number of items or of users, whichever is smaller."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Ragged
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.ease.config import Config
+from recsys_cli.models.history import History
+from recsys_cli.models.item_to_item import DenseWeights, ItemToItem, ItemWeights, add_rows, gram, rows_of
+from recsys_cli.models.model import Progress
+
+_BLOCK = 1 << 22
+"""Numbers of folded users that are held at once."""
+
+
+class Model(ItemToItem):
+    """B minimises |X - XB|² + λ|B|² with a diagonal of zeros, for the matrix X of who has met what (Steck 2019, eq. 8).
+
+    With P = (XᵀX + λ)⁻¹ it is B = 1 - P diag(P)⁻¹.
+    """
+
+    learnt: DenseWeights | FewUsers
+
+    def __init__(self, config: Config, schema: Schema) -> None:
+        super().__init__(schema, counted=config.interactions, max_items=config.max_items)
+        self.config = config
+        self._users = self.user.own_ids
+        few = len(self._users) < self.num_items
+        self.learnt = FewUsers(self.num_items, len(self._users)) if few else DenseWeights(self.num_items)
+
+    def learn(self, history: History, progress: Progress) -> None:
+        """Solve the equations in float64."""
+        progress(0, 2)
+        if isinstance(self.learnt, FewUsers):
+            rows = history.dense(self._users.start, self._users.stop, dtype=torch.float64)
+            progress(1, 2)
+            self.learnt.solve(rows, self.config.regularization)
+        else:
+            counts = gram(history).double()
+            progress(1, 2)
+            counts.diagonal().add_(self.config.regularization)
+            inverse = torch.cholesky_inverse(torch.linalg.cholesky(counts, out=counts))
+            weights = inverse.div_(-inverse.diagonal().clone())
+            self.learnt.weights.copy_(weights.fill_diagonal_(0))
+        progress(2, 2)
+
+
+class FewUsers(ItemWeights):
+    """The same weights where users are fewer than items, without ever writing them down.
+
+    By Woodbury's identity P = (1 - VᵀV) / λ with V = L⁻¹X and LLᵀ = XXᵀ + λ, so that for a row x of X, and with the shares
+    d = λ diag(P) = 1 - |v|² of the columns v of V, xB = x - (x - xVᵀV) / d.
+
+    Args:
+        num_items: C.
+        num_users: R; it takes 4 R C bytes.
+    """
+
+    vectors: Tensor
+    shares: Tensor
+
+    def __init__(self, num_items: int, num_users: int) -> None:
+        super().__init__()
+        self.register_buffer("vectors", torch.zeros(num_items, num_users))
+        self.register_buffer("shares", torch.ones(num_items))
+
+    def solve(self, rows: Tensor, regularization: float) -> None:
+        """Learn from all users' rows; shape (R, C), float64."""
+        products = rows @ rows.T
+        products.diagonal().add_(regularization)
+        vectors = torch.linalg.solve_triangular(torch.linalg.cholesky(products), rows, upper=False)
+        self.vectors.copy_(vectors.T)
+        self.shares.copy_(1 - vectors.square().sum(0))
+
+    def sums(self, met: Ragged) -> Tensor:
+        """Fold the users in, and multiply them with all items."""
+        sums = (add_rows(self.vectors, met) @ self.vectors.T).div_(self.shares)
+        sums[rows_of(met), met.values] += 1 - 1 / self.shares[met.values]
+        return sums
+
+    def sums_of_pairs(self, met: Ragged, items: Tensor) -> Tensor:
+        """Fold the users in, and multiply each with one item."""
+        row = rows_of(met)
+        products, own = torch.zeros(2, len(items), device=items.device)
+        step = max(1, _BLOCK // self.vectors.shape[1])
+        for start in range(0, len(items), step):
+            users = slice(start, min(start + step, len(items)))
+            folded = add_rows(self.vectors, met.span(users.start, users.stop))
+            products[users] = (folded * self.vectors[items[users]]).sum(1)
+        own.index_add_(0, row, (met.values == items[row]).float())
+        return (products - own) / self.shares[items] + own

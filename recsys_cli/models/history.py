@@ -1,0 +1,115 @@
+"""Which items each user has met, once each and in no order: the rows of a matrix of zeros and ones, without its zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Ragged
+from recsys_cli.features.schema import Column
+from recsys_cli.interactions import Interactions
+
+Counted = Literal["all", "positive"]
+"""Which interactions count: all, or those with label 1."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The items of each user. Users and items without an id of their own are left out: nobody can tell them apart.
+
+    Attributes:
+        offsets: Where each user's items start, by encoded user, and N at the end; int64.
+        items: The items of all users, ascending for each; int64 of shape (N,).
+        num_items: Item ids are below it.
+    """
+
+    offsets: Tensor
+    items: Tensor
+    num_items: int
+
+    @classmethod
+    def of(
+        cls, interactions: Interactions, user: Column, item: Column, *, counted: Counted, device: torch.device
+    ) -> History:
+        """Collect the items of each user.
+
+        Args:
+            interactions: Who met what; what was met twice is there once.
+            user: The column of users.
+            item: The column of items.
+            counted: Which interactions count.
+            device: Where to keep them.
+        """
+        users, items = (
+            torch.tensor(ids, device=device).long() for ids in (interactions.user_idx, interactions.item_idx)
+        )
+        wanted = _own(users, user) & _own(items, item)
+        if counted == "positive":
+            wanted &= torch.tensor(interactions.labels, device=device) > 0.5
+        num_users, num_items = int(user.cardinality or 0), int(item.cardinality or 0)
+        pairs = torch.unique(users[wanted] * num_items + items[wanted])
+        return cls(_offsets(pairs // num_items, num_users), pairs % num_items, num_items)
+
+    @property
+    def num_users(self) -> int:
+        """User ids are below it."""
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> Tensor:
+        """How many users have met each item, by encoded item; int64."""
+        return torch.bincount(self.items, minlength=self.num_items)
+
+    def of_users(self, users: Tensor) -> Ragged:
+        """Return the items of some users; users (U,), any of them several times."""
+        starts = self.offsets[users]
+        lengths = self.offsets[users + 1] - starts
+        offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        places = torch.arange(int(offsets[-1]), device=offsets.device)
+        return Ragged(self.items[places + (starts - offsets[:-1]).repeat_interleave(lengths)], offsets)
+
+    def renamed(self, names: Tensor, *, num_items: int) -> History:
+        """Return the same with other numbers for the items, and without those that get a negative one.
+
+        Args:
+            names: The new number of each item, by encoded item.
+            num_items: The new numbers are below it.
+        """
+        items = names[self.items]
+        keep = items >= 0
+        users = torch.arange(self.num_users, device=items.device).repeat_interleave(self.offsets.diff())
+        return History(_offsets(users[keep], self.num_users), items[keep], num_items)
+
+    def dense(self, start: int, stop: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return the rows of the users start, …, stop - 1 with their zeros; shape (stop - start, num_items)."""
+        rows = torch.zeros(stop - start, self.num_items, dtype=dtype, device=self.items.device)
+        bounds = self.offsets[start : stop + 1]
+        user = torch.arange(stop - start, device=self.items.device).repeat_interleave(bounds.diff())
+        rows[user, self.items[int(bounds[0]) : int(bounds[-1])]] = 1
+        return rows
+
+
+def spans(lists: Ragged, *, most: int) -> Iterator[slice]:
+    """Cut rows into stretches whose lists have about `most` elements together, so that work on them has bounded memory.
+
+    A stretch has no more than `most` elements beside those of its first list.
+    """
+    group = (lists.offsets[1:] - 1).clamp(min=0) // most
+    lengths = torch.unique_consecutive(group, return_counts=True)[1].tolist()
+    start = 0
+    for length in lengths:
+        yield slice(start, start + length)
+        start += length
+
+
+def _own(ids: Tensor, column: Column) -> Tensor:
+    return (ids >= column.own_ids.start) & (ids < column.own_ids.stop)
+
+
+def _offsets(users: Tensor, num_users: int) -> Tensor:
+    counts = torch.bincount(users, minlength=num_users)
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])

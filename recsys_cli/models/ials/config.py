@@ -1,0 +1,27 @@
+"""Options of the `ials` model. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+
+class Config(BaseModel):
+    """Vectors of users and items whose products are near 1 for what users have met and, with less weight, near 0 for the rest.
+
+    After Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (2008). Needs `recsys-cli[implicit]`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    embedding_dim: PositiveInt = 128
+    """Width of the vectors."""
+    regularization: float = Field(1.0, gt=0)
+    """How much the squares of the vectors cost, λ."""
+    alpha: float = Field(1.0, gt=0)
+    """How much more an item that a user has met counts than one that the user has not met."""
+    iterations: PositiveInt = 15
+    """How often all users and then all items are solved for."""
+    interactions: Literal["all", "positive"] = "all"
+    """Which interactions count: all, or those with label 1."""

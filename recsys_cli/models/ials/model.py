@@ -1,0 +1,101 @@
+"""Vectors of items by the library `implicit`; those of users follow from what they have met, so that a longer history counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Batch
+from recsys_cli.errors import MissingExtraError
+from recsys_cli.features.schema import Role, Schema
+from recsys_cli.models.history import History
+from recsys_cli.models.ials.config import Config
+from recsys_cli.models.model import Fitted, Known, Progress, Vectors, unheard
+
+_BLOCK = 1 << 23
+"""Numbers that are held at once while users are solved for."""
+
+
+class Model(Fitted, Vectors):
+    """The vectors of items are learnt; a user's is the best one for them and for what the user has met (Hu et al. 2008, eq. 4)."""
+
+    items: Tensor
+
+    def __init__(self, config: Config, schema: Schema) -> None:
+        super().__init__()
+        self.config = config
+        self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
+        self.register_buffer("items", torch.zeros(int(self.item.cardinality or 0), config.embedding_dim))
+        self._users = torch.zeros(int(self.user.cardinality or 0), config.embedding_dim)
+
+    def fit(self, known: Known, *, progress: Progress = unheard) -> None:
+        """Alternate between users and items.
+
+        Raises:
+            MissingExtraError: `implicit` is not installed.
+        """
+        try:
+            from implicit.cpu.als import AlternatingLeastSquares  # it takes a second, and who only scores needs it not
+            from scipy.sparse import csr_matrix
+            from threadpoolctl import threadpool_limits
+        except ImportError as error:
+            raise MissingExtraError.for_extra("implicit", what="model.name=ials") from error
+        config, history = self.config, self._history(known)
+        offsets, met = history.offsets.cpu().numpy(), history.items.cpu().numpy().astype(np.int32)
+        seen = csr_matrix((np.ones(len(met), np.float32), met, offsets), shape=(history.num_users, history.num_items))
+        library = AlternatingLeastSquares(
+            factors=config.embedding_dim, regularization=config.regularization, alpha=config.alpha,
+            iterations=config.iterations, random_state=int(torch.randint(2**31, ())),
+        )  # fmt: skip
+        with threadpool_limits(1, "blas"):  # it has threads of its own
+            library.fit(seen, show_progress=False, callback=lambda done, *_: progress(done + 1, config.iterations))
+        self.items.copy_(torch.from_numpy(library.item_factors))
+
+    def begin(self, known: Known) -> None:
+        """Solve for the vectors of all users by what they have met by now."""
+        history = self._history(known)
+        self._users = torch.zeros(history.num_users, self.config.embedding_dim, device=self.device)
+        all_items = self.items.T @ self.items
+        all_items.diagonal().add_(self.config.regularization)
+        for users in _blocks(history, self.config.embedding_dim):
+            lists = history.of_users(users)
+            ids, there = lists.padded(int(lists.offsets.diff().max()))
+            vectors = self.items[ids] * there.unsqueeze(2)
+            left = all_items + (self.config.alpha - 1) * (vectors.mT @ vectors)
+            right = self.config.alpha * vectors.sum(1, keepdim=True).mT
+            self._users[users] = torch.cholesky_solve(right, torch.linalg.cholesky(left)).squeeze(2)
+
+    def score(self, batch: Batch) -> Tensor:
+        """Return the product of the vectors of each row's user and item; shape (B,)."""
+        users, items = batch.features[self.user.name], batch.features[self.item.name]
+        assert isinstance(users, Tensor)
+        assert isinstance(items, Tensor)
+        return (self.user_vectors(users.long()) * self.item_vectors(items.long())).sum(1)
+
+    def user_vectors(self, users: Tensor) -> Tensor:
+        """Return the vectors of users, shape (U, D); zeros for who has met nothing."""
+        return self._users[users]
+
+    def item_vectors(self, items: Tensor) -> Tensor:
+        """Return the vectors of items, shape (I, D); zeros for those that nobody has met."""
+        return self.items[items]
+
+    def _history(self, known: Known) -> History:
+        return History.of(
+            known.interactions(), self.user, self.item, counted=self.config.interactions, device=self.device
+        )
+
+
+def _blocks(history: History, width: int) -> Iterator[Tensor]:
+    """Yield the users who have met something, those with equally much together, in blocks of bounded size."""
+    counts = history.offsets.diff()
+    order = counts.argsort(descending=True)[: int((counts > 0).sum())]
+    start = 0
+    while start < len(order):
+        longest = int(counts[order[start]])
+        stop = start + max(1, _BLOCK // (width * max(longest, width)))
+        yield order[start:stop]
+        start = stop

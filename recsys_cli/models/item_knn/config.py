@@ -1,0 +1,32 @@
+"""Options of the `item-knn` model. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+
+class Config(BaseModel):
+    """The items nearest to each item that the user has met, by how many users have met both.
+
+    After Deshpande and Karypis, "Item-Based Top-N Recommendation Algorithms" (2004).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    neighbours: PositiveInt = 50
+    """How many of the nearest items of an item count, itself left out."""
+    weighting: Literal["none", "tfidf", "bm25"] = "none"
+    """How much a user's having met an item counts: the same for all, or less the more items a user has met, as a frequent word
+    says little about a text; with bm25 also less the more users have met the item."""
+    normalize: bool = True
+    """Whether products are divided by the lengths of both items, which is the cosine; without it popular items are near to all."""
+    shrinkage: float = Field(20.0, ge=0)
+    """What is added to the product of the lengths before the division, so that few common users do not make items near."""
+    k1: float = Field(1.2, ge=0)
+    """Of bm25: how little the weight of a row differs from 1; only its effect on long items is left where rows are counted once."""
+    b: float = Field(0.75, ge=0, le=1)
+    """Of bm25: how much less a user of an item that many have met counts."""
+    interactions: Literal["all", "positive"] = "all"
+    """Which interactions count: all, or those with label 1."""

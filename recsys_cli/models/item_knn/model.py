@@ -1,0 +1,125 @@
+"""How near items are: products of the columns of who has met what, weighted as words of texts are, and the best of each item."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Ragged
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.history import History, spans
+from recsys_cli.models.item_knn.config import Config
+from recsys_cli.models.item_to_item import ItemToItem, ItemWeights, rows_of
+from recsys_cli.models.model import Progress
+
+_BLOCK = 1 << 24
+"""Products of items that are held at once."""
+_MOST = 1 << 21
+"""Neighbours of what users have met that are added up together."""
+
+
+class Model(ItemToItem):
+    """An item's score is the sum of its nearness to what the user has met, as far as it is among the nearest of that."""
+
+    learnt: Neighbours
+
+    def __init__(self, config: Config, schema: Schema) -> None:
+        super().__init__(schema, counted=config.interactions, max_items=None)
+        self.config = config
+        self.learnt = Neighbours(self.num_items, min(config.neighbours, max(1, self.num_items - 1)))
+
+    def learn(self, history: History, progress: Progress) -> None:
+        """Multiply some columns with all columns at a time, and keep the largest products of each."""
+        values = self._weights(history)
+        users = torch.arange(history.num_users, device=values.device).repeat_interleave(history.offsets.diff())
+        columns = _matrix(users, history.items, values, (history.num_users, history.num_items))
+        lengths = (
+            torch.zeros(history.num_items, device=values.device).index_add_(0, history.items, values.square()).sqrt()
+        )
+        by_item = columns.t().coalesce()
+        step = max(1, _BLOCK // max(1, history.num_items))
+        for start in range(0, history.num_items, step):
+            stop = min(start + step, history.num_items)
+            products = torch.sparse.mm(_rows(by_item, start, stop), columns).to_dense()
+            if self.config.normalize:
+                products /= (lengths[start:stop, None] * lengths + self.config.shrinkage).clamp(min=1e-12)
+            products.diagonal(start).zero_()
+            self.learnt.keep(start, products)
+            progress(stop, history.num_items)
+
+    def _weights(self, history: History) -> Tensor:
+        """Return how much each element of the history counts; float32.
+
+        Items are the texts and users the words: idf = log(number of items) - log(1 + items of the user); bm25 weighs a word that
+        is there once by (k1 + 1) / (k1 (1 - b + b length / mean length) + 1) times idf (Robertson and Zaragoza, 2009, eq. 3.15).
+        """
+        if self.config.weighting == "none":
+            return torch.ones(len(history.items), device=history.items.device)
+        lengths = history.offsets.diff()
+        idf = (
+            (torch.tensor(float(history.num_items)).log() - (1.0 + lengths).log())
+            .clamp(min=0)
+            .repeat_interleave(lengths)
+        )
+        if self.config.weighting == "tfidf":
+            return idf
+        k1, b, popularity = self.config.k1, self.config.b, history.counts.float()
+        longer = 1 - b + b * popularity / popularity.mean()
+        return idf * ((k1 + 1) / (k1 * longer + 1))[history.items]
+
+
+class Neighbours(ItemWeights):
+    """The nearest items of each item.
+
+    Args:
+        num_items: C.
+        number: K, how many neighbours an item has; it takes 12 C K bytes.
+    """
+
+    items: Tensor
+    weights: Tensor
+
+    def __init__(self, num_items: int, number: int) -> None:
+        super().__init__()
+        self.register_buffer("items", torch.zeros(num_items, number, dtype=torch.int64))
+        self.register_buffer("weights", torch.zeros(num_items, number))
+
+    def keep(self, start: int, products: Tensor) -> None:
+        """Keep the nearest items of the items start, start + 1, …; how near all items are, shape (n, C)."""
+        weights, items = products.topk(self.items.shape[1], dim=1)
+        items, order = items.sort(dim=1)  # by which one is found again
+        rows = slice(start, start + len(products))
+        self.items[rows], self.weights[rows] = items, weights.gather(1, order)
+
+    def sums(self, met: Ragged) -> Tensor:
+        """Add up the neighbours of what users have met."""
+        num_users, num_items = len(met.offsets) - 1, len(self.items)
+        sums = torch.zeros(num_users * num_items, device=self.weights.device)
+        row = rows_of(met) * num_items
+        for users in spans(met, most=max(1, _MOST // self.items.shape[1])):
+            here = slice(int(met.offsets[users.start]), int(met.offsets[users.stop]))
+            places = row[here, None] + self.items[met.values[here]]
+            sums.index_add_(0, places.flatten(), self.weights[met.values[here]].flatten())
+        return sums.view(num_users, num_items)
+
+    def sums_of_pairs(self, met: Ragged, items: Tensor) -> Tensor:
+        """Look each item up among the neighbours of what its user has met."""
+        num_items, row = len(self.items), rows_of(met)
+        known = (torch.arange(num_items, device=items.device)[:, None] * num_items + self.items).flatten()
+        wanted = met.values * num_items + items[row]
+        place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
+        found = self.weights.flatten()[place].masked_fill(known[place] != wanted, 0.0)
+        return torch.zeros(len(items), device=items.device).index_add_(0, row, found)
+
+
+def _matrix(rows: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return a sparse matrix; places ascend by row and then by column."""
+    places = torch.stack([rows, columns])
+    return torch.sparse_coo_tensor(places, values, size, is_coalesced=True, check_invariants=False)
+
+
+def _rows(matrix: Tensor, start: int, stop: int) -> Tensor:
+    """Return some rows of a coalesced sparse matrix."""
+    (rows, columns), values = matrix.indices(), matrix.values()
+    first, last = torch.searchsorted(rows, torch.tensor([start, stop], device=rows.device)).tolist()
+    return _matrix(rows[first:last] - start, columns[first:last], values[first:last], (stop - start, matrix.shape[1]))

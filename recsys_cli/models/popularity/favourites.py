@@ -1,0 +1,92 @@
+"""Which values of a feature of items a user likes best, and which items have one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Ragged
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Column
+from recsys_cli.models.history import Counted, History, spans
+from recsys_cli.models.item_to_item import add_rows, rows_of
+from recsys_cli.models.model import Known
+
+_MOST = 1 << 20
+"""Elements of histories that are looked at together."""
+
+
+@dataclass(frozen=True)
+class Favourites:
+    """The favourite values of all users.
+
+    Attributes:
+        of_users: Which values are a user's favourites, 0 or 1, by encoded user; shape (users, V), float32.
+        of_items: Which values an item has, 0 or 1, by encoded item; shape (items, V), float32.
+    """
+
+    of_users: Tensor
+    of_items: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        known: Known,
+        user: Column,
+        item: Column,
+        values: Column,
+        *,
+        number: int,
+        counted: Counted,
+        device: torch.device,
+    ) -> Self:
+        """Count the values of what users have met; the most frequent are favourites, and of equal ones the lower id.
+
+        Args:
+            known: Who met what, and the features of items.
+            user: The column of users.
+            item: The column of items.
+            values: The feature.
+            number: How many favourites a user has at most.
+            counted: Which interactions count.
+            device: Where to compute.
+
+        Raises:
+            ConfigError: It is no feature of items.
+        """
+        of_items = _values_of_items(known, item, values, device)
+        history = History.of(known.interactions(), user, item, counted=counted, device=device)
+        of_users = torch.zeros(history.num_users, of_items.shape[1], device=device)
+        everybody = history.of_users(torch.arange(history.num_users, device=device))
+        for users in spans(everybody, most=_MOST):
+            counts = add_rows(of_items, everybody.span(users.start, users.stop))
+            best = counts.sort(dim=1, descending=True, stable=True).indices[:, :number]
+            of_users[users] = torch.zeros_like(counts).scatter_(1, best, 1.0) * (counts > 0)
+        return cls(of_users, of_items)
+
+    def of_pairs(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return whether the item has a favourite value of the user, for B pairs; shape (B,)."""
+        return (self.of_users[users] * self.of_items[items]).any(1)
+
+    def of_all(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return the same for each user and item; shape (U, I)."""
+        return self.of_users[users] @ self.of_items[items].T > 0
+
+
+def _values_of_items(known: Known, item: Column, values: Column, device: torch.device) -> Tensor:
+    ids = torch.arange(int(item.cardinality or 0), dtype=torch.int32, device=device)
+    feature = known.join({item.name: ids}).get(values.name)
+    if feature is None:
+        raise ConfigError(
+            f"model.within is {values.name}, which is no feature of {item.name}",
+            hint="a feature of items is joined by features.ops: JoinExternal",
+        )
+    if not isinstance(feature, Ragged):
+        feature = Ragged(feature, torch.arange(len(ids) + 1, device=device))
+    found = torch.zeros(len(ids), int(values.cardinality or 0), device=device)
+    found[rows_of(feature), feature.values.long()] = 1.0
+    found[:, : values.own_ids.start] = 0.0  # null and unseen are no values
+    return found

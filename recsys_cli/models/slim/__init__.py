@@ -1,0 +1,1 @@
+"""The `slim` model: each item told from few others by an elastic net."""

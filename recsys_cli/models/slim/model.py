@@ -1,0 +1,45 @@
+"""SLIM: who has met an item, as a sum of few other items with weights that are not negative."""
+
+from __future__ import annotations
+
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.history import History
+from recsys_cli.models.item_to_item import DenseWeights, ItemToItem, gram
+from recsys_cli.models.model import Progress
+from recsys_cli.models.slim.config import Config
+from recsys_cli.models.slim.descent import columns
+
+
+class Model(ItemToItem):
+    """W minimises ½|X - XW|² + β/2 |W|² + λ|W|₁ with W >= 0 and a diagonal of zeros (Ning and Karypis 2011, eq. 3)."""
+
+    learnt: DenseWeights
+
+    def __init__(self, config: Config, schema: Schema) -> None:
+        super().__init__(schema, counted=config.interactions, max_items=config.max_items)
+        self.config = config
+        self.learnt = DenseWeights(self.num_items)
+
+    def learn(self, history: History, progress: Progress) -> None:
+        """Solve for some columns of W at a time."""
+        config, counts = self.config, gram(history)
+        # A weight is not 0 only where more than λ users have met both items, so items that fewer have met need no looking at.
+        size = int((counts.diagonal() > config.l1).sum())
+        counts = counts[:size, :size].contiguous()
+        self.learnt.weights.zero_()
+        for start in range(0, size, _BLOCK):
+            stop = min(start + _BLOCK, size)
+            self.learnt.weights[:size, start:stop] = columns(
+                counts,
+                start,
+                stop,
+                l1=config.l1,
+                l2=config.l2,
+                tolerance=config.tolerance,
+                max_sweeps=config.max_sweeps,
+            )
+            progress(stop, size)
+
+
+_BLOCK = 1024
+"""Columns that are solved for together."""

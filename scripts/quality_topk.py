@@ -1,0 +1,114 @@
+"""How well models rank ml-latest-small on fixed splits, beside what others measured on the same rows with another evaluator.
+
+usage: quality_topk.py ZIP [--splits make_splits.py] [--models popularity item-knn ease slim ials …] [--seeds 0 1 2]
+
+ZIP is MovieLens latest-small. The splits are made by the given script: `loo` holds out each user's last two rows for test and
+valid, `temporal` the last two tenths of all rows. Every rating counts, models have their default options, and each is fitted
+to train; what users met in train and valid is their history at the test (protocol P1 of ../shared/baselines/quality.md). What
+was measured before of models that are not named stays in the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from measure import RESULTS, keep, machine, run
+
+HERE = Path(__file__).resolve().parent
+RECSYS = str(Path(sys.executable).with_name("recsys"))
+NAME = "quality_topk"
+METRICS = ("hr@10", "recall@10", "ndcg@10", "mrr@10")
+WITHOUT_CHANCE = ("popularity", "item-knn", "ease", "slim")
+"""Models that come to the same for every seed."""
+PUBLISHED = {
+    "popularity": {"hr@10": 0.0410, "recall@10": 0.0410, "ndcg@10": 0.0188, "mrr@10": 0.0122},
+    "item-knn": {"hr@10": 0.0689, "recall@10": 0.0689, "ndcg@10": 0.0313, "mrr@10": 0.0200},
+    "ease": {"hr@10": 0.0918, "recall@10": 0.0918, "ndcg@10": 0.0449, "mrr@10": 0.0311},
+    "ials": {"hr@10": 0.0754, "recall@10": 0.0754, "ndcg@10": 0.0346, "mrr@10": 0.0224},
+    "sasrec": {"hr@10": 0.0530, "recall@10": 0.0530, "ndcg@10": 0.0225, "mrr@10": 0.0135},
+}
+"""quality.md, loo, P1: itemknn_shrink stands for item-knn, als for ials (± 0.0043, 0.0018, 0.0016 over seeds)."""
+CONFIG = """
+dataset: {{name: movielens-latest-small}}
+split: {{method: files, train: {0}/train.parquet, valid: {0}/valid.parquet, test: {0}/test.parquet}}
+features:
+  user: userId
+  item: movieId
+  label: met
+  timestamp: timestamp
+  ops:
+    - {{op: JoinExternal, table: movies, on: movieId, columns: [genres]}}
+    - {{op: Categorify, columns: [userId, movieId, genres]}}
+    - {{op: LambdaOp, expression: "rating > 0", output: met, dtype: int8}}  # every rating
+evaluate: {{split: test, relevant: all, k: [10], ranking_users: null}}
+"""
+
+
+def main() -> None:
+    """Fit and evaluate each model on each split and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("zip", type=Path)
+    parser.add_argument("--splits", type=Path, default=HERE.parents[1] / "shared" / "baselines" / "make_splits.py")
+    parser.add_argument("--models", nargs="+", default=[*WITHOUT_CHANCE, "ials"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    given = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        files = _splits(given.zip, given.splits, folder)
+        run([RECSYS, "-q", "-w", str(folder), "download", "movielens-latest-small", "--from-file", str(given.zip)])
+        found = {
+            split: {model: _measured(model, files / split, folder, given.seeds) for model in given.models}
+            for split in ("loo", "temporal")
+        }
+    before = json.loads((RESULTS / f"{NAME}.json").read_text()) if (RESULTS / f"{NAME}.json").is_file() else {}
+    keep(
+        NAME,
+        {
+            "work": "ml-latest-small, every rating counts, fitted to train, history train and valid, full ranking of items with a "
+            "train row; mean over seeds, and their standard deviation where there are several",
+            **{split: before.get(split, {}) | figures for split, figures in found.items()},
+            "temporal ranks for": "users with a train row alone; quality.md ranks for others too, by popularity",
+            "published for loo": {"source": "shared/baselines/quality.md, P1, another evaluator", **PUBLISHED},
+            "machine": machine("torch", "numpy", "implicit"),
+        },
+    )
+
+
+def _splits(archive: Path, script: Path, folder: Path) -> Path:
+    with zipfile.ZipFile(archive) as opened:
+        member = next(name for name in opened.namelist() if name.endswith("ratings.csv"))
+        (folder / "ratings.csv").write_bytes(opened.read(member))
+    run([sys.executable, str(script), str(folder), str(folder / "splits")])
+    return folder / "splits"
+
+
+def _measured(model: str, split: Path, folder: Path, seeds: list[int]) -> dict[str, Any]:
+    """Return the mean figures of a model over seeds, and whom they are of."""
+    config = folder / f"{split.name}.yaml"
+    config.write_text(CONFIG.format(split), encoding="utf-8")
+    runs = []
+    for seed in seeds[:1] if model in WITHOUT_CHANCE else seeds:
+        run([RECSYS, "-q", "-w", str(folder), "run", str(config), f"model.name={model}", f"train.seed={seed}"])
+        latest = max((folder / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+        runs.append(json.loads((latest / "evaluation.json").read_text(encoding="utf-8")))
+        print(split.name, model, seed, _figures(runs[-1]), flush=True)
+    figures = [_figures(found) for found in runs]
+    means = {metric: round(statistics.mean(each[metric] for each in figures), 4) for metric in METRICS}
+    spread = {metric: round(statistics.stdev(each[metric] for each in figures), 4) for metric in METRICS if figures[1:]}
+    return {"users": runs[0]["counts"]["users_ranked"], **means} | ({"standard_deviation": spread} if spread else {})
+
+
+def _figures(evaluation: dict[str, Any]) -> dict[str, float]:
+    return {metric: round(evaluation["ranking"]["model"][metric]["value"], 6) for metric in METRICS}
+
+
+if __name__ == "__main__":
+    main()

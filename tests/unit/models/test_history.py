@@ -1,0 +1,79 @@
+"""The items of each user, on a matrix whose rows can be read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from met_matrix import rows_of_matrix, schema_of, some_matrix
+
+from recsys_cli.batch import Ragged
+from recsys_cli.features.schema import FIRST, Role
+from recsys_cli.interactions import Interactions
+from recsys_cli.models.history import History, spans
+from recsys_cli.models.item_to_item import gram
+
+MATRIX = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]])
+USER, ITEM = (schema_of(MATRIX).only(role) for role in (Role.USER, Role.ITEM))
+CPU = torch.device("cpu")
+
+
+def history(rows: Interactions, counted: str = "all") -> History:
+    return History.of(rows, USER, ITEM, counted=counted, device=CPU)
+
+
+def test_the_items_of_users_are_found_whatever_order_and_how_often_they_are_asked_for() -> None:
+    lists = history(rows_of_matrix(MATRIX)).of_users(torch.tensor([5, 4, 3, 5, 0]))
+
+    assert lists.offsets.tolist() == [0, 3, 3, 5, 8, 8]
+    assert lists.values.tolist() == [3, 4, 6, 3, 5, 3, 4, 6]
+
+
+def test_what_was_met_twice_is_there_once_and_ids_of_nobody_are_left_out() -> None:
+    rows = Interactions(
+        np.array([5, 5, 2, 5], np.int32), np.array([4, 4, 4, 1], np.int32), np.array([0, 1, 1, 1], np.float32)
+    )
+
+    assert history(rows).items.tolist() == [4]
+    assert history(rows).counts.tolist() == [0, 0, 0, 0, 1, 0, 0]
+
+
+def test_only_rows_with_label_1_count_where_that_is_asked_for() -> None:
+    rows = rows_of_matrix(MATRIX)
+    liked = Interactions(rows.user_idx, rows.item_idx, np.array([1, 0, 0, 0, 1], np.float32))
+
+    assert history(liked, "positive").of_users(torch.tensor([3, 5])).values.tolist() == [3, 6]
+
+
+def test_renamed_items_are_those_that_have_a_name() -> None:
+    names = torch.full((7,), -1)
+    names[torch.tensor([6, 3])] = torch.tensor([0, 1])
+
+    renamed = history(rows_of_matrix(MATRIX)).renamed(names, num_items=2)
+
+    assert renamed.dense(FIRST, FIRST + 3).tolist() == [[0, 1], [0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("block", [1, 20, 1 << 20])
+def test_gram_is_the_product_of_the_matrix_with_itself(block: int) -> None:
+    matrix = some_matrix(13, 7)
+    user, item = (schema_of(matrix).only(role) for role in (Role.USER, Role.ITEM))
+
+    found = gram(History.of(rows_of_matrix(matrix), user, item, counted="all", device=CPU), block=block)
+
+    assert np.array_equal(found.numpy()[FIRST:, FIRST:], matrix.T @ matrix)
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_spans_are_all_rows_in_pieces_that_are_not_too_large(most: int) -> None:
+    lengths = torch.tensor([0, 2, 0, 5, 1, 1, 1, 0, 0])
+    lists = Ragged(torch.arange(10), torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]))
+
+    pieces = list(spans(lists, most=most))
+
+    assert [row for piece in pieces for row in range(piece.start, piece.stop)] == list(range(9))
+    assert all(lengths[piece].sum() <= most + lengths[piece.start] for piece in pieces)
+
+
+def test_no_rows_are_no_spans() -> None:
+    assert list(spans(Ragged(torch.zeros(0), torch.zeros(1, dtype=torch.int64)), most=5)) == []
