@@ -96,10 +96,10 @@ def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
 
 
 def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    from recsys_cli.evaluation.metrics import POINTWISE, RANKING
+    from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
 
-    named: dict[str, object] = {metric.name: metric.compute for metric in POINTWISE.values()}
-    named |= {f"{metric.name}@k": metric.compute for metric in RANKING.values()}
+    named: dict[str, object] = {metric.name: metric.compute for metric in (*POINTWISE.values(), *GROUPED.values())}
+    named |= {f"{metric.name}@k": metric.compute for metric in (*RANKING.values(), *BEYOND.values())}
     return [
         {"name": name, "summary": str(getattr(python_inspect.getmodule(compute), "__doc__", "")).splitlines()[0]}
         for name, compute in named.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.cli.quantities import duration
@@ -13,9 +13,12 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from recsys_cli.evaluation.result import Counts
     from recsys_cli.workspace import TrainedRun
 
 _MARK = "*"
+MODEL = "model"
+"""The system that is evaluated, as evaluation.json names it."""
 
 
 def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
@@ -31,7 +34,10 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     counts = Counts.model_validate(found["counts"])
     what = f"{found['run']} on {found['split']}"
     _draw_systems(to, f"{what}: {counts.rows:,} rows", found["pointwise"])
-    _draw_systems(to, f"ranking {counts.candidates:,} items for {counts.users_in_words}", found["ranking"])
+    ranked = ranked_in_words(counts, found["config"])
+    _draw_systems(to, f"ranking {ranked}", found["ranking"])
+    _draw_systems(to, "what the rankings show", found["beyond"])
+    _draw_cohorts(to, found["cohorts"])
     line(to, f"{_MARK} best of its line; in brackets the 95 % interval", style="dim")
     if found.get("ceiling"):
         line(to, f"the data allows an AUC of {found['ceiling']['auc']:.4f} at best")
@@ -46,7 +52,7 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
 def _draw_systems(to: Console, title: str, systems: Mapping[str, Any]) -> None:
     if not systems:
         return
-    metrics = list(next(iter(systems.values())))
+    metrics = list(dict.fromkeys(metric for estimates in systems.values() for metric in estimates))
     lines = 1 if to.width >= 27 * len(systems) + 28 else 2 if to.width >= 19 * len(systems) + 14 else 3
     cells = []
     for metric in metrics:
@@ -56,12 +62,34 @@ def _draw_systems(to: Console, title: str, systems: Mapping[str, Any]) -> None:
     table(to, title, ("", *systems), cells)
 
 
-def _title(metric: str) -> str:
-    from recsys_cli.evaluation.metrics import POINTWISE, RANKING
+def ranked_in_words(counts: Counts, config: Mapping[str, Any]) -> str:
+    """Say what is ranked and for whom; that candidates are sampled has to stand wherever such figures are shown."""
+    items = f"{counts.candidates:,} items"
+    if config["candidates"] != "all":
+        how = "evenly" if config["candidates"] == "sampled-uniform" else "by popularity"
+        items = f"SAMPLED candidates ({config['sampled_items']:,} of {items}, drawn {how})"
+    return f"{items} for {counts.users_in_words}"
 
-    name, at, k = metric.partition("@")
-    known = POINTWISE.get(name) or RANKING.get(name)
-    return f"{known.title}{at}{k}" if known else metric
+
+def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]]) -> None:
+    """Show for each cohort how well its rows are told apart, and one figure of its rankings, beside the baselines'."""
+    systems = next((list(cohort["ranking"]) for cohort in cohorts if cohort["ranking"]), [])
+    metric = next((name for cohort in cohorts for name in cohort["ranking"].get(MODEL, {}) if "ndcg" in name), "")
+    heads = [f"{_title(metric)} {'' if name == MODEL else name}".strip() for name in systems]
+    lines = 1 if to.width >= 60 + 27 * len(systems) else 2 if to.width >= 50 + 19 * len(systems) else 3
+    cells = []
+    for cohort in cohorts:
+        auc = _cell(cohort["pointwise"][MODEL]["auc"], best=None, lines=lines)
+        figures = [_cell(cohort["ranking"].get(name, {}).get(metric), best=None, lines=lines) for name in systems]
+        users = f"{cohort['users']:,}" if cohort["users"] else "–"
+        cells.append((cohort["name"], f"{cohort['rows']:,}", auc, *((users, *figures) if systems else ())))
+    table(to, "by cohort", ("", "rows", "AUC", *(("users", *heads) if systems else ())), cells)
+
+
+def _title(metric: str) -> str:
+    from recsys_cli.evaluation.metrics.named import title_of
+
+    return title_of(metric)
 
 
 def _cell(estimate: Mapping[str, Any] | None, *, best: float | None, lines: int) -> str:
@@ -77,11 +105,11 @@ def _cell(estimate: Mapping[str, Any] | None, *, best: float | None, lines: int)
 
 def _best(metric: str, estimates: list[Mapping[str, Any] | None]) -> float | None:
     """Return the value that is best in the metric's own sense; none where only one system was measured."""
-    from recsys_cli.evaluation.metrics import POINTWISE
+    from recsys_cli.evaluation.metrics.named import better_of
 
-    better = POINTWISE[metric].better if metric in POINTWISE else "higher"
+    better = better_of(metric)
     values = [float(e["value"]) for e in estimates if e is not None and e["value"] is not None]
-    if len(values) < 2:
+    if len(values) < 2 or better is None:
         return None
     match better:
         case "one":

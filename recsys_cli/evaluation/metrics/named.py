@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.metrics import POINTWISE, RANKING
-from recsys_cli.evaluation.metrics.metric import PointwiseMetric, RankingMetric
+from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
+from recsys_cli.evaluation.metrics.metric import Better, PointwiseMetric, RankingMetric
 from recsys_cli.registry import suggest
 
 LOSS = "loss"
 """What a model minimises: no metric of evaluation, and a figure that one may go by all the same."""
+
+
+SAMPLED = "sampled_"
+"""What the names of figures of sampled candidates begin with."""
 
 
 @dataclass(frozen=True)
@@ -43,3 +47,18 @@ def find_metric(name: str) -> PointwiseMetric | CutOff | None:
     near = suggest(name, [LOSS, *POINTWISE, *(f"{metric}@{cut_off or 10}" for metric in RANKING)])
     known = ", ".join([LOSS, *POINTWISE, *(f"{metric}@K" for metric in RANKING)])
     raise ConfigError(f"unknown metric {name!r}{near}; known: {known}")
+
+
+def title_of(name: str) -> str:
+    """Return what a figure of an evaluation is called in tables, such as `NDCG@10` or `sampled NDCG@10`."""
+    metric, at, k = name.removeprefix(SAMPLED).partition("@")
+    known = POINTWISE.get(metric) or GROUPED.get(metric) or RANKING.get(metric) or BEYOND.get(metric)
+    title = f"{known.title}{at}{k}" if known else name.removeprefix(SAMPLED)
+    return f"sampled {title}" if name.startswith(SAMPLED) else title
+
+
+def better_of(name: str) -> Better | None:
+    """Return which values of a figure of an evaluation are better; None where that is for the reader to say."""
+    metric = name.removeprefix(SAMPLED).partition("@")[0]
+    known = POINTWISE.get(metric) or BEYOND.get(metric)
+    return known.better if known else "higher"
