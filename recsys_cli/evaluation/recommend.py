@@ -31,7 +31,7 @@ class Scored:
     score: float
 
 
-class Asked:
+class Advisor:
     """A model that is ready to be asked.
 
     Args:

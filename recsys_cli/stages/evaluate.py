@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import DataError
-from recsys_cli.evaluation import Ceiling, Evaluation
+from recsys_cli.evaluation import Ceiling, Evaluation, Measured
 from recsys_cli.evaluation.measure import Place, measure
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
+from recsys_cli.evaluation.report.recommended import Shown
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.expression import parse
 from recsys_cli.stages import Made
-from recsys_cli.stages.finished import config_of, model_of
+from recsys_cli.stages.finished import config_of, model_of, names_of
 from recsys_cli.training import hardware
-from recsys_cli.workspace import TrainedRun, Workspace, key_of, write_text
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
 
 _VERSION = 2
 """Of what is measured: part of the key, so that figures of an earlier version are measured again."""
@@ -41,7 +42,7 @@ def evaluate(
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
-        ConfigError: The split has no rows, or the device is not there.
+        ConfigError: The split has no rows, the device is not there, or no table has the column `evaluate.title`.
         DataError: The labels are not 0 and 1, or the checkpoint is not of this model.
         TrainingError: The model's scores are no numbers.
     """
@@ -51,17 +52,33 @@ def evaluate(
     with workspace.lock(f"run-{run.folder.name}"):
         if not force and _is_fresh(run, key):
             return Made(run, up_to_date=True)
-        evaluation, rankings = _measure(run, workspace, whole, config, key=key, emit=emit)
-        page = render(
-            evaluation,
-            history=read_history(run.metrics),
-            config=run.config.read_text(encoding="utf-8"),
-            manifest=run.manifest,
+        data = workspace.data_of(run)
+        names = names_of(whole, data, workspace, title=config.title)  # before the work: the column may not be there
+        found, rankings = _measure(run, data, whole, config, emit=emit)
+        evaluation = Evaluation(
+            key=key,
+            run=run.folder.name,
+            ceiling=_ceiling(workspace, whole),
+            device=str(hardware.device(whole.train.device)),
+            config=config,
+            **dict(found),
         )
-        write_text(run.report, page)
-        rankings.save(run.rankings)
-        write_text(run.evaluation, evaluation.model_dump_json(indent=2) + "\n")
+        _write(run, evaluation, rankings, Shown.of(rankings, data, names, config))
     return Made(run, up_to_date=False)
+
+
+def _write(run: TrainedRun, evaluation: Evaluation, rankings: Rankings, shown: Shown | None) -> None:
+    """Write what was found; the file that tells whether it is up to date comes last."""
+    page = render(
+        evaluation,
+        history=read_history(run.metrics),
+        config=run.config.read_text(encoding="utf-8"),
+        manifest=run.manifest,
+        shown=shown,
+    )
+    write_text(run.report, page)
+    rankings.save(run.rankings)
+    write_text(run.evaluation, evaluation.model_dump_json(indent=2) + "\n")
 
 
 def _is_fresh(run: TrainedRun, key: str) -> bool:
@@ -73,22 +90,15 @@ def _is_fresh(run: TrainedRun, key: str) -> bool:
 
 
 def _measure(
-    run: TrainedRun, workspace: Workspace, whole: RunConfig, config: EvaluateConfig, *, key: str, emit: Emit
-) -> tuple[Evaluation, Rankings]:
-    data = workspace.data_of(run)
+    run: TrainedRun, data: PreparedData, whole: RunConfig, config: EvaluateConfig, *, emit: Emit
+) -> tuple[Measured, Rankings]:
+    """Measure, and note what is known of how the data was split."""
     device = hardware.device(whole.train.device)
     place = Place(device=device, memory=whole.train.memory, emit=emit)
     found, rankings = measure(model_of(run, whole, data).to(device), data, config, place=place)
     leakage = getattr(whole.split, "leakage", None)
-    evaluation = Evaluation(
-        key=key,
-        run=run.folder.name,
-        ceiling=_ceiling(workspace, whole),
-        device=str(device),
-        config=config,
-        **dict(found) | {"notes": (*found.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))},
-    )
-    return evaluation, rankings
+    notes = (*found.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))
+    return found.model_copy(update={"notes": notes}), rankings
 
 
 def _ceiling(workspace: Workspace, whole: RunConfig) -> Ceiling | None:

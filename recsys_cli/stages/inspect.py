@@ -15,7 +15,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.evaluation.met import Met, Splits, newest_first, num_positive
 from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.recommend import Asked
+from recsys_cli.evaluation.recommend import Advisor
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
@@ -47,9 +47,9 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     seen = {met.item_idx for met in history}
     held_out = newest_first(found, (desk.split,) if desk.split else ())
     wanted = {met.item_idx for met in held_out if desk.is_relevant(met) and met.item_idx >= FIRST} - seen
-    asked = desk.ask()
-    can = asked.why_not is None
-    best = asked.recommend(user_idx, train=desk.splits.rows["train"], seen=seen, k=k) if can else []
+    advisor = desk.ask()
+    can = advisor.why_not is None
+    best = advisor.recommend(user_idx, train=desk.splits.rows["train"], seen=seen, k=k) if can else []
     return {
         "run": run.folder.name,
         "user": desk.names.user(user_idx),
@@ -65,7 +65,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
             {"place": place, **desk.item(one.item_idx), "score": one.score, "hit": one.item_idx in wanted}
             for place, one in enumerate(best, start=1)
         ],
-        "notes": [] if can else [f"the model cannot recommend: {asked.why_not}"],
+        "notes": [] if can else [f"the model cannot recommend: {advisor.why_not}"],
     }
 
 
@@ -88,10 +88,12 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     """
     desk = _Desk.open(run, workspace)
     item_idx = desk.names.find(Role.ITEM, name)
-    asked = desk.ask()
-    near = asked.nearest(item_idx, k=k) if asked.has_vectors else []
+    advisor = desk.ask()
+    near = advisor.nearest(item_idx, k=k) if advisor.has_vectors else []
     notes = (
-        [] if asked.has_vectors else [f"no nearest items: {desk.config.model.name} has no vectors of items to compare"]
+        []
+        if advisor.has_vectors
+        else [f"no nearest items: {desk.config.model.name} has no vectors of items to compare"]
     )
     recommended = None
     if not run.rankings.is_file():
@@ -141,10 +143,10 @@ class _Desk:
         """Whether a row is one that should be found."""
         return self.config.evaluate.relevant == "all" or met.label > 0.5
 
-    def ask(self) -> Asked:
+    def ask(self) -> Advisor:
         """Load the model."""
         model = model_of(self.run, self.config, self.data)
-        return Asked(model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size)
+        return Advisor(model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size)
 
     def item(self, item_idx: int) -> dict[str, Any]:
         """Say what an item is."""

@@ -1,155 +1,218 @@
-"""Commands that look and change nothing."""
+"""`recsys inspect` on four movies whose answers one can count by hand."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Recsys
+from rich.console import Console
 
-from recsys_cli import registry
-from recsys_cli.config import load
+from recsys_cli.cli.results import inspect as shown
+from recsys_cli.evaluation import Evaluation
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.report.recommended import metrics_at_k
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+TRAIN = """\
+userId,movieId,rating,timestamp
+ann,1,5,1000000000
+ann,2,5,1000086400
+bob,1,5,1000000000
+bob,2,2,1000000001
+bob,3,5,1000000002
+cem,1,5,1000000003
+"""
+TEST = """\
+userId,movieId,rating,timestamp
+cem,2,5,1100000000
+cem,3,1,1100000001
+ann,3,5,1100000002
+"""
+MOVIES = """\
+movieId,title,genres
+1,Toy Story (1995),Comedy|Children
+2,<script>alert(1)</script>,Thriller
+3,"Heat, or: a title that is far too long for a narrow terminal and goes on and on (1995)",(none)
+4,Nobody met it,Drama
+"""
+CONFIG = """\
+dataset:
+  name: files
+  interactions: train.csv
+  tables: {movies: {files: movies.csv, lists: {genres: {separator: "|", empty: (none)}}}}
+split: {method: files, train: train.csv, test: test.csv}
+features:
+  user: userId
+  item: movieId
+  label: liked
+  timestamp: timestamp
+  ops:
+    - {op: JoinExternal, table: movies, on: movieId, columns: [genres]}
+    - {op: Categorify, columns: [userId, movieId, genres]}
+    - {op: LambdaOp, expression: "rating > 3", output: liked, dtype: int8}
+model: {name: popularity}
+train: {device: cpu}
+evaluate: {k: [1, 2], bootstrap: 20}
+"""
 
 
-def test_ls_datasets_tells_what_is_here(recsys: Recsys) -> None:
-    recsys("-q", "download", "synthetic-small")
-    answer = recsys("ls", "datasets")
-    assert all(name in answer.out for name in registry.DATASETS)
-    here = {row["name"]: row["here"] for row in recsys("ls", "datasets", "--json").json["datasets"]}
-    assert here["synthetic-small"]
-    assert not here["movielens-25m"]
+@pytest.fixture
+def trained(recsys: Recsys, tmp_path: Path) -> Recsys:
+    """Train popularity on six rows: movie 1 was met three times, 2 twice, 3 once."""
+    for name, text in (("train.csv", TRAIN), ("test.csv", TEST), ("movies.csv", MOVIES), ("tiny.yaml", CONFIG)):
+        (tmp_path / name).write_text(text)
+    for line in (("etl", "tiny.yaml"), ("train",)):
+        done = recsys("-q", *line)
+        assert done.code == 0, done.err
+    return recsys
 
 
-@pytest.mark.parametrize("kind", ["datasets", "ops", "models", "engines", "configs"])
-def test_ls_lists_and_explains_everything(recsys: Recsys, kind: str) -> None:
-    rows = recsys("ls", kind, "--json").json[kind]
-    assert rows
-    for row in rows:
-        answer = recsys("ls", kind, row["name"])
-        assert answer.code == 0
-        assert answer.out.startswith(row["name"])
+def run_of() -> Path:
+    (run,) = Path("workspace/runs").iterdir()
+    return run
 
 
-def test_ls_explains_an_op_from_its_docstring_and_fields(recsys: Recsys) -> None:
-    found = recsys("ls", "ops", "JoinExternal", "--json").json
-    assert found["summary"].startswith("Bring columns")
-    assert "left join" in found["meaning"]
-    assert [option["name"] for option in found["options"]] == ["table", "on", "columns"]
-    assert all(option["meaning"] for option in found["options"])
+def test_user_is_shown_with_what_was_met_and_what_of_the_recommended_came_true(trained: Recsys) -> None:
+    found = trained("inspect", "user", "cem", "--json").json
+
+    assert found["user"] == "cem"
+    assert found["run"] == run_of().name
+    assert found["rows"] == {"train": 1, "test": 2}
+    assert found["positive"] == {"train": 1, "test": 1}
+    (met,) = found["history"]
+    assert (met["title"], met["features"]) == ("Toy Story (1995)", {"genres": ["Comedy", "Children"]})
+    assert (met["label"], met["time"], met["split"]) == (1.0, 1_000_000_003, "train")
+    assert (found["split"], found["to_find"], found["notes"]) == ("test", 1, [])
+    best = [(one["place"], one["item"], one["hit"]) for one in found["recommended"]]
+    assert best == [(1, "2", True), (2, "3", False)]
+    assert found["recommended"][0]["score"] > found["recommended"][1]["score"]
 
 
-def test_ls_explains_every_model_option(recsys: Recsys) -> None:
-    for name in registry.MODELS:
-        assert all(option["meaning"] for option in recsys("ls", "models", name, "--json").json["options"])
+def test_history_is_newest_first_and_k_rows_long(trained: Recsys) -> None:
+    found = trained("inspect", "user", "bob", "--k", "2", "--json").json
+
+    assert [met["item"] for met in found["history"]] == ["3", "2"]
+    assert found["rows"] == {"train": 3, "test": 0}
+    assert (found["recommended"], found["to_find"]) == ([], 0)  # bob has met all items of train
 
 
-def test_ls_suggests_the_name_that_was_meant(recsys: Recsys) -> None:
-    answer = recsys("ls", "ops", "Categorfy")
+def test_item_is_shown_with_its_place_and_to_whom_it_is_recommended(trained: Recsys) -> None:
+    assert trained("-q", "evaluate").code == 0
+
+    found = trained("inspect", "item", "2", "--k", "1", "--json").json
+
+    assert (found["item"], found["title"]) == ("2", "<script>alert(1)</script>")
+    assert (found["features"], found["label"]) == ({"genres": ["Thriller"]}, "liked")
+    assert (found["rows"], found["positive"]) == ({"train": 2, "test": 1}, {"train": 1, "test": 1})
+    assert found["popularity"] == {"place": 2, "items": 3}
+    recommended = found["recommended"]
+    assert (recommended["k"], recommended["split"], recommended["users_ranked"]) == (1, "test", 2)  # ann and cem
+    assert recommended["systems"]["model"] == recommended["systems"]["popularity"] == 1
+    assert recommended["users"] == [{"user": "cem", "place": 1, "hit": True}]
+    assert found["nearest"] == []
+    assert found["notes"] == ["no nearest items: popularity has no vectors of items to compare"]
+
+
+def test_item_of_a_run_that_is_not_evaluated_says_so(trained: Recsys) -> None:
+    found = trained("inspect", "item", "3", "--json").json
+
+    assert found["recommended"] is None
+    assert "who it is recommended to is not known before recsys evaluate" in found["notes"]
+
+
+def test_run_may_be_named_and_is_else_that_of_the_last_config(trained: Recsys) -> None:
+    name = run_of().name
+    assert trained("inspect", "user", "ann", "--run", name[-8:], "--json").json["run"] == name
+    answer = trained("inspect", "user", "ann", "--run", "nothing")
+    assert (answer.code, f"there are: {name}" in answer.err) == (3, True)
+
+
+def test_unknown_ids_name_those_that_are_near(trained: Recsys) -> None:
+    answer = trained("inspect", "user", "kem")
     assert answer.code == 2
-    assert "no op 'Categorfy' (did you mean Categorify?)" in answer.err
+    assert "error: train has no user 'kem'; near it are cem" in answer.err
+    assert "hint: an ID is a value of userId in the raw data, of which there are 3 in train" in answer.err
+    assert "near it are 1 (Toy Story (1995))" in trained("inspect", "item", "toy").err
+    assert "near it are 3, 2, 1" in trained("inspect", "item", "4").err  # nobody met it in train
 
 
-def test_ls_configs_finds_those_that_come_along(recsys: Recsys) -> None:
-    names = [Path(row["name"]).name for row in recsys("ls", "configs", "--json").json["configs"]]
-    assert set(names) >= {path.name for path in CONFIGS.rglob("*.yaml")}
-
-
-def test_validate_says_that_it_is_valid_or_every_problem(recsys: Recsys) -> None:
-    demo = CONFIGS / "demo.yaml"
-    assert recsys("validate", demo).out == f"{demo} is valid\n"
-    answer = recsys("validate", demo, "train.epoch=3", "model.hiden=[1]")
-    assert answer.code == 2
-    assert f"error: {demo}: 2 problems\n" in answer.err
-    assert "train.epoch: unknown key (did you mean epochs?)" in answer.err
-    assert "model.hiden: unknown key (did you mean hidden?)" in answer.err
-
-
-def test_config_prints_what_can_be_run_again(recsys: Recsys) -> None:
-    demo = CONFIGS / "demo.yaml"
-    Path("full.yaml").write_text(recsys("config", demo, "train.epochs=3").out)
-    config = load(Path("full.yaml"))
-    assert config == load(demo, ["train.epochs=3"])
-    assert recsys("config", demo, "--json").json["train"]["precision"] == "auto"
-
-
-def test_status_of_an_empty_workspace_says_how_to_begin(recsys: Recsys) -> None:
-    answer = recsys("status")
-    assert answer.code == 0
-    assert "workspace is empty" in answer.out
-    assert "recsys download" in answer.out
-    assert not Path("workspace").exists()
-
-
-def test_status_says_what_comes_next(recsys: Recsys, ratings: Path) -> None:
+def test_a_model_that_cannot_recommend_says_why(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
-    assert recsys("etl", "ratings.yaml").code == 0
-    found = recsys("status", "--json").json
-    assert found["raw"] == []
-    assert sum(found["data"][0]["rows"].values()) == 600
-    assert found["runs"] == []
-    assert found["current"]["data"] == found["data"][0]["key"]
-    assert found["current"]["next"] == "recsys train"
-    assert "next" in recsys("status").out
+    config = Path("ratings.yaml").read_text()
+    assert "device" in config, "init makes the column of the interactions a feature"
+    recsys("-q", "etl", "ratings.yaml")
+    done = recsys("-q", "train", "train.epochs=1", "train.device=cpu", "model.hidden=[4]", "model.embedding_dim=2")
+    assert done.code == 0, done.err
+    found = recsys("inspect", "user", "u1", "--json").json
+    assert found["recommended"] == []
+    assert found["notes"] == [
+        "the model cannot recommend: device belongs to an interaction, so it is not known for items not met yet"
+    ]
+    assert found["history"][0]["title"] is None
 
 
-def test_status_says_what_is_wrong_with_the_current_config(recsys: Recsys) -> None:
-    Path("workspace").mkdir()
-    Path("workspace/current.yaml").write_text("dataset: {name: nowhere}\n")
-    found = recsys("status", "--json").json
-    assert "unknown dataset 'nowhere'" in found["current"]["problem"]
-    assert recsys("status").code == 0
+def test_without_a_run_it_says_what_to_run(recsys: Recsys) -> None:
+    answer = recsys("inspect", "user", "1")
+    assert answer.code == 3
+    assert "hint: " in answer.err
 
 
-def test_doctor_says_what_there_is_and_which_engine_auto_takes(recsys: Recsys) -> None:
-    found = recsys("doctor", "--json").json
-    assert found["cores"] >= 1
-    assert found["packages"]["polars"]
-    assert found["auto_engine"] in registry.ENGINES
-    answer = recsys("doctor")
-    assert f"auto takes   {found['auto_engine']}" in answer.out
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_titles_fit_every_terminal(trained: Recsys, width: int) -> None:
+    trained("-q", "evaluate")
+    for draw, thing, name in ((shown.draw_user, "user", "ann"), (shown.draw_item, "item", "3")):
+        text = drawn(draw, trained("inspect", thing, name, "--json").json, width)
+        words = "".join(text.split())
+        assert "andgoesonandon" in words or width < 72
+        assert "1995" in words
 
 
-def test_doctor_says_what_a_gpu_would_need(recsys: Recsys) -> None:
-    found = recsys("doctor", "--json").json["gpu"]
-    assert {engine["name"] for engine in found["engines"]} == set(registry.ENGINES)
-    assert found["releases"]["polars"]["needs"] == {"cudf-polars-cu13 26.10": "polars<1.45,>=1.35"}
-    assert found["releases"]["nvtabular"]["needs"]["cudf"] == "24.4"
-    if found["auto_engine"] is None:
-        assert "pip install 'recsys-cli[gpu]'" in " ".join(recsys("doctor").out.split())
+def test_a_title_cannot_move_the_cursor() -> None:
+    met = {"item": "1", "title": "a\x1b[2Jb\x07", "features": {}, "label": 1.0, "time": None, "split": "train"}
+    found = {
+        "run": "r", "user": "u", "features": {}, "label": "liked", "split": None, "rows": {"train": 1},
+        "positive": {"train": 1}, "history": [met], "to_find": 0, "recommended": [], "notes": [],
+    }  # fmt: skip
+    text = drawn(shown.draw_user, found, 80)
+    assert "\x1b" not in text
+    assert "a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}" in text
 
 
-def test_doctor_says_what_sharded_tables_need(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.models.embedding import sharded
-
-    real = sharded.metadata.version
-
-    def version(name: str) -> str:
-        if name == "torchrec":
-            return "1.2.0"
-        return "1.2.0" if name == "fbgemm-gpu-cpu" else real(name)
-
-    monkeypatch.setattr(sharded.metadata, "version", version)
-    found = recsys("doctor", "--json").json["sharding"]
-    assert found["packages"]["torchrec"] == "1.2.0"
-    assert "torchrec 1.2.0 does not go with torch" in found["why_not"]
-    assert "pip install --no-deps 'torchrec==1." in found["install"]
+def drawn(draw: Any, result: dict[str, Any], width: int) -> str:
+    """Draw on a terminal of a width."""
+    screen = io.StringIO()
+    draw(Console(file=screen, width=width, force_terminal=True, color_system=None, highlight=False), result)
+    assert all(len(line) <= width for line in screen.getvalue().splitlines())
+    return screen.getvalue()
 
 
-def test_doctor_says_which_clusters_there_can_be(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.etl import cluster
+def test_the_report_shows_the_same_people_by_title_and_cannot_be_broken_by_one(trained: Recsys) -> None:
+    assert trained("-q", "evaluate").code == 0
+    page = (run_of() / "report.html").read_text()
 
-    monkeypatch.setattr(cluster, "find_spec", lambda name: None if name == "dask_cuda" else "there")
-    found = recsys("doctor", "--json").json["clusters"]
-    assert found["local"]["install"] is None
-    assert found["local_cuda"]["install"] == "pip install 'recsys-cli[dask-cuda]'"
-    assert "local_cuda (pip install 'recsys-cli[dask-cuda]')" in recsys("doctor").out.replace("\n", " ")
+    assert "<h3>User ann</h3>" in page
+    assert "<h3>User cem</h3>" in page
+    assert "Toy Story (1995)" in page
+    assert "Comedy, Children" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script" not in page
 
 
-def test_doctor_names_the_pin_that_is_wrong(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.cli import doctor
+def test_the_curves_over_k_go_through_the_figures_of_the_evaluation(trained: Recsys) -> None:
+    trained("-q", "evaluate")
+    found = Evaluation.read(run_of() / "evaluation.json")
+    rankings = Rankings.read(run_of() / "rankings.safetensors")
 
-    real = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: "2.4.0" if name == "numpy" else real(name) or "0")
-    assert recsys("doctor", "--json").json["nvtabular"]["wrong_pins"]["numpy"] == "2.4.0, needs 1.*"
+    at_k = metrics_at_k(rankings, resamples=found.config.bootstrap, seed=found.config.seed)
+
+    for metric, systems in at_k.estimates.items():
+        for system, estimates in systems.items():
+            for k, estimate in zip(at_k.k, estimates, strict=True):
+                if k in found.config.k:
+                    known = found.ranking[system][f"{metric}@{k}"]
+                    assert np.allclose(
+                        [estimate.value, estimate.low, estimate.high], [known.value, known.low, known.high], atol=1e-12
+                    )

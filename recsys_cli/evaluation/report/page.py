@@ -51,6 +51,8 @@ def render(
         headlines=_headlines(evaluation),
         pointwise=pointwise_rows(evaluation.pointwise),
         ranking=ranking_rows(evaluation.ranking),
+        beyond=ranking_rows(evaluation.beyond),
+        cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
         figures=_figures(evaluation, history, shown),
         over_k=METRICS,
         shown_k=min(evaluation.config.k),
@@ -71,30 +73,39 @@ def _figures(evaluation: Evaluation, history: History, shown: Shown | None) -> d
         "auc": plots.area(history),
     }
     if evaluation.ranking:
-        names = [f"{name}@{k}" for name in ("hr", "ndcg", "mrr", "recall") for k in sorted(set(evaluation.config.k))]
+        label, cuts = evaluation.config.label, sorted(set(evaluation.config.k))
+        names = [f"{label}{name}@{k}" for name in ("hr", "ndcg", "mrr", "recall") for k in cuts]
         figures["ranking"] = plots.ranking(evaluation.ranking, {name: ranking_title(name) for name in names})
     if shown is not None:
         figures["popularity"] = plots.popularity(shown.popularity)
         for metric in shown.at_k.estimates:
-            figures[f"{metric}_at_k"] = plots.at_k(shown.at_k, metric)
-    return figures
+            figures[f"{metric}_at_k"] = plots.at_k(shown.at_k, metric, label=evaluation.config.label)
+    return figures | _cohort_figures(evaluation)
+
+
+def _cohort_figures(evaluation: Evaluation) -> dict[str, Markup]:
+    name = f"{evaluation.config.label}ndcg@{min(evaluation.config.k)}"
+    cohorts = {cohort.name: cohort for cohort in evaluation.cohorts}
+    return {
+        "cohort_ranking": plots.cohorts({n: c.ranking for n, c in cohorts.items()}, name, ranking_title(name)),
+        "cohort_rows": plots.cohorts({n: c.pointwise for n, c in cohorts.items()}, "auc", POINTWISE["auc"].title),
+    }
 
 
 def _headlines(evaluation: Evaluation) -> list[Headline]:
     """Choose what a reader wants first: the model's figure, and beside it that of the best baseline."""
     found = [_headline("AUC", "auc", evaluation.pointwise)]
     found.append(_headline("log loss", "log_loss", evaluation.pointwise))
-    k = min(evaluation.config.k)
-    found += [
-        _headline(f"{title}@{k}", f"{name}@{k}", evaluation.ranking) for title, name in (("NDCG", "ndcg"), ("HR", "hr"))
-    ]
+    label, k = evaluation.config.label, min(evaluation.config.k)
+    names = [f"{label}{name}@{k}" for name in ("ndcg", "hr")]
+    found += [_headline(ranking_title(name), name, evaluation.ranking) for name in names]
     return [headline for headline in found if headline is not None]
 
 
-def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Any:
-    if MODEL not in systems:
+def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Headline | None:
+    if name not in systems.get(MODEL, {}):
         return None
-    others = {system: found[name].value for system, found in systems.items() if system != MODEL}
+    others = {system: found[name].value for system, found in systems.items() if system != MODEL and name in found}
     values = {system: value for system, value in others.items() if value is not None}
     choose = min if name in POINTWISE and POINTWISE[name].better == "lower" else max
     best = choose(values, key=lambda system: values[system], default=None)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.metrics import RANKING
 from recsys_cli.evaluation.report.history import History
 from recsys_cli.evaluation.report.recommended import CONSUMED, AtK
+from recsys_cli.evaluation.report.tables import ranking_title
 from recsys_cli.evaluation.result import MODEL, Curve, Estimate, Estimates
 from recsys_cli.page import Axis, Group, Line, bars, chart
 
@@ -66,8 +66,14 @@ def ranking(systems: Mapping[str, Estimates], titles: Mapping[str, str]) -> Mark
     return bars("Ranking metrics", list(titles.values()), groups, x=Axis("mean over users, with 95 % interval"))
 
 
-def at_k(found: AtK, metric: str) -> Markup:
-    """Draw a ranking metric over the cut-off, with intervals as bands, for all systems."""
+def at_k(found: AtK, metric: str, *, label: str = "") -> Markup:
+    """Draw a ranking metric over the cut-off, with intervals as bands, for all systems.
+
+    Args:
+        found: The figures.
+        metric: Which of them.
+        label: What names of metrics begin with, `sampled_` where candidates were drawn.
+    """
     marks = []
     for system, estimates in found.estimates[metric].items():
         known = [(k, e.value, e.low, e.high) for k, e in zip(found.k, estimates, strict=True) if e.value is not None]
@@ -79,8 +85,25 @@ def at_k(found: AtK, metric: str) -> Markup:
                 band=[(v if low is None else low, v if high is None else high) for _, v, low, high in known],
             )
         )
-    title = RANKING[metric].title
-    return chart(f"{title} over the cut-off", marks, x=Axis("k"), y=Axis(f"{title}@k", low=0.0))
+    title = ranking_title(f"{label}{metric}@k")
+    return chart(f"{title} over k", marks, x=Axis("k"), y=Axis(title, low=0.0))
+
+
+def cohorts(found: Mapping[str, Mapping[str, Estimates]], metric: str, title: str) -> Markup:
+    """Draw a metric of parts of the users and items, with intervals, the systems below each other.
+
+    Args:
+        found: Estimates by cohort and system.
+        metric: Which of them.
+        title: What to call it.
+    """
+    there = {name: systems for name, systems in found.items() if any(metric in each for each in systems.values())}
+    nothing = Estimate(value=None)
+    groups = [
+        _group(system, [systems.get(system, {}).get(metric, nothing) for systems in there.values()])
+        for system in dict.fromkeys(system for systems in there.values() for system in systems)
+    ]
+    return bars(f"{title} by cohort", list(there), groups, x=Axis(f"{title}, with 95 % interval"))
 
 
 def popularity(curves: Mapping[str, Curve]) -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recsys_cli.evaluation.metrics import POINTWISE, RANKING
+from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
 from recsys_cli.evaluation.metrics.metric import Better
 from recsys_cli.evaluation.result import Estimate, Estimates
 
@@ -27,34 +27,47 @@ class Row:
     cells: list[Cell]
 
 
-_HINTS: dict[Better, str] = {"higher": "higher is better", "lower": "lower is better", "one": "1 is right"}
+_HINTS: dict[Better | None, str] = {
+    "higher": "higher is better",
+    "lower": "lower is better",
+    "one": "1 is right",
+    None: "whether more is better is for you to say",
+}
+_SAMPLED = "sampled_"
+_NOTHING = Estimate(value=None)
 
 
 def pointwise_rows(systems: dict[str, Estimates]) -> list[Row]:
     """Return a line for each metric that all systems have."""
+    known: dict[str, tuple[str, Better]] = {name: (metric.title, metric.better) for name, metric in POINTWISE.items()}
+    known |= {name: (metric.title, "higher") for name, metric in GROUPED.items()}
     return [
-        Row(metric.title, _HINTS[metric.better], _cells([found[name] for found in systems.values()], metric.better))
-        for name, metric in POINTWISE.items()
+        Row(title, _HINTS[better], _cells([found[name] for found in systems.values()], better))
+        for name, (title, better) in known.items()
         if all(name in found for found in systems.values())
     ]
 
 
 def ranking_rows(systems: dict[str, Estimates]) -> list[Row]:
-    """Return a line for each ranking metric and cut-off."""
-    names = next(iter(systems.values()), {})
-    return [
-        Row(ranking_title(name), "higher is better", _cells([found[name] for found in systems.values()], "higher"))
-        for name in names
-    ]
+    """Return a line for each ranking metric and cut-off, or for each figure of what is recommended."""
+    names = dict.fromkeys(name for found in systems.values() for name in found)
+    rows = []
+    for name in names:
+        beyond = BEYOND.get(name.removeprefix(_SAMPLED).partition("@")[0])
+        better = beyond.better if beyond else "higher"
+        cells = _cells([found.get(name, _NOTHING) for found in systems.values()], better)
+        rows.append(Row(ranking_title(name), _HINTS[better], cells))
+    return rows
 
 
 def ranking_title(name: str) -> str:
-    """Return what people call a ranking metric with its cut-off."""
-    metric, _, k = name.partition("@")
-    return f"{RANKING[metric].title if metric in RANKING else metric}@{k}"
+    """Return what people call a ranking metric with its cut-off, and that it is of sampled candidates where it is."""
+    metric, _, k = name.removeprefix(_SAMPLED).partition("@")
+    known = RANKING.get(metric) or BEYOND.get(metric)
+    return f"{'sampled ' if name.startswith(_SAMPLED) else ''}{known.title if known else metric}@{k}"
 
 
-def _cells(estimates: list[Estimate], better: Better) -> list[Cell]:
+def _cells(estimates: list[Estimate], better: Better | None) -> list[Cell]:
     badness = [_badness(estimate, better) for estimate in estimates]
     known = [value for value in badness if value is not None]
     return [
@@ -63,8 +76,8 @@ def _cells(estimates: list[Estimate], better: Better) -> list[Cell]:
     ]
 
 
-def _badness(estimate: Estimate, better: Better) -> float | None:
-    if estimate.value is None:
+def _badness(estimate: Estimate, better: Better | None) -> float | None:
+    if estimate.value is None or better is None:
         return None
     return {"higher": -estimate.value, "lower": estimate.value, "one": abs(estimate.value - 1)}[better]
 

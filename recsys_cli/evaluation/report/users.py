@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsys_cli.evaluation.met import Met, Splits, newest_first, num_positive
+from recsys_cli.evaluation.met import Met, Splits, newest_first
 from recsys_cli.evaluation.names import Item, Names
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
@@ -94,10 +94,10 @@ def _user(row: int, rankings: Rankings, splits: Splits, names: Names, *, relevan
         if (relevant == "all" or one.label > 0.5) and one.item_idx not in met
     ]
     wanted.sort(key=lambda one: places.get(one.item_idx, len(places) + 1))
-    liked = sum(num_positive(rows) for split, rows in found.items() if split != rankings.split)
+    liked = sum(one.label > 0.5 for one in before)
     return User(
         name=names.user(user_idx),
-        rows=f"{len(before):,} items met before, {liked:,} of them with label 1; {rankings.num_relevant[row]:,} to be found, "
+        rows=f"{len(before):,} rows before, {liked:,} of them with label 1; {rankings.num_relevant[row]:,} to be found, "
         f"of which the first {len(places)} places hold {sum(hits.values())}",
         history=[_line(names.item(m.item_idx), when(m), is_marked=m.label > 0.5) for m in before[:_MOST]],
         recommended=[_line(names.item(item), is_marked=hits[item]) for item in list(places)[:_MOST]],

@@ -12,9 +12,10 @@ from browser import see
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, Protocol
-from recsys_cli.evaluation.metrics import POINTWISE, RANKING
+from recsys_cli.evaluation.metrics import BEYOND, POINTWISE, RANKING
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
+from recsys_cli.evaluation.result import Cohort
 
 HEADINGS = ["Predictions", "Ranking", "Learning curves", "Protocol", "Config", "Manifest"]
 SAMPLE = "a sample of 20 of 1,234 users"
@@ -35,6 +36,17 @@ def evaluation() -> Evaluation:
             "item mean": dict.fromkeys(POINTWISE, figure) | {"auc": Estimate(value=None)},
         },
         ranking={"model": dict.fromkeys(names, figure), "popularity": dict.fromkeys(names, Estimate(value=0.1))},
+        beyond={"model": {f"{name}@10": Estimate(value=0.25) for name in BEYOND}, "popularity": {}},
+        cohorts=(
+            Cohort(
+                name="cold users",
+                about="users that train does not know <b>",
+                rows=4,
+                users=0,
+                pointwise={"model": {"auc": figure}},
+                ranking={},
+            ),
+        ),
         reliability=line,
         roc={"model": line, "item mean": Curve(x=(), y=())},
         precision_recall={"model": line, "item mean": Curve(x=(), y=())},

@@ -26,6 +26,19 @@ def test_line_goes_through_its_points() -> None:
     assert top < ground
 
 
+def test_band_goes_from_the_upper_ends_back_along_the_lower_ones_and_the_axis_holds_it() -> None:
+    line = Line((0, 10), (0.5, 0.5), band=[(0.25, 1.0), (0.5, 0.5)])
+    drawn = svg(chart("A", [line], x=X, y=Axis("y", low=0)))
+    points = [tuple(map(float, point.split(","))) for point in drawn.find("polygon").get("points").split()]  # type: ignore[union-attr]
+    upper, right, other, lower = points
+    (_, middle), _ = [tuple(map(float, p.split(","))) for p in drawn.find("polyline").get("points").split()]  # type: ignore[union-attr]
+    assert right == other
+    assert upper[0] == lower[0] < right[0]
+    assert (lower[1] - middle) == pytest.approx((middle - upper[1]) / 2, abs=0.1)
+    assert right[1] == middle
+    assert [part.tag for part in drawn if part.tag in {"polygon", "polyline"}] == ["polygon", "polyline"]
+
+
 def test_single_point_is_marked() -> None:
     drawn = svg(chart("A", [Line((5,), (0.5,), name="one")], x=Axis("x"), y=Axis("y")))
     assert len(drawn.findall("circle")) == 1

@@ -1,0 +1,155 @@
+"""Commands that look and change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Recsys
+
+from recsys_cli import registry
+from recsys_cli.config import load
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def test_ls_datasets_tells_what_is_here(recsys: Recsys) -> None:
+    recsys("-q", "download", "synthetic-small")
+    answer = recsys("ls", "datasets")
+    assert all(name in answer.out for name in registry.DATASETS)
+    here = {row["name"]: row["here"] for row in recsys("ls", "datasets", "--json").json["datasets"]}
+    assert here["synthetic-small"]
+    assert not here["movielens-25m"]
+
+
+@pytest.mark.parametrize("kind", ["datasets", "ops", "models", "engines", "configs"])
+def test_ls_lists_and_explains_everything(recsys: Recsys, kind: str) -> None:
+    rows = recsys("ls", kind, "--json").json[kind]
+    assert rows
+    for row in rows:
+        answer = recsys("ls", kind, row["name"])
+        assert answer.code == 0
+        assert answer.out.startswith(row["name"])
+
+
+def test_ls_explains_an_op_from_its_docstring_and_fields(recsys: Recsys) -> None:
+    found = recsys("ls", "ops", "JoinExternal", "--json").json
+    assert found["summary"].startswith("Bring columns")
+    assert "left join" in found["meaning"]
+    assert [option["name"] for option in found["options"]] == ["table", "on", "columns"]
+    assert all(option["meaning"] for option in found["options"])
+
+
+def test_ls_explains_every_model_option(recsys: Recsys) -> None:
+    for name in registry.MODELS:
+        assert all(option["meaning"] for option in recsys("ls", "models", name, "--json").json["options"])
+
+
+def test_ls_suggests_the_name_that_was_meant(recsys: Recsys) -> None:
+    answer = recsys("ls", "ops", "Categorfy")
+    assert answer.code == 2
+    assert "no op 'Categorfy' (did you mean Categorify?)" in answer.err
+
+
+def test_ls_configs_finds_those_that_come_along(recsys: Recsys) -> None:
+    names = [Path(row["name"]).name for row in recsys("ls", "configs", "--json").json["configs"]]
+    assert set(names) >= {path.name for path in CONFIGS.rglob("*.yaml")}
+
+
+def test_validate_says_that_it_is_valid_or_every_problem(recsys: Recsys) -> None:
+    demo = CONFIGS / "demo.yaml"
+    assert recsys("validate", demo).out == f"{demo} is valid\n"
+    answer = recsys("validate", demo, "train.epoch=3", "model.hiden=[1]")
+    assert answer.code == 2
+    assert f"error: {demo}: 2 problems\n" in answer.err
+    assert "train.epoch: unknown key (did you mean epochs?)" in answer.err
+    assert "model.hiden: unknown key (did you mean hidden?)" in answer.err
+
+
+def test_config_prints_what_can_be_run_again(recsys: Recsys) -> None:
+    demo = CONFIGS / "demo.yaml"
+    Path("full.yaml").write_text(recsys("config", demo, "train.epochs=3").out)
+    config = load(Path("full.yaml"))
+    assert config == load(demo, ["train.epochs=3"])
+    assert recsys("config", demo, "--json").json["train"]["precision"] == "auto"
+
+
+def test_status_of_an_empty_workspace_says_how_to_begin(recsys: Recsys) -> None:
+    answer = recsys("status")
+    assert answer.code == 0
+    assert "workspace is empty" in answer.out
+    assert "recsys download" in answer.out
+    assert not Path("workspace").exists()
+
+
+def test_status_says_what_comes_next(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    assert recsys("etl", "ratings.yaml").code == 0
+    found = recsys("status", "--json").json
+    assert found["raw"] == []
+    assert sum(found["data"][0]["rows"].values()) == 600
+    assert found["runs"] == []
+    assert found["current"]["data"] == found["data"][0]["key"]
+    assert found["current"]["next"] == "recsys train"
+    assert "next" in recsys("status").out
+
+
+def test_status_says_what_is_wrong_with_the_current_config(recsys: Recsys) -> None:
+    Path("workspace").mkdir()
+    Path("workspace/current.yaml").write_text("dataset: {name: nowhere}\n")
+    found = recsys("status", "--json").json
+    assert "unknown dataset 'nowhere'" in found["current"]["problem"]
+    assert recsys("status").code == 0
+
+
+def test_doctor_says_what_there_is_and_which_engine_auto_takes(recsys: Recsys) -> None:
+    found = recsys("doctor", "--json").json
+    assert found["cores"] >= 1
+    assert found["packages"]["polars"]
+    assert found["auto_engine"] in registry.ENGINES
+    answer = recsys("doctor")
+    assert f"auto takes   {found['auto_engine']}" in answer.out
+
+
+def test_doctor_says_what_a_gpu_would_need(recsys: Recsys) -> None:
+    found = recsys("doctor", "--json").json["gpu"]
+    assert {engine["name"] for engine in found["engines"]} == set(registry.ENGINES)
+    assert found["releases"]["polars"]["needs"] == {"cudf-polars-cu13 26.10": "polars<1.45,>=1.35"}
+    assert found["releases"]["nvtabular"]["needs"]["cudf"] == "24.4"
+    if found["auto_engine"] is None:
+        assert "pip install 'recsys-cli[gpu]'" in " ".join(recsys("doctor").out.split())
+
+
+def test_doctor_says_what_sharded_tables_need(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recsys_cli.models.embedding import sharded
+
+    real = sharded.metadata.version
+
+    def version(name: str) -> str:
+        if name == "torchrec":
+            return "1.2.0"
+        return "1.2.0" if name == "fbgemm-gpu-cpu" else real(name)
+
+    monkeypatch.setattr(sharded.metadata, "version", version)
+    found = recsys("doctor", "--json").json["sharding"]
+    assert found["packages"]["torchrec"] == "1.2.0"
+    assert "torchrec 1.2.0 does not go with torch" in found["why_not"]
+    assert "pip install --no-deps 'torchrec==1." in found["install"]
+
+
+def test_doctor_says_which_clusters_there_can_be(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recsys_cli.etl import cluster
+
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None if name == "dask_cuda" else "there")
+    found = recsys("doctor", "--json").json["clusters"]
+    assert found["local"]["install"] is None
+    assert found["local_cuda"]["install"] == "pip install 'recsys-cli[dask-cuda]'"
+    assert "local_cuda (pip install 'recsys-cli[dask-cuda]')" in recsys("doctor").out.replace("\n", " ")
+
+
+def test_doctor_names_the_pin_that_is_wrong(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recsys_cli.cli import doctor
+
+    real = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: "2.4.0" if name == "numpy" else real(name) or "0")
+    assert recsys("doctor", "--json").json["nvtabular"]["wrong_pins"]["numpy"] == "2.4.0, needs 1.*"

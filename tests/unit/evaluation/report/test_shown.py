@@ -1,0 +1,165 @@
+"""What the page shows of rankings: figures that are those of the evaluation, and users as they are in the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.met import Splits
+from recsys_cli.evaluation.names import Names
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.evaluation.report.recommended import CONSUMED, Shown, metrics_at_k, popularity_curves
+from recsys_cli.evaluation.report.users import Line, User, sample_users
+from recsys_cli.evaluation.result import Curve
+from recsys_cli.features.schema import FIRST
+from recsys_cli.interactions import Interactions
+from recsys_cli.workspace import PreparedData
+
+MakePrepared = Callable[..., PreparedData]
+
+
+def rankings(items: dict[str, list[list[int]]], wanted: list[set[int]], *, k: tuple[int, ...] = (2, 4)) -> Rankings:
+    """Rank for users 3, 4 and so on; 0 is no item."""
+    lists = {system: np.array(found, np.int32) for system, found in items.items()}
+    users = np.arange(FIRST, FIRST + len(wanted))
+    nothing = np.empty(0)
+    return Rankings(
+        split="valid",
+        k=k,
+        protocol={},
+        problem="",
+        rows="",
+        users=users,
+        user_hashes=users.astype(np.uint64),
+        num_relevant=np.array([len(each) for each in wanted]),
+        items=lists,
+        hits={
+            system: np.array([[item in each for item in row] for row, each in zip(found, wanted, strict=True)])
+            for system, found in lists.items()
+        },
+        drawn=np.empty((len(wanted), 0), np.int32),
+        logits=nothing.astype(np.float32),
+        labels=nothing.astype(np.uint8),
+        row_users=nothing.astype(np.int32),
+        row_items=nothing.astype(np.int32),
+    )
+
+
+def test_metrics_over_k_are_those_one_counts_by_hand() -> None:
+    ranked = rankings({"model": [[5, 6, 7, 8], [5, 6, 7, 8]]}, [{5}, {8, 9}])
+
+    found = metrics_at_k(ranked, resamples=50, seed=0)
+
+    def values(metric: str) -> list[float | None]:
+        return [estimate.value for estimate in found.estimates[metric]["model"]]
+
+    assert found.k == (1, 2, 3, 4)
+    assert values("hr") == [0.5, 0.5, 0.5, 1.0]
+    assert values("recall") == [0.5, 0.5, 0.5, 0.75]
+    assert values("precision") == pytest.approx([0.5, 0.25, 1 / 6, 0.25])
+    assert all(e.low <= e.value <= e.high for e in found.estimates["ndcg"]["model"])  # type: ignore[operator]
+
+
+def test_long_rankings_are_drawn_at_few_cut_offs_and_at_those_of_the_config() -> None:
+    ranked = rankings({"model": [list(range(FIRST, FIRST + 500))]}, [{4}], k=(10, 77, 500))
+
+    ks = metrics_at_k(ranked, resamples=10, seed=0).k
+
+    assert {*range(1, 11), 77, 500} <= set(ks)
+    assert len(ks) < 30
+    assert list(ks) == sorted(ks)
+
+
+def test_popularity_is_the_share_of_the_most_popular_items() -> None:
+    ids = np.array([3, 3, 3, 4, 5, 5], np.int32)  # 3 comes first, then 5, then 4
+    train = Interactions(ids, ids, np.ones(6, np.float32))
+    ranked = rankings({"model": [[4, 5, 3], [4, 3, 5]], "nothing": [[0, 0, 0], [0, 0, 0]]}, [{4}, {4}], k=(2, 3))
+
+    found = popularity_curves(ranked, train, num_items=6)
+
+    assert found[CONSUMED] == Curve(x=(1, 2, 3), y=(0.5, round(5 / 6, 6), 1.0))
+    assert found["model"] == Curve(x=(1, 2, 3), y=(0.25, 0.5, 1.0))  # of 2 places each: 4, 5, 4, 3
+    assert found["nothing"] == Curve(x=(), y=())
+
+
+@pytest.fixture
+def splits() -> Splits:
+    """User 3 met items 3 (liked), 4 and 5 (liked) in train, in this order, and in valid items 6 and 7 (liked) and 8."""
+
+    def rows(user: list[int], item: list[int], label: list[int], times: list[int]) -> Interactions:
+        return Interactions(
+            np.array(user, np.int32), np.array(item, np.int32), np.array(label, np.float32), None, np.array(times)
+        )
+
+    day = 86_400
+    return Splits({
+        "train": rows([3, 4, 3, 3], [3, 9, 4, 5], [1, 1, 0, 1], [10**9, 5, 10**9 + day, 10**9 + 2 * day]),
+        "valid": rows([3, 3, 3, 4], [6, 7, 8, 3], [1, 1, 0, 1], [10**9] * 4),
+    })  # fmt: skip
+
+
+def user(splits: Splits, data: PreparedData, relevant: str = "positive") -> User:
+    titles = pa.array([f"title {number}" for number in range(30)])
+    ranked = rankings({"model": [[7, 9, 0, 0], [3, 0, 0, 0]]}, [{6, 7}, {3}])
+    one = replace(
+        ranked,
+        users=ranked.users[:1],
+        user_hashes=ranked.user_hashes[:1],
+        num_relevant=ranked.num_relevant[:1],
+        items={"model": ranked.items["model"][:1]},
+        hits={"model": ranked.hits["model"][:1]},
+    )
+    (found,) = sample_users(one, splits, Names(data, titles), relevant=relevant, seed=0)
+    return found
+
+
+def test_a_user_is_shown_with_history_recommendations_and_what_was_to_be_found(
+    splits: Splits, make_prepared: MakePrepared
+) -> None:
+    found = user(splits, make_prepared())
+
+    assert found.name == "0"
+    assert found.history == [
+        Line("title 2", "Odd", "2001-09-11", is_marked=True),
+        Line("title 1", "Even, Both", "2001-09-10"),
+        Line("title 0", "Odd", "2001-09-09", is_marked=True),
+    ]
+    assert found.recommended == [Line("title 4", "Odd", is_marked=True), Line("title 6", "Odd")]
+    assert found.wanted == [
+        Line("title 4", "Odd", "place 1", is_marked=True),
+        Line("title 3", "Even, Both", "–"),
+    ]
+    assert found.rows.startswith("3 rows before, 2 of them with label 1; 2 to be found")
+    assert found.rows.endswith("the first 2 places hold 1")
+
+
+def test_what_is_to_be_found_follows_the_config(splits: Splits, make_prepared: MakePrepared) -> None:
+    found = user(splits, make_prepared(), relevant="all")
+    assert [line.title for line in found.wanted] == ["title 4", "title 3", "title 5"]
+
+
+def test_the_sample_follows_from_the_seed_and_from_who_the_users_are(make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    ranked = rankings({"model": [[3]] * 40}, [{4}] * 40, k=(1,))
+
+    def chosen(found: Rankings, seed: int) -> list[str]:
+        empty = Interactions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
+        users = sample_users(found, Splits({"train": empty}), Names(data), relevant="positive", seed=seed)
+        return [user.name for user in users]
+
+    first = chosen(ranked, 0)
+    assert len(set(first)) == 5
+    assert chosen(ranked, 0) == first
+    assert chosen(ranked, 1) != first
+    fewer = replace(ranked, user_hashes=ranked.user_hashes[::-1].copy())
+    assert chosen(fewer, 0) == [str(39 - int(name)) for name in first]
+
+
+def test_without_rankings_nothing_is_shown(make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    assert Shown.of(rankings({}, []), data, Names(data), EvaluateConfig()) is None
