@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,9 +11,6 @@ from torch import Tensor
 from recsys_cli.batch import Ragged
 from recsys_cli.features.schema import Column
 from recsys_cli.interactions import Interactions
-
-Counted = Literal["all", "positive"]
-"""Which interactions count: all, or those with label 1."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,13 @@ class History:
 
     @classmethod
     def of(
-        cls, interactions: Interactions, user: Column, item: Column, *, counted: Counted, device: torch.device
+        cls,
+        interactions: Interactions,
+        user: Column,
+        item: Column,
+        *,
+        positive_only: bool = False,
+        device: torch.device,
     ) -> History:
         """Collect the items of each user.
 
@@ -41,14 +43,14 @@ class History:
             interactions: Who met what; what was met twice is there once.
             user: The column of users.
             item: The column of items.
-            counted: Which interactions count.
+            positive_only: Let only interactions with label 1 count.
             device: Where to keep them.
         """
         users, items = (
             torch.tensor(ids, device=device).long() for ids in (interactions.user_idx, interactions.item_idx)
         )
         wanted = _own(users, user) & _own(items, item)
-        if counted == "positive":
+        if positive_only:
             wanted &= torch.tensor(interactions.labels, device=device) > 0.5
         num_users, num_items = int(user.cardinality or 0), int(item.cardinality or 0)
         pairs = torch.unique(users[wanted] * num_items + items[wanted])

@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Role, Schema
-from recsys_cli.models.history import Counted, History, spans
+from recsys_cli.models.history import History, spans
 from recsys_cli.models.model import Fitted, Known, Progress, Recommender, unheard
 
 _MOST = 1 << 22
@@ -46,17 +46,17 @@ class ItemToItem(Fitted, Recommender):
 
     Args:
         schema: Has a user and an item.
-        counted: Which interactions count.
+        positive_only: Let only interactions with label 1 count.
         max_items: How many items it knows at most, the ones that most users have met; None for all.
     """
 
     kept: Tensor
     learnt: ItemWeights
 
-    def __init__(self, schema: Schema, *, counted: Counted, max_items: int | None) -> None:
+    def __init__(self, schema: Schema, *, positive_only: bool, max_items: int | None) -> None:
         super().__init__()
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
-        self._counted = counted
+        self._positive_only = positive_only
         self._met: History | None = None
         self._place = torch.empty(0, dtype=torch.int64)
         own = len(self.item.own_ids)
@@ -110,7 +110,9 @@ class ItemToItem(Fitted, Recommender):
         return F.pad(sums, (0, 1))[:, self._place[items]]  # the place -1 is that of the zeros behind
 
     def _history(self, known: Known) -> History:
-        return History.of(known.interactions(), self.user, self.item, counted=self._counted, device=self.device)
+        return History.of(
+            known.interactions(), self.user, self.item, positive_only=self._positive_only, device=self.device
+        )
 
     def _number_items(self) -> None:
         self._place = torch.full((int(self.item.cardinality or 0),), -1, device=self.device)

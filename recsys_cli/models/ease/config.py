@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -14,11 +14,12 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     regularization: float = Field(50.0, gt=0)
     """How much the squares of the weights cost, λ: in the range of 50 for a small set to 1000 for a large one."""
     max_items: PositiveInt = 10_000
     """How many items have weights, the ones that most users have met; the others score 0. Memory grows with its square, and time
     with its cube, or, where users are fewer, with the square of their number."""
-    interactions: Literal["all", "positive"] = "all"
-    """Which interactions count: all, or those with label 1."""
+    positive_only: bool = False
+    """Let only interactions with label 1 count, instead of all."""

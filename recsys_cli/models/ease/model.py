@@ -25,7 +25,7 @@ class Model(ItemToItem):
     learnt: DenseWeights | FewUsers
 
     def __init__(self, config: Config, schema: Schema) -> None:
-        super().__init__(schema, counted=config.interactions, max_items=config.max_items)
+        super().__init__(schema, positive_only=config.positive_only, max_items=config.max_items)
         self.config = config
         self._users = self.user.own_ids
         few = len(self._users) < self.num_items

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -14,8 +14,9 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
-    embedding_dim: PositiveInt = 128
+    dim: PositiveInt = 128
     """Width of the vectors."""
     regularization: float = Field(1.0, gt=0)
     """How much the squares of the vectors cost, λ."""
@@ -23,5 +24,5 @@ class Config(BaseModel):
     """How much more an item that a user has met counts than one that the user has not met."""
     iterations: PositiveInt = 15
     """How often all users and then all items are solved for."""
-    interactions: Literal["all", "positive"] = "all"
-    """Which interactions count: all, or those with label 1."""
+    positive_only: bool = False
+    """Let only interactions with label 1 count, instead of all."""

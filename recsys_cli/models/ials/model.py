@@ -28,8 +28,8 @@ class Model(Fitted, Vectors):
         super().__init__()
         self.config = config
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
-        self.register_buffer("items", torch.zeros(int(self.item.cardinality or 0), config.embedding_dim))
-        self._users = torch.zeros(int(self.user.cardinality or 0), config.embedding_dim)
+        self.register_buffer("items", torch.zeros(int(self.item.cardinality or 0), config.dim))
+        self._users = torch.zeros(int(self.user.cardinality or 0), config.dim)
 
     def fit(self, known: Known, *, progress: Progress = unheard) -> None:
         """Alternate between users and items.
@@ -47,7 +47,7 @@ class Model(Fitted, Vectors):
         offsets, met = history.offsets.cpu().numpy(), history.items.cpu().numpy().astype(np.int32)
         seen = csr_matrix((np.ones(len(met), np.float32), met, offsets), shape=(history.num_users, history.num_items))
         library = AlternatingLeastSquares(
-            factors=config.embedding_dim, regularization=config.regularization, alpha=config.alpha,
+            factors=config.dim, regularization=config.regularization, alpha=config.alpha,
             iterations=config.iterations, random_state=int(torch.randint(2**31, ())),
         )  # fmt: skip
         with threadpool_limits(1, "blas"):  # it has threads of its own
@@ -57,10 +57,10 @@ class Model(Fitted, Vectors):
     def begin(self, known: Known) -> None:
         """Solve for the vectors of all users by what they have met by now."""
         history = self._history(known)
-        self._users = torch.zeros(history.num_users, self.config.embedding_dim, device=self.device)
+        self._users = torch.zeros(history.num_users, self.config.dim, device=self.device)
         all_items = self.items.T @ self.items
         all_items.diagonal().add_(self.config.regularization)
-        for users in _blocks(history, self.config.embedding_dim):
+        for users in _blocks(history, self.config.dim):
             lists = history.of_users(users)
             ids, there = lists.padded(int(lists.offsets.diff().max()))
             vectors = self.items[ids] * there.unsqueeze(2)
@@ -85,7 +85,7 @@ class Model(Fitted, Vectors):
 
     def _history(self, known: Known) -> History:
         return History.of(
-            known.interactions(), self.user, self.item, counted=self.config.interactions, device=self.device
+            known.interactions(), self.user, self.item, positive_only=self.config.positive_only, device=self.device
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -14,6 +14,7 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     neighbours: PositiveInt = 50
     """How many of the nearest items of an item count, itself left out."""
@@ -28,5 +29,5 @@ class Config(BaseModel):
     """Of bm25: how little the weight of a row differs from 1; only its effect on long items is left where rows are counted once."""
     b: float = Field(0.75, ge=0, le=1)
     """Of bm25: how much less a user of an item that many have met counts."""
-    interactions: Literal["all", "positive"] = "all"
-    """Which interactions count: all, or those with label 1."""
+    positive_only: bool = False
+    """Let only interactions with label 1 count, instead of all."""

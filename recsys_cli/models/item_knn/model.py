@@ -24,7 +24,7 @@ class Model(ItemToItem):
     learnt: Neighbours
 
     def __init__(self, config: Config, schema: Schema) -> None:
-        super().__init__(schema, counted=config.interactions, max_items=None)
+        super().__init__(schema, positive_only=config.positive_only, max_items=None)
         self.config = config
         self.learnt = Neighbours(self.num_items, min(config.neighbours, max(1, self.num_items - 1)))
 

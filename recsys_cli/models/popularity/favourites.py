@@ -11,7 +11,7 @@ from torch import Tensor
 from recsys_cli.batch import Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column
-from recsys_cli.models.history import Counted, History, spans
+from recsys_cli.models.history import History, spans
 from recsys_cli.models.item_to_item import add_rows, rows_of
 from recsys_cli.models.model import Known
 
@@ -40,7 +40,7 @@ class Favourites:
         values: Column,
         *,
         number: int,
-        counted: Counted,
+        positive_only: bool,
         device: torch.device,
     ) -> Self:
         """Count the values of what users have met; the most frequent are favourites, and of equal ones the lower id.
@@ -51,14 +51,14 @@ class Favourites:
             item: The column of items.
             values: The feature.
             number: How many favourites a user has at most.
-            counted: Which interactions count.
+            positive_only: Let only interactions with label 1 count.
             device: Where to compute.
 
         Raises:
             ConfigError: It is no feature of items.
         """
         of_items = _values_of_items(known, item, values, device)
-        history = History.of(known.interactions(), user, item, counted=counted, device=device)
+        history = History.of(known.interactions(), user, item, positive_only=positive_only, device=device)
         of_users = torch.zeros(history.num_users, of_items.shape[1], device=device)
         everybody = history.of_users(torch.arange(history.num_users, device=device))
         for users in spans(everybody, most=_MOST):

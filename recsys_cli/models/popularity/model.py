@@ -63,7 +63,7 @@ class Model(Fitted, Recommender):
         if self._values is not None:
             self._favourites = Favourites.of(
                 known, self.user, self.item, self._values,
-                number=self.config.favourites, counted=self.config.interactions, device=self.device,
+                number=self.config.favourites, positive_only=self.config.positive_only, device=self.device,
             )  # fmt: skip
 
     def score(self, batch: Batch) -> Tensor:
@@ -90,7 +90,7 @@ class Model(Fitted, Recommender):
 
     def _weights(self, rows: Interactions) -> npt.NDArray[np.float64]:
         weights = np.ones(len(rows))
-        if self.config.interactions == "positive":
+        if self.config.positive_only:
             weights *= rows.labels > 0.5
         if self.config.half_life is None and self.config.window is None:
             return weights

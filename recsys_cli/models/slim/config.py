@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -14,6 +14,7 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     l1: float = Field(1.0, ge=0)
     """How much the weights cost, λ: the larger, the more of them are 0."""
@@ -26,5 +27,5 @@ class Config(BaseModel):
     """A column of weights is done when no weight changes by more in a sweep."""
     max_sweeps: PositiveInt = 100
     """How often each weight is changed at most."""
-    interactions: Literal["all", "positive"] = "all"
-    """Which interactions count: all, or those with label 1."""
+    positive_only: bool = False
+    """Let only interactions with label 1 count, instead of all."""

@@ -16,7 +16,7 @@ class Model(ItemToItem):
     learnt: DenseWeights
 
     def __init__(self, config: Config, schema: Schema) -> None:
-        super().__init__(schema, counted=config.interactions, max_items=config.max_items)
+        super().__init__(schema, positive_only=config.positive_only, max_items=config.max_items)
         self.config = config
         self.learnt = DenseWeights(self.num_items)
 

@@ -18,8 +18,8 @@ USER, ITEM = (schema_of(MATRIX).only(role) for role in (Role.USER, Role.ITEM))
 CPU = torch.device("cpu")
 
 
-def history(rows: Interactions, counted: str = "all") -> History:
-    return History.of(rows, USER, ITEM, counted=counted, device=CPU)
+def history(rows: Interactions, positive_only: bool = False) -> History:
+    return History.of(rows, USER, ITEM, positive_only=positive_only, device=CPU)
 
 
 def test_the_items_of_users_are_found_whatever_order_and_how_often_they_are_asked_for() -> None:
@@ -42,7 +42,7 @@ def test_only_rows_with_label_1_count_where_that_is_asked_for() -> None:
     rows = rows_of_matrix(MATRIX)
     liked = Interactions(rows.user_idx, rows.item_idx, np.array([1, 0, 0, 0, 1], np.float32))
 
-    assert history(liked, "positive").of_users(torch.tensor([3, 5])).values.tolist() == [3, 6]
+    assert history(liked, positive_only=True).of_users(torch.tensor([3, 5])).values.tolist() == [3, 6]
 
 
 def test_renamed_items_are_those_that_have_a_name() -> None:
@@ -59,7 +59,7 @@ def test_gram_is_the_product_of_the_matrix_with_itself(block: int) -> None:
     matrix = some_matrix(13, 7)
     user, item = (schema_of(matrix).only(role) for role in (Role.USER, Role.ITEM))
 
-    found = gram(History.of(rows_of_matrix(matrix), user, item, counted="all", device=CPU), block=block)
+    found = gram(History.of(rows_of_matrix(matrix), user, item, device=CPU), block=block)
 
     assert np.array_equal(found.numpy()[FIRST:, FIRST:], matrix.T @ matrix)
 

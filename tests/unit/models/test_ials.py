@@ -12,7 +12,7 @@ from recsys_cli.errors import MissingExtraError
 from recsys_cli.models import build
 from recsys_cli.models.ials import model as ials
 
-OPTIONS = {"embedding_dim": 8, "iterations": 4}
+OPTIONS = {"dim": 8, "iterations": 4}
 
 
 def best_scores(matrix: np.ndarray, items: np.ndarray, *, regularization: float, alpha: float) -> np.ndarray:
@@ -66,7 +66,7 @@ def test_recommendations_are_those_of_implicit_for_a_longer_history() -> None:
 
 def test_it_learns_the_two_groups() -> None:
     matrix = some_matrix(80, 30)
-    scores = scores_after("ials", matrix, embedding_dim=4)
+    scores = scores_after("ials", matrix, dim=4)
     same = np.arange(80)[:, None] % 2 == np.arange(30) % 2
 
     assert scores[same].mean() > scores[~same].mean() + 0.2

@@ -62,7 +62,7 @@ def test_every_row_counts_once() -> None:
 
 
 def test_only_rows_with_label_1_count_where_that_is_asked_for() -> None:
-    assert scores(fitted(interactions="positive")) == [[2, 0, 1, 0, 0]] * 3
+    assert scores(fitted(positive_only=True)) == [[2, 0, 1, 0, 0]] * 3
 
 
 def test_old_rows_count_less_by_their_half_life() -> None:
