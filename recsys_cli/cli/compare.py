@@ -46,8 +46,8 @@ def compare(
 
     found = stage(runs, session.workspace, against=against, html=html)
     if latex:
-        from recsys_cli.evaluation.compare.latex import tabular
+        from recsys_cli.evaluation.compare.latex import paper_table
 
-        typer.echo(tabular(found))
+        typer.echo(paper_table(found))
         return
     session.answer(shown.result(found, html=html), shown.draw)

@@ -12,7 +12,7 @@ _SPECIAL = {
 }  # fmt: skip
 
 
-def tabular(found: Comparison) -> str:
+def paper_table(found: Comparison) -> str:
     r"""Write the figures as a tabular: a line for each of them, a column for each run; needs `\usepackage{booktabs}`."""
     labels = [found.against, *found.others]
     head = " & ".join(["", *map(escaped, labels)])
@@ -27,7 +27,7 @@ def tabular(found: Comparison) -> str:
         r"\midrule",
         *lines,
         r"\bottomrule",
-        r"\end" + "{tabular}",
+        r"\end{tabular}",
     ])  # fmt: skip
 
 

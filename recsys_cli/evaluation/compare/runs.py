@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,9 +96,8 @@ def check_problem(first: tuple[TrainedRun, Rankings], other: tuple[TrainedRun, R
         what = "; ".join(
             f"evaluate.{key} is {yaml12.quoted(then[key])} and {yaml12.quoted(now.get(key))}" for key in changed
         )
-        hint = f"recsys evaluate {two_run.folder.name} " + " ".join(
-            f"evaluate.{key}={yaml12.quoted(then[key])}" for key in changed
-        )
+        asked = [f"evaluate.{key}={yaml12.quoted(then[key])}" for key in changed]
+        hint = shlex.join(["recsys", "evaluate", two_run.folder.name, *asked])
         raise ConfigError(f"{names} were not asked the same: {what}", hint=hint)
     raise ConfigError(
         f"{names} were not asked the same: their data ({_data(one_run)} and {_data(two_run)}) holds out other rows, or has other "
