@@ -15,9 +15,16 @@ from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, 
 from recsys_cli.evaluation.metrics import BEYOND, POINTWISE, RANKING
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
+from recsys_cli.evaluation.report.recommended import CONSUMED, METRICS, AtK, Shown
+from recsys_cli.evaluation.report.users import Line, User
 from recsys_cli.evaluation.result import Cohort
 
-HEADINGS = ["Predictions", "Ranking", "Learning curves", "Protocol", "Config", "Manifest"]
+HEADINGS = [
+    "Predictions", "Ranking", "Cohorts", "What is recommended", "Some users", "Learning curves", "Protocol", "Config",
+    "Manifest",
+]  # fmt: skip
+CHARTS = 3 + 1 + len(METRICS) + 1 + 1 + 2
+"""Of rows, of rankings, over k, of cohorts, of popularity, of learning."""
 SAMPLE = "a sample of 20 of 1,234 users"
 
 
@@ -60,12 +67,34 @@ def evaluation() -> Evaluation:
     )
 
 
-def _page(evaluation: Evaluation, tmp_path: Path, lines: str = "") -> str:
+AT_K = AtK(
+    (1, 2, 10),
+    {
+        metric: {
+            "model": [Estimate(value=k / 20, low=k / 40, high=k / 15) for k in (1, 2, 10)],
+            "popularity": [Estimate(value=0.1, low=0.1, high=0.1)] * 3,
+        }
+        for metric in METRICS
+    },
+)
+LINE = Line("A <b>title</b> & more", "<i>Drama</i>", "2001-09-09", is_marked=True)
+SHOWN = Shown(
+    at_k=AT_K,
+    popularity={CONSUMED: Curve(x=(1, 10), y=(0.2, 1.0)), "model": Curve(x=(1, 10), y=(0.6, 1.0))},
+    users=[User("u<1>", "3 rows before", history=[LINE], recommended=[LINE, Line("Nothing special", "")], wanted=[])],
+)
+
+
+def _page(evaluation: Evaluation, tmp_path: Path, lines: str = "", shown: Shown | None = SHOWN) -> str:
     metrics = tmp_path / "metrics.jsonl"
     if lines:
         metrics.write_text(lines)
     return render(
-        evaluation, history=read_history(metrics), config="model:\n  name: <mlp>\n", manifest={"model": "mlp"}
+        evaluation,
+        history=read_history(metrics),
+        config="model:\n  name: <mlp>\n",
+        manifest={"model": "mlp"},
+        shown=shown,
     )
 
 
@@ -85,9 +114,9 @@ def test_page_shows_figures_sample_and_ceiling(evaluation: Evaluation, tmp_path:
     assert re.findall(r"<h2>(.*?)</h2>", page) == HEADINGS
     assert "0.8123" in page
     assert "0.8000 – 0.8200" in page
-    assert page.count(SAMPLE) == 2  # above the table and below the plot
+    assert page.count(SAMPLE) == 3  # above the table, below its plot and below that of popularity
     assert "0.9000" in page
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == CHARTS
     assert "–<span" in page  # the AUC that is not defined
 
 
@@ -105,6 +134,14 @@ def test_page_loads_nothing(evaluation: Evaluation, tmp_path: Path) -> None:
 def test_page_escapes_what_it_shows(evaluation: Evaluation, tmp_path: Path) -> None:
     page = _page(evaluation, tmp_path)
 
+    for text in (
+        "A <b>title</b> & more",
+        "<i>Drama</i>",
+        "User u<1>",
+        "users that train does not know <b>",
+    ):
+        assert text not in page
+        assert html.escape(text) in page
     for text in ("20260101T000000-mlp-<b>", "A note <to the reader>.", "name: <mlp>", "About users & more."):
         assert text not in page
         assert html.escape(text) in page
@@ -123,12 +160,72 @@ def test_page_takes_all_colours_from_the_style(evaluation: Evaluation, tmp_path:
 
 
 def test_page_without_history_or_ranking_says_so(evaluation: Evaluation, tmp_path: Path) -> None:
-    page = _page(evaluation.model_copy(update={"ranking": {}, "ceiling": None}), tmp_path)
+    update = {"ranking": {}, "beyond": {}, "cohorts": (), "ceiling": None}
+    page = _page(evaluation.model_copy(update=update), tmp_path, shown=None)
 
-    assert re.findall(r"<h2>(.*?)</h2>", page) == HEADINGS
+    assert re.findall(r"<h2>(.*?)</h2>", page) == [*HEADINGS[:2], *HEADINGS[5:]]
     assert "kept no metrics" in page
     assert "Not measured" in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
+
+
+def test_page_draws_metrics_over_k_with_their_intervals(evaluation: Evaluation, tmp_path: Path) -> None:
+    page = _page(evaluation, tmp_path)
+
+    found = re.search(r'<svg[^>]*aria-label="NDCG@k over k">.*?</svg>', page, re.DOTALL)
+    assert found is not None
+    lines = re.findall(r'<polyline class="line s1" points="([^"]*)"', found[0])
+    bands = re.findall(r'<polygon class="band s1" points="([^"]*)"', found[0])
+    ends = [[tuple(map(float, p.split(","))) for p in points.split()] for points in (*lines, *bands)]
+    (line, band) = ends
+    ground = _ground(found[0])
+    heights = [ground - y for _, y in line]
+    assert heights == pytest.approx([heights[2] / 10, heights[2] / 5, heights[2]], abs=0.2)
+    assert ground - band[2][1] == pytest.approx(heights[2] * 20 / 15, abs=0.2)  # the upper end at k = 10
+    assert ground - band[3][1] == pytest.approx(heights[2] / 2, abs=0.2)  # the lower one
+
+
+def _ground(svg: str) -> float:
+    found = re.search(r'<line class="axis" x1="[^"]*" y1="([^"]*)"', svg)
+    assert found is not None
+    return float(found[1])
+
+
+def test_page_shows_cohorts_with_their_figures_and_who_they_are(evaluation: Evaluation, tmp_path: Path) -> None:
+    page = _page(evaluation, tmp_path)
+
+    assert "<title>cold users, model: 0.7654</title>" in page
+    assert "<th>cold users</th><td>users that train does not know &lt;b&gt;</td><td>4</td><td>–</td>" in page
+
+
+def test_page_shows_what_lists_show_and_which_way_is_better(evaluation: Evaluation, tmp_path: Path) -> None:
+    page = _page(evaluation, tmp_path)
+
+    for name, metric in BEYOND.items():
+        assert f">{metric.title}@10</th>" in page, name
+    assert "0.2500" in page
+
+
+def test_page_marks_hits_and_shows_users_by_title(evaluation: Evaluation, tmp_path: Path) -> None:
+    page = _page(evaluation, tmp_path)
+
+    rows = re.findall(r"<tr><td>(✓?)</td><td>([^<]*)", page)
+    assert rows == [("✓", "A &lt;b&gt;title&lt;/b&gt; &amp; more")] * 2 + [("", "Nothing special")]
+
+
+def test_page_says_of_sampled_candidates_that_they_are(evaluation: Evaluation, tmp_path: Path) -> None:
+    config = evaluation.config.model_copy(update={"candidates": "sampled-uniform"})
+    ranking = {
+        system: {f"sampled_{name}": found for name, found in figures.items()}
+        for system, figures in evaluation.ranking.items()
+    }
+    page = _page(evaluation.model_copy(update={"config": config, "ranking": ranking}), tmp_path)
+
+    assert "full catalogue" not in page
+    assert '<p class="note">About candidates &amp; more.</p>' in page
+    assert "<dt>sampled NDCG@5</dt><dd>0.7654</dd>" in page
+    assert 'aria-label="sampled NDCG@k over k"' in page
+    assert 'title="higher is better">sampled NDCG@10</th>' in page
 
 
 def test_history_leaves_out_what_is_not_there(tmp_path: Path) -> None:
@@ -150,12 +247,12 @@ def test_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path) ->
     assert json.loads(path.read_text())["pointwise"]["item mean"]["auc"] == {"value": None, "low": None, "high": None}
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (500, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (500, True), (360, False)])
 def test_page_in_a_browser_is_whole(evaluation: Evaluation, tmp_path: Path, width: int, dark: bool) -> None:
     seen = see(_page(evaluation, tmp_path, LINES), tmp_path, width=width, dark=dark)
 
     assert seen["headings"] == HEADINGS
-    assert seen["charts"] == 5
+    assert seen["charts"] == CHARTS
     assert seen["loaded"] == []
     assert seen["overflow"] <= 0
     assert seen["ink"] == ("rgb(228, 231, 235)" if dark else "rgb(31, 35, 40)")
