@@ -38,12 +38,13 @@ def build(
     Raises:
         ConfigError: The model is not known, an option is wrong, it does not fit the columns, or it cannot keep its tables
             elsewhere than on its device.
+        MissingExtraError: What it computes with is not installed.
     """
     try:
         config = model_config(name, options)
     except ValidationError as error:
         raise ConfigError(f"model {name}: {error}") from error
-    kind = load_component(f"{MODELS.get(name, name)}.model:Model")
+    kind = kind_of(name)
     parameters = inspect.signature(kind).parameters
     wanted = {"sparse": sparse, "placement": placement}
     if placement != "device" and "placement" not in parameters:
@@ -53,6 +54,20 @@ def build(
         )
     built: Model = kind(config, schema, **{key: value for key, value in wanted.items() if key in parameters})
     return built
+
+
+def kind_of(name: str) -> type[Model]:
+    """Return the class of a model.
+
+    Args:
+        name: As in `model.name` of a config.
+
+    Raises:
+        ConfigError: There is no such class.
+        MissingExtraError: What it computes with is not installed.
+    """
+    kind: type[Model] = load_component(f"{MODELS.get(name, name)}.model:Model")
+    return kind
 
 
 def trained(model: Model) -> Trained:

@@ -12,6 +12,7 @@ import yaml
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message
+from recsys_cli.models import kind_of
 from recsys_cli.models.embedding import require_torchrec
 from recsys_cli.stages.continued import start_of
 from recsys_cli.training import hardware
@@ -77,7 +78,8 @@ def choose(
     start_of(config, workspace)
     if unfinished is not None:
         emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: --resume goes on with it"))
-    find(config.train.trackers)  # what is missing is told of before there is a run
+    kind_of(config.model.name)  # what is missing is told of before there is a run
+    find(config.train.trackers)
     if config.model.embedding.placement == "sharded":
         require_torchrec(config.train.embedding_optimizer, hardware.device(config.train.device))
     return Chosen(_new_run(workspace, config, key).folder.name)

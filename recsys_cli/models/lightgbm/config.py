@@ -1,0 +1,43 @@
+"""Options of the `lightgbm` model. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+
+class Config(BaseModel):
+    """Gradient-boosted trees on the plan's features and on out-of-fold collaborative features: the strong tabular baseline.
+
+    The collaborative features (biases, factors, tastes) are learnt for every label, and the trees predict the first: a graded label
+    beside it, such as the rating as a share of the best one, tells them more than a plain yes or no.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    num_trees: PositiveInt = 400
+    """Trees; each is a round of boosting."""
+    learning_rate: PositiveFloat = 0.03
+    """How much of each tree is added."""
+    num_leaves: int = Field(24, ge=2)
+    """Leaves of a tree at most."""
+    min_data_in_leaf: PositiveInt = 50
+    """Rows of a leaf at least."""
+    lambda_l2: NonNegativeFloat = 5.0
+    """L2 penalty of the leaves' values."""
+    feature_fraction: float = Field(0.5, gt=0, le=1)
+    """Share of the features that a tree may look at, drawn for each."""
+    bagging_fraction: float = Field(0.8, gt=0, le=1)
+    """Share of the rows that a tree is grown on, drawn for each."""
+    folds: int = Field(5, ge=2)
+    """Parts of train: what a row is told of its user and item is learnt from the parts that it is not in."""
+    factors: PositiveInt = 48
+    """Width of the factors of users and items."""
+    factor_l2: PositiveFloat = 16.0
+    """L2 penalty of the factors; labels are in units of their standard deviation."""
+    factor_rounds: PositiveInt = 15
+    """How often the factors of users and those of items are solved for in turn."""
+    smoothing: PositiveFloat = 10.0
+    """How many rows of the mean a mean over few rows is mixed with."""
+    max_categories: PositiveInt = 64
+    """Up to this cardinality a column is given to the trees category by category, and a user's taste is learnt for each; a
+    larger one is told by the mean of the labels."""

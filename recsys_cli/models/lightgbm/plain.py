@@ -1,0 +1,53 @@
+"""The plan's features as the columns of a matrix: what trees can look at as it is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.lightgbm.rows import Categories, Elements, as_lists
+
+
+class Plain:
+    """Numbers, and the categories of small columns; a list of numbers is told by its mean.
+
+    A single category is an id, which the trees are told is none of the numbers; a list of categories is a column for each, with
+    how often the row has it.
+
+    Args:
+        schema: The prepared columns.
+        categories: Of the categorical columns.
+    """
+
+    def __init__(self, schema: Schema, categories: Categories) -> None:
+        self.categories = categories
+        self.numeric = sorted(column.name for column in schema.numeric)
+        self.single = [column.name for column in categories.small if not column.ragged]
+        self.lists = [number for number, column in enumerate(categories.small) if column.ragged]
+
+    def columns(self, batch: Batch, elements: Elements) -> Tensor:
+        """Return the columns, shape (N, F), float32: first those of `single`."""
+        told = [batch.features[name] for name in self.single]
+        told += [_mean(batch.features[name]) for name in self.numeric]
+        counts = torch.zeros(batch.num_rows, self.categories.num_small_categories, device=elements.row.device)
+        small = elements.chosen(elements.category < counts.shape[1])
+        counts.index_put_((small.row, small.category), small.weight.float(), accumulate=True)
+        starts = self.categories.starts
+        parts = [column.float().unsqueeze(1) for column in told if isinstance(column, Tensor)]
+        parts += [counts[:, starts[number] : starts[number + 1]] for number in self.lists]
+        return torch.cat(parts, dim=1) if parts else counts[:, :0]
+
+
+def _mean(feature: Tensor | Ragged) -> Tensor:
+    """Return a number for each row; NaN, which trees know as missing, for a list without any."""
+    lists = as_lists(feature)
+    lengths = lists.offsets.diff()
+    row = torch.repeat_interleave(lengths)
+    weight = torch.ones_like(lists.values) if lists.weights is None else lists.weights
+    sums, weights = (
+        torch.zeros(len(lengths), dtype=torch.float64, device=row.device).index_add_(0, row, values.double())
+        for values in (lists.values * weight, weight)
+    )
+    return sums / weights

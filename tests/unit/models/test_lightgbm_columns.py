@@ -1,0 +1,133 @@
+"""What trees are given to look at, column by column, against sums by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.models.lightgbm.collaborative import Collaborative
+from recsys_cli.models.lightgbm.config import Config
+from recsys_cli.models.lightgbm.factors import factorise
+from recsys_cli.models.lightgbm.plain import Plain
+from recsys_cli.models.lightgbm.rows import Categories, Elements, Rows
+
+
+def categorical(name: str, role: Role = Role.FEATURE, *, cardinality: int, **more: object) -> Column:
+    return Column(
+        name=name, role=role, kind=Kind.CATEGORICAL, dtype="int32", cardinality=cardinality, vocabulary=name, **more
+    )
+
+
+USER, ITEM = categorical("user", Role.USER, cardinality=6), categorical("item", Role.ITEM, cardinality=7)
+LABEL = Column(name="label", role=Role.LABEL, kind=Kind.NUMERIC, dtype="float32")
+KEYS = categorical("keys", cardinality=6, ragged=True, table="item")
+SHOP = categorical("a shop", cardinality=1_000)
+DAY = categorical("day", cardinality=8)
+NUMBERS = Column(name="numbers", role=Role.FEATURE, kind=Kind.NUMERIC, dtype="float32", ragged=True)
+
+
+def ints(*values: int) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+def lists(*rows: list[float], dtype: torch.dtype = torch.int32, weights: list[float] | None = None) -> Ragged:
+    values = torch.tensor([value for row in rows for value in row], dtype=dtype)
+    offsets = torch.tensor([0, *(len(row) for row in rows)]).cumsum(0)
+    return Ragged(values, offsets, None if weights is None else torch.tensor(weights))
+
+
+@pytest.mark.parametrize("dim", [1, 3, 9])
+def test_factors_are_where_no_side_can_do_better(dim: int) -> None:
+    """Each item's vector is the ridge regression of its values on its users' vectors, however many rows it has."""
+    draw = torch.Generator().manual_seed(0)
+    users = torch.randint(0, 40, (600,), generator=draw)
+    items = torch.cat([torch.zeros(300, dtype=torch.int64), torch.randint(1, 50, (300,), generator=draw)])
+    values = torch.randn(600, generator=draw, dtype=torch.float64)
+    of_users, of_items = factorise((users, items), values, (41, 52), dim=dim, l2=2.0, rounds=3, seed=1)
+    for item in range(52):
+        mine = items == item
+        vectors = of_users[users[mine]]
+        wanted = torch.linalg.solve(vectors.T @ vectors + 2 * torch.eye(dim), vectors.T @ values[mine])
+        torch.testing.assert_close(of_items[item], wanted)
+    assert not of_users[40].any()
+
+
+def test_factors_find_the_matrix_that_made_the_values() -> None:
+    draw = torch.Generator().manual_seed(0)
+    true_users, true_items = (torch.randn(40, 2, generator=draw, dtype=torch.float64) for _ in range(2))
+    users, items = torch.randint(0, 40, (2, 1_200), generator=draw)
+    values = (true_users[users] * true_items[items]).sum(1)
+    of_users, of_items = factorise((users, items), values, (40, 40), dim=2, l2=1e-3, rounds=30, seed=0)
+    torch.testing.assert_close(of_users @ of_items.T, true_users @ true_items.T, atol=0.02, rtol=0)
+
+
+def test_factors_do_not_depend_on_how_many_are_solved_for_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = torch.Generator().manual_seed(0)
+    users, items = torch.randint(0, 40, (2, 500), generator=draw)
+    values = torch.randn(500, generator=draw, dtype=torch.float64)
+    found = [factorise((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0)]
+    monkeypatch.setattr("recsys_cli.models.lightgbm.factors._PLACES", 20)
+    found.append(factorise((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0))
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_what_is_learnt_of_ids_is_their_smoothed_mean() -> None:
+    schema = Schema(columns=(USER, ITEM, KEYS, LABEL))
+    config = Config(smoothing=2.0, factors=2)
+    categories = Categories(schema, config.max_categories)
+    features = {"user": ints(3, 3, 4), "item": ints(5, 6, 5), "keys": lists([3, 4], [4], [3, 4])}
+    rows = Rows.of(Batch(features, {"label": torch.tensor([1.0, 1.0, 0.0])}), schema, categories)
+    told = Collaborative(config, schema, categories)
+    told.fit(rows, seed=0)
+    assert told.rows_of_user.tolist() == [0, 0, 0, 2, 1, 0]
+    assert told.rows_of_item.tolist() == [0, 0, 0, 0, 0, 2, 1]
+    assert told.mean.tolist() == pytest.approx([2 / 3])
+    assert told.user_mean[0].tolist() == pytest.approx([0, 0, 0, (2 / 3) / 4, (-2 / 3) / 3, 0])
+    left = [1 / 3 - told.user_bias[0, u] - told.item_bias[0, i] for u, i in ((3, 5), (3, 6))]
+    left.append(-2 / 3 - told.user_bias[0, 4] - told.item_bias[0, 5])
+    assert float(told.category_mean[0, 4]) == pytest.approx(float(sum(left)) / 5, abs=1e-6)
+    assert float(told.user_taste[0, 3, 3]) == pytest.approx(float(left[0]) / 3, abs=1e-6)
+    assert float(told.user_taste[0, 3, 4]) == pytest.approx(float(left[0] + left[1]) / 4, abs=1e-6)
+    # The bias of an item is what its users' biases leave, and the other way round.
+    assert float(told.item_bias[0, 6]) == pytest.approx((1 / 3 - float(told.user_bias[0, 3])) / 3, abs=1e-3)
+
+
+def test_categories_of_rows_keep_their_row_when_rows_are_joined_and_chosen() -> None:
+    schema = Schema(columns=(USER, ITEM, SHOP, KEYS, DAY))
+    categories = Categories(schema, 64)
+    assert [column.name for column in categories.columns] == ["day", "keys", "a shop"]
+    assert categories.starts == [0, 8, 14, 1_014]
+
+    def rows(day: int, shop: int, keys: Ragged) -> Rows:
+        features = {"user": ints(day), "item": ints(4), "day": ints(day), "a shop": ints(shop), "keys": keys}
+        return Rows.of(Batch(features, {}), schema, categories)
+
+    joined = Rows.joined([rows(3, 700, lists([3, 0, 5], weights=[0.5, 9, 2])), rows(4, 2, lists([]))])
+    joined = Rows.joined([joined, rows(5, 3, lists([4]))])
+    chosen = joined.chosen(torch.tensor([True, False, True]))
+    assert chosen.users.tolist() == [3, 5]
+    elements = chosen.elements
+    found = sorted(zip(elements.row.tolist(), elements.category.tolist(), elements.weight.tolist(), strict=True))
+    assert found == [(0, 3, 1), (0, 11, 0.5), (0, 13, 2), (0, 714, 1), (1, 5, 1), (1, 12, 1), (1, 17, 1)]
+
+
+def test_plain_columns_are_ids_numbers_and_counts() -> None:
+    schema = Schema(columns=(USER, ITEM, SHOP, KEYS, DAY, NUMBERS))
+    categories = Categories(schema, 64)
+    features = {
+        "user": ints(3, 4), "item": ints(3, 4), "day": ints(7, 1), "a shop": ints(700, 3),
+        "keys": lists([3, 3, 5], [0], weights=[1.0, 2.0, 0.5, 1.0]),
+        "numbers": lists([1.0, 2.0], [], dtype=torch.float32),
+    }  # fmt: skip
+    batch = Batch(features, {})
+    plain = Plain(schema, categories)
+    assert plain.single == ["day"]
+    found = plain.columns(batch, Elements.of(batch, categories)).tolist()
+    assert found[0] == [7, 1.5, 0, 0, 0, 3, 0, 0.5]
+    assert found[1][0] == 1
+    assert math.isnan(found[1][1])
+    assert found[1][2:] == [0] * 6
