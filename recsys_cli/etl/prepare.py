@@ -31,7 +31,7 @@ from recsys_cli.events import Emit, Message
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Program
 from recsys_cli.features.schema import file_of
-from recsys_cli.features.split import SPLITS, TRAIN
+from recsys_cli.features.split import SPLITS, TRAIN, UserSplit
 
 
 @dataclass
@@ -129,7 +129,9 @@ class Preparation:
         quality: dict[str, Any] = {}
         done, total = 0, sum(staged.rows.values())
         for split in SPLITS:
-            task = Transform(engine, fitted, staged, schema, split, self.folder / split)
+            new = isinstance(self.config.split, UserSplit) and split != SPLITS[TRAIN]
+            user = fitted.plan.user if new else None
+            task = Transform(engine, fitted, staged, schema, split, self.folder / split, user=user)
             written = transform(task, executor, self.emit, done=done, total=total)
             done += written.rows
             quality[split] = {column: dict(counts) for column, counts in (written.missing or {}).items()}

@@ -15,9 +15,10 @@ from recsys_cli.etl.fit import row_numbers
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
 from recsys_cli.events import Emit, Progress
+from recsys_cli.features.hashing import hash_values
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import FLAT, Gather, Step
-from recsys_cli.features.schema import Schema
+from recsys_cli.features.schema import USER_HASH, Schema
 from recsys_cli.features.split import SPLITS, TRAIN
 
 
@@ -52,6 +53,7 @@ class Transform:
         schema: What is written.
         split: Which rows.
         folder: Where the shards go.
+        user: A raw column whose values are to be told apart later, although they have no id; None where that is not asked for.
     """
 
     engine: Engine
@@ -60,6 +62,7 @@ class Transform:
     schema: Schema
     split: str
     folder: Path
+    user: str | None = None
 
     def __call__(self, shard: int) -> Written:
         """Write a shard and return what there is to know of it."""
@@ -74,6 +77,9 @@ class Transform:
         table = prepare(self.engine, self.fitted, rows, self.schema)
         if order is not None:
             table = table.take(pa.array(order))  # numbers are moved here, and what was read may be texts
+        if self.user is not None:
+            users = self.staged.read(self.split, shard, columns=[self.user], shuffled=widens)[self.user]
+            table = table.append_column(USER_HASH, pa.array(hash_values(users.combine_chunks())))
         write_table(table, self.folder / f"{shard:05d}.parquet")
         return Written(table.num_rows, count_missing(table, self.schema))
 

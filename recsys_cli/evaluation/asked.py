@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.fold_in import fold_in
 from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
 from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.problem import Hashes, problem_hash, rows_hash, value_hashes
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import Protocol
 from recsys_cli.evaluation.sampling import drawn
-from recsys_cli.features.schema import Role
+from recsys_cli.features.schema import UNSEEN, Role
 from recsys_cli.interactions import Interactions
+from recsys_cli.loader.interactions import read_user_hashes
 from recsys_cli.workspace import PreparedData
 
 
@@ -28,10 +30,11 @@ class Asked:
         split: `valid` or `test`.
         train: Its rows.
         rows: The rows to score.
-        history: What happened before the split: in train, and at a test in valid.
+        history: What happened before the split: in train, and at a test in valid; of users with lent ids what describes them.
         held_out: Whom to rank for, what, and what they should find.
         user_hashes: Hash of each user id's value.
         item_hashes: Hash of each item id's value.
+        num_folded: Users of a split by user, of whom as many as there are ids have one lent for the ranking; 0 of other splits.
     """
 
     split: str
@@ -41,6 +44,7 @@ class Asked:
     held_out: HeldOut
     user_hashes: Hashes
     item_hashes: Hashes
+    num_folded: int = 0
 
     @classmethod
     def of(
@@ -63,16 +67,21 @@ class Asked:
             rows: Those of the split.
             history: What happened before.
         """
-        users, items = (value_hashes(data, data.schema.only(role)) for role in (Role.USER, Role.ITEM))
-        met = train.met()
+        column = data.schema.only(Role.USER)
+        users, items = (value_hashes(data, one) for one in (column, data.schema.only(Role.ITEM)))
+        met, wanted, num_folded = train.met(), rows.met(), 0
+        if (hashes := read_user_hashes(data, split)) is not None:
+            new = (rows.user_idx == UNSEEN) & (True if rows.drawn is None else ~rows.drawn)
+            folded = fold_in(rows.chosen(new), hashes[new], items=items, num_ids=column.own_ids.stop, seed=config.seed)
+            wanted, history, users, num_folded = folded.rows, folded.history, folded.user_hashes, folded.num_users
         candidates = candidate_items(met, num_items=len(items))
         held_out = hold_out(
-            rows.met(), history, candidates=candidates, num_items=len(items), config=config, user_hashes=users
+            wanted, history, candidates=candidates, num_items=len(items), config=config, user_hashes=users
         )
         if config.candidates != "all":
             counts = np.bincount(met.item_idx, minlength=len(items))[candidates]
             held_out = drawn(held_out, counts, users=users[held_out.user_idx], items=items[candidates], config=config)
-        return cls(split, train, rows, history, held_out, users, items)
+        return cls(split, train, rows, history, held_out, users, items, num_folded)
 
     def rankings(
         self,
@@ -93,7 +102,7 @@ class Asked:
                 held_out, users=self.user_hashes[held_out.user_idx], items=self.item_hashes, k=config.k
             ),
             rows=rows_hash(self.rows, users=self.user_hashes, items=self.item_hashes),
-            users=there,
+            users=np.full_like(there, UNSEEN) if self.num_folded else there,
             user_hashes=self.user_hashes[there],
             num_relevant=held_out.num_relevant[: len(there)],
             items={name: candidates[lists.places] for name, lists in ranked.items()},

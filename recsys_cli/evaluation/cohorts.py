@@ -40,6 +40,7 @@ class Parts:
         held_out: The ranking problem over U users and I candidates.
         scores: Scores of the rows by system, each (N,).
         ranked: Rankings by system.
+        folded: Whether the ranked users are those that train does not know, with lent ids.
     """
 
     rows: Interactions
@@ -47,6 +48,7 @@ class Parts:
     held_out: HeldOut
     scores: Mapping[str, npt.NDArray[np.floating]]
     ranked: Mapping[str, Ranked]
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ def _cohorts(parts: Parts) -> Iterator[_Who]:
     num_candidates = len(held_out.candidates)
     known = rows.user_idx >= FIRST
     everybody = np.ones(len(held_out.user_idx), dtype=bool)
-    yield _Who("warm users", "users that train knows", known, users=everybody)
-    yield _Who("cold users", "users that train does not know: their rows alone", ~known)
+    yield _Who("warm users", "users that train knows", known, users=None if parts.folded else everybody)
+    yield _Who("cold users", "users that train does not know", ~known, users=everybody if parts.folded else None)
     place = np.full(int(max(rows.item_idx.max(initial=0), held_out.candidates.max(initial=0))) + 1, -1, dtype=np.int64)
     place[held_out.candidates] = np.arange(num_candidates)
     at = place[rows.item_idx]
@@ -85,7 +87,7 @@ def _cohorts(parts: Parts) -> Iterator[_Who]:
     about = f"the {num_head:,} candidates with most rows of train, {HEAD:.0%} of them"
     yield _Who("head items", about, (at >= 0) & (at < num_head), places=is_head)
     yield _Who("tail items", "the other candidates", at >= num_head, places=~is_head)
-    yield _Who("cold items", "items without a row in train: their rows alone", at < 0)
+    yield _Who("cold items", "items without a row in train, which nobody is recommended", at < 0)
     yield from _by_activity(parts, known)
 
 

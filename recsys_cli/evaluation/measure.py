@@ -34,6 +34,11 @@ from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.models.model import Known, Model
 from recsys_cli.workspace import PreparedData
 
+NO_FOLD_IN = (
+    "No ranking: this model learns something of each user, and of users whom train does not have it knows nothing. Models that "
+    "make what they know of a user from the user's history rank for them."
+)
+
 
 @dataclass(frozen=True)
 class Place:
@@ -101,14 +106,16 @@ class _Measurement:
         of_model = Rows(asked.rows, asked.train, len(asked.item_hashes))
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
+        if asked.num_folded:
+            self.model.begin(Known(lambda: asked.history, tables.join))
         ranked, num_empty = self._rank(asked, tables)
         with self._timed("metrics of rankings"):
             ranking = self._estimates(ranked)
             beyond = self._beyond(ranked, asked)
         with self._timed("cohorts"):
-            parts = Parts(asked.rows, asked.history, asked.held_out, of_rows.scores, ranked)
+            parts = Parts(asked.rows, asked.history, asked.held_out, of_rows.scores, ranked, bool(asked.num_folded))
             cohorts = measure_cohorts(parts, self.config)
-        counts = count(asked.rows, asked.train, asked.held_out, num_empty=num_empty)
+        counts = count(asked, num_empty=num_empty)
         measured = Measured(
             split=asked.split,
             pointwise=of_rows.estimates,
@@ -128,7 +135,7 @@ class _Measurement:
     def _asked(self) -> Asked:
         split = choose_split(self.data, self.config)
         with self._timed("read"):
-            train, rows = read_interactions(self.data, "train"), read_interactions(self.data, split)
+            train, rows = read_interactions(self.data, "train"), read_interactions(self.data, split, times=True)
             history = train.met()
             if split == "test":
                 history += read_interactions(self.data, "valid").met()
@@ -158,6 +165,9 @@ class _Measurement:
     def _scorers(self, asked: Asked, tables: Tables) -> dict[str, Scorer]:
         """Return who ranks, by system; nobody where there is nothing to rank, and a note says why."""
         schema, device = self.data.schema, self.place.device
+        if asked.num_folded and not self.model.folds_in:
+            self.notes.append(NO_FOLD_IN)
+            return {}
         if (reason := why_not(self.model, asked.held_out, tables, schema, device=device)) is not None:
             self.notes.append(f"No ranking: {reason}.")
             return {}

@@ -34,7 +34,8 @@ class Rankings:
         problem: Hash of what was asked of the rankings, in raw values: users, what they should find, what they have seen,
             candidates, cut-offs. Rankings of equal problems may be compared user by user, whatever data was prepared.
         rows: Hash of the rows in file order, in raw values and with their labels: where it is equal, row i is row i.
-        users: Encoded users, ascending; shape (U,). No users where nothing was ranked.
+        users: Encoded users, ascending; shape (U,). No users where nothing was ranked; in a split by user nobody has an id of
+            his own, so all are 2 (unseen), and their hashes tell them apart.
         user_hashes: Hash of each user's raw value: the same user has the same in every prepared data; shape (U,), uint64.
         num_relevant: How much there was to find, at least 1; shape (U,).
         items: By system, the model first: encoded items, best first, 0 where there is none; shape (U, P).

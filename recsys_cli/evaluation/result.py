@@ -66,6 +66,8 @@ class Counts(Frozen):
     """Those that were ranked for: all, or a sample."""
     users_without_recommendations: int
     """Ranked users who have seen all candidates; they count as zero."""
+    users_folded_in: int = 0
+    """Users of a split by user, whom train does not have: their ids are lent, and a part of their rows describes them."""
     candidates: int
     """Items that were ranked."""
     relevant: int

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.held_out import HeldOut
+from recsys_cli.evaluation.asked import Asked
+from recsys_cli.evaluation.fold_in import HISTORY
 from recsys_cli.evaluation.result import MODEL, Counts, Estimates, Protocol
 from recsys_cli.features.schema import FIRST
-from recsys_cli.interactions import Interactions
 
 
-def count(rows: Interactions, train: Interactions, held_out: HeldOut, *, num_empty: int) -> Counts:
+def count(asked: Asked, *, num_empty: int) -> Counts:
     """Count what the figures rest on; `num_empty` users got no recommendation."""
+    rows, train, held_out = asked.rows, asked.train, asked.held_out
     return Counts(
         rows=len(rows),
         positive=int(rows.labels.sum(dtype=np.float64)),
@@ -26,6 +27,7 @@ def count(rows: Interactions, train: Interactions, held_out: HeldOut, *, num_emp
         users_eligible=held_out.num_eligible,
         users_ranked=len(held_out.user_idx),
         users_without_recommendations=num_empty,
+        users_folded_in=asked.num_folded,
         candidates=len(held_out.candidates),
         relevant=int(held_out.num_relevant.sum()),
         relevant_unreachable=held_out.num_unreachable,
@@ -78,7 +80,12 @@ def _users(config: EvaluateConfig, counts: Counts) -> Iterator[str]:
         yield f"{counts.users_without_relevant:,} users with nothing to find are left out."
     if counts.users_without_recommendations:
         yield f"{counts.users_without_recommendations:,} users who have met all candidates count as zero."
-    if counts.unknown_user_rows:
+    if counts.users_folded_in:
+        yield (
+            f"Train has none of the {counts.users_folded_in:,} users of the split: each is described by the first "
+            f"{HISTORY:.0%} of the user's rows, and should find the rest."
+        )
+    elif counts.unknown_user_rows:
         yield (
             f"{counts.unknown_user_rows:,} rows are of users that train does not know; they cannot be told apart, so they are "
             "predicted and not ranked for."

@@ -15,6 +15,8 @@ from recsys_cli.errors import ConfigError, DataError
 PADDING, NULL, UNSEEN = 0, 1, 2
 """Encoded ids with a fixed meaning: padding, null, and out of vocabulary. The vocabulary starts at FIRST."""
 FIRST = 3
+USER_HASH = "\x01user"
+"""A column (uint64) that the held-out rows of a split by user have beside the schema's: a hash of the user, who has no id."""
 
 
 def file_of(name: str) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.schema import UNSEEN, Column, Role
+from recsys_cli.features.schema import UNSEEN, USER_HASH, Column, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData
 
@@ -41,6 +41,17 @@ def read_interactions(data: PreparedData, split: str, *, times: bool = False) ->
     drawn = table[sampled[0]].to_numpy() != 0 if sampled else None
     when = table[timed[0]].cast(pa.int64()).fill_null(0).to_numpy() if timed else None
     return Interactions(users, items, labels, drawn, when)
+
+
+def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] | None:
+    """Return a hash of the user of each row, who has no id of its own, in the order of `read_interactions`; shape (N,).
+
+    None where the data was not split by user, so that users are told apart by their ids.
+    """
+    shards = data.shards(split)
+    if not shards or USER_HASH not in pq.read_schema(shards[0]).names:
+        return None
+    return pa.concat_tables([pq.read_table(path, columns=[USER_HASH]) for path in shards])[USER_HASH].to_numpy()
 
 
 def _is_time(column: Column) -> bool:

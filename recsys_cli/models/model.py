@@ -51,9 +51,12 @@ class Model(nn.Module, ABC):
     Attributes:
         device: Where it computes, and where batches have to be; its tables may be elsewhere.
         probabilistic: Whether its scores are logits, so that they mean probabilities and not an order alone.
+        folds_in: Whether all that it knows of a user is what `begin` tells it of the user's history, so that it can recommend
+            to users who came after it had learnt.
     """
 
     probabilistic: ClassVar[bool] = False
+    folds_in: ClassVar[bool] = False
     device = torch.device("cpu")
 
     @property
@@ -94,9 +97,12 @@ class Trained(Model):
     Attributes:
         rows: What a row of a training batch is: an interaction with its features and labels, or a user (features are the
             user's id alone, the label is 1), each once an epoch.
+        dense: Whether every step changes every row of its tables, whatever the batch: then there are no sparse gradients, and it
+            is not built with `sparse`.
     """
 
     rows: ClassVar[Literal["interactions", "users"]] = "interactions"
+    dense: ClassVar[bool] = False
 
     @abstractmethod
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.metrics import POINTWISE, RANKING, Hits
+from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING, Catalogue, Hits, Recommended
 from recsys_cli.evaluation.tally import Tally
 
 # Ranking, for one user: the places of the ranking that are hits (from 1), how much there was to find, and k.
@@ -47,6 +47,54 @@ SLOW_POINTWISE = {
     "accuracy": lambda rows: sum((p >= 0.5) == bool(positive) for p, positive in rows) / len(rows),
     "ece": _slow_ece,
     "calibration": lambda rows: sum(p for p, _ in rows) / sum(positive for _, positive in rows),
+    "pr_auc": lambda rows: (
+        sum(_precision([q for q in rows if q[0] >= p]) for p, positive in rows if positive) / sum(y for _, y in rows)
+    ),
+    "normalized_entropy": lambda rows: SLOW_POINTWISE["log_loss"](rows) / _entropy(_precision(rows)),
+    "f1": lambda rows: (
+        2 * sum(p >= 0.5 for p, positive in rows if positive) / sum((p >= 0.5) + positive for p, positive in rows)
+    ),
+    "rmse": lambda rows: math.sqrt(sum((p - positive) ** 2 for p, positive in rows) / len(rows)),
+    "mae": lambda rows: sum(abs(p - positive) for p, positive in rows) / len(rows),
+}
+
+
+def _precision(rows):
+    return sum(positive for _, positive in rows) / len(rows)
+
+
+def _entropy(mean):
+    return -(mean * math.log(mean) + (1 - mean) * math.log(1 - mean))
+
+
+# Lists, for the lists of all users (candidate places), k, how often each candidate is in train, and their features.
+def _mean_of(values):
+    return lambda lists, k, counts, features: [
+        sum(values(counts)[p] for p in places[:k]) / len(places[:k]) if places else math.nan for places in lists
+    ]
+
+
+def _slow_diversity(lists, k, counts, features):
+    def of(places):
+        known = [features[p] for p in places[:k] if features[p]]
+        pairs = [(a, b) for i, a in enumerate(known) for b in known[:i]]
+        return 1 - sum(len(a & b) / math.sqrt(len(a) * len(b)) for a, b in pairs) / len(pairs) if pairs else math.nan
+
+    return [of(places) for places in lists]
+
+
+def _slow_gini(lists, k, counts, features):
+    shown = [sum(p in places[:k] for places in lists) for p in range(len(counts))]
+    return sum(abs(a - b) for a in shown for b in shown) / (2 * len(shown) * sum(shown))
+
+
+SLOW_BEYOND = {
+    "coverage": lambda lists, k, counts, features: len({p for places in lists for p in places[:k]}) / len(counts),
+    "gini": _slow_gini,
+    "novelty": _mean_of(lambda counts: [-math.log2(n / sum(counts)) for n in counts]),
+    "arp": _mean_of(lambda counts: counts),
+    "diversity": _slow_diversity,
+    "serendipity": None,  # has a test of its own
 }
 
 
@@ -101,9 +149,13 @@ def test_pointwise_metric_computes_each_weighting_on_its_own(name: str) -> None:
     assert together == pytest.approx(alone, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "best"), [("auc", 1), ("log_loss", 0), ("accuracy", 1), ("ece", 0), ("calibration", 1)]
-)
+BEST = {
+    "auc": 1, "pr_auc": 1, "log_loss": 0, "normalized_entropy": 0, "accuracy": 1, "f1": 1, "rmse": 0, "mae": 0, "ece": 0,
+    "calibration": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "best"), BEST.items())
 def test_pointwise_metric_of_perfect_scores_is_best(name: str, best: float) -> None:
     labels = np.array([0, 1, 1, 0, 1], np.float32)
 
@@ -115,6 +167,8 @@ def test_pointwise_metrics_that_are_not_defined_are_nan() -> None:
 
     assert math.isnan(POINTWISE["auc"].compute(one_class)[0])
     assert math.isnan(POINTWISE["calibration"].compute(one_class)[0])
+    assert math.isnan(POINTWISE["pr_auc"].compute(one_class)[0])
+    assert math.isnan(POINTWISE["normalized_entropy"].compute(one_class)[0])
     assert all(math.isnan(metric.compute(nothing)[0]) for metric in POINTWISE.values())
 
 
@@ -158,5 +212,82 @@ def test_ranking_metric_is_the_users_own(name: str) -> None:
 
 
 def test_every_metric_has_a_slow_twin() -> None:
-    assert set(SLOW_POINTWISE) == set(POINTWISE)
+    assert set(SLOW_POINTWISE) == set(POINTWISE) == set(BEST)
     assert set(SLOW_RANKING) == set(RANKING)
+    assert set(SLOW_BEYOND) == set(BEYOND)
+    assert set(GROUPED) == {"gauc"}
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_gauc_is_the_auc_of_each_user(ties: bool) -> None:
+    rng = np.random.default_rng(9)
+    labels, logits = _rows(rng, 300, ties=ties)
+    users = rng.integers(3, 40, 300).astype(np.int32)
+    users[:4] = 100  # has rows of both labels; the next has one row
+    users[4] = 101
+
+    aucs, weights = GROUPED["gauc"].compute(users, labels, logits)
+
+    slow = {}
+    for user in np.unique(users):
+        rows = list(zip(logits[users == user].tolist(), labels[users == user].tolist(), strict=True))
+        if 0 < sum(positive for _, positive in rows) < len(rows):
+            slow[user] = (_slow_auc(rows), len(rows))
+    assert len(slow) < len(np.unique(users))
+    assert list(zip(aucs, weights, strict=True)) == [pytest.approx(pair) for pair in slow.values()]
+
+
+def test_gauc_of_nobody_is_of_no_users() -> None:
+    aucs, weights = GROUPED["gauc"].compute(np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0))
+
+    assert (len(aucs), len(weights)) == (0, 0)
+
+
+def _lists(
+    rng: np.random.Generator, *, users: int = 40, items: int = 15, size: int = 8
+) -> tuple[Recommended, list, list]:
+    """Draw lists, the last of them shorter or empty; candidates with none to three features."""
+    places = np.stack([rng.permutation(items)[:size] for _ in range(users)]).astype(np.int32)
+    places[-2, 3:], places[-1] = -1, -1
+    features = [set(rng.permutation(6)[: rng.integers(0, 4)].tolist()) for _ in range(items)]
+    counts = np.sort(rng.integers(1, 100, items))[::-1]
+    offsets = np.cumsum([0, *(len(one) for one in features)])
+    flat = np.array([feature for one in features for feature in sorted(one)], np.int64)
+    hits = (rng.random(places.shape) < 0.3) & (places >= 0)
+    popular = rng.integers(0, items, places.shape)
+    catalogue = Catalogue(counts, int(counts.sum()), flat, offsets)
+    lists = Recommended(hits, np.full(users, 9), places, popular, catalogue)
+    return lists, [[int(p) for p in row if p >= 0] for row in places], features
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+@pytest.mark.parametrize("name", [name for name, slow in SLOW_BEYOND.items() if slow])
+def test_metric_of_lists_equals_brute_force(name: str, k: int) -> None:
+    lists, plain, features = _lists(np.random.default_rng(10))
+
+    values = BEYOND[name].compute(lists, k)
+
+    slow = SLOW_BEYOND[name](plain, k, lists.catalogue.counts.tolist(), features)
+    assert values == pytest.approx(np.array(slow), abs=1e-9, nan_ok=True)
+
+
+def test_serendipity_counts_hits_that_popularity_would_not_have_shown() -> None:
+    hits = np.array([[True, True, False, True], [False] * 4])
+    popular = np.array([[0, 2, 9, 7], [5, 6, 7, 8]])
+    catalogue = Catalogue(np.array([5, 4]), 9, np.empty(0, np.int64), np.zeros(3, np.int64))
+    lists = Recommended(hits, np.array([3, 1]), np.zeros((2, 4), np.int32), popular, catalogue)
+
+    assert BEYOND["serendipity"].compute(lists, 2).tolist() == [1 / 2, 0]
+    assert BEYOND["serendipity"].compute(lists, 4).tolist() == [1 / 4, 0]
+
+
+def test_gini_is_0_where_all_are_shown_alike_and_near_1_where_one_is_all() -> None:
+    catalogue = Catalogue(np.ones(50, np.int64), 50, np.empty(0, np.int64), np.zeros(51, np.int64))
+
+    def gini(places: np.ndarray) -> float:
+        nothing = np.zeros(places.shape)
+        return float(BEYOND["gini"].compute(Recommended(nothing > 0, nothing[:, 0], places, nothing, catalogue), 1))
+
+    assert gini(np.arange(50)[:, None]) == pytest.approx(0)
+    assert gini(np.zeros((50, 1), np.int32)) == pytest.approx(0.98)
+    assert math.isnan(gini(np.full((2, 1), -1)))
