@@ -19,7 +19,7 @@ class History:
 
     Attributes:
         offsets: Where each user's items start, by encoded user, and N at the end; int64.
-        items: The items of all users, ascending for each; int64 of shape (N,).
+        items: The items of all users, ascending for each as long as they have not been renamed; int64 of shape (N,).
         num_items: Item ids are below it.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor
 
@@ -32,15 +34,14 @@ class Model(ItemToItem):
         """Multiply some columns with all columns at a time, and keep the largest products of each."""
         values = self._weights(history)
         users = torch.arange(history.num_users, device=values.device).repeat_interleave(history.offsets.diff())
-        columns = _matrix(users, history.items, values, (history.num_users, history.num_items))
-        lengths = (
-            torch.zeros(history.num_items, device=values.device).index_add_(0, history.items, values.square()).sqrt()
-        )
+        size = (history.num_users, history.num_items)
+        columns = _matrix(users, history.items, values, size).coalesce()
+        lengths = torch.bincount(history.items, values.square(), minlength=history.num_items).sqrt().float()
         by_item = columns.t().coalesce()
         step = max(1, _BLOCK // max(1, history.num_items))
         for start in range(0, history.num_items, step):
             stop = min(start + step, history.num_items)
-            products = torch.sparse.mm(_rows(by_item, start, stop), columns).to_dense()
+            products = _product(_rows(by_item, start, stop), columns)
             if self.config.normalize:
                 products /= (lengths[start:stop, None] * lengths + self.config.shrinkage).clamp(min=1e-12)
             products.diagonal(start).zero_()
@@ -56,11 +57,7 @@ class Model(ItemToItem):
         if self.config.weighting == "none":
             return torch.ones(len(history.items), device=history.items.device)
         lengths = history.offsets.diff()
-        idf = (
-            (torch.tensor(float(history.num_items)).log() - (1.0 + lengths).log())
-            .clamp(min=0)
-            .repeat_interleave(lengths)
-        )
+        idf = (history.num_items / (1.0 + lengths)).log().clamp(min=0).repeat_interleave(lengths)
         if self.config.weighting == "tfidf":
             return idf
         k1, b, popularity = self.config.k1, self.config.b, history.counts.float()
@@ -113,9 +110,7 @@ class Neighbours(ItemWeights):
 
 
 def _matrix(rows: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    """Return a sparse matrix; places ascend by row and then by column."""
-    places = torch.stack([rows, columns])
-    return torch.sparse_coo_tensor(places, values, size, is_coalesced=True, check_invariants=False)
+    return torch.sparse_coo_tensor(torch.stack([rows, columns]), values, size, check_invariants=False)
 
 
 def _rows(matrix: Tensor, start: int, stop: int) -> Tensor:
@@ -123,3 +118,10 @@ def _rows(matrix: Tensor, start: int, stop: int) -> Tensor:
     (rows, columns), values = matrix.indices(), matrix.values()
     first, last = torch.searchsorted(rows, torch.tensor([start, stop], device=rows.device)).tolist()
     return _matrix(rows[first:last] - start, columns[first:last], values[first:last], (stop - start, matrix.shape[1]))
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """Return the product of two sparse matrices, with its zeros."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")  # torch's own way through it
+        return torch.sparse.mm(left, right).to_dense()

@@ -49,6 +49,7 @@ def test_only_the_nearest_of_what_was_met_count_and_a_longer_history_counts_more
     )
 
 
+@pytest.mark.filterwarnings("ignore:Method expects CSR input")  # it says so of a matrix that it made itself
 @pytest.mark.parametrize("weighting", ["bm25", "tfidf"])
 def test_scores_are_those_of_implicit(weighting: str) -> None:
     nearest_neighbours = pytest.importorskip("implicit.nearest_neighbours")

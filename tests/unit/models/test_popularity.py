@@ -44,7 +44,7 @@ def join(features: dict[str, torch.Tensor]) -> dict[str, object]:
 def fitted(rows: Interactions = ROWS, *, later: Interactions | None = None, **options: object) -> Model:
     model = build("popularity", options, SCHEMA)
     model.fit(Known(lambda: rows, join))
-    model.begin(Known(lambda: later or rows, join))
+    model.begin(Known(lambda: rows if later is None else later, join))
     return model
 
 
