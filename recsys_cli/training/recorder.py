@@ -41,7 +41,7 @@ class Recorder:
         self.trackers = trackers
         self._key = key
         self._training = training
-        self._writes = training.distributed.ranks.is_first
+        self._writes = training.ranks.is_first
         self._checkpoint_steps = checkpoint_steps
         self._line_steps = max(1, len(training.train) // _LINES)
         self._lines = 0
