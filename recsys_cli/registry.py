@@ -33,11 +33,25 @@ ENGINES: dict[str, str] = {
 # Model name → package with `config.Config` (no torch, so a config is checked without loading it) and `model.Model`.
 MODELS: dict[str, str] = {
     "mlp": "recsys_cli.models.mlp",
+    "dcn-v2": "recsys_cli.models.dcn_v2",
+    "deepfm": "recsys_cli.models.deepfm",
+    "dlrm": "recsys_cli.models.dlrm",
+    "fm": "recsys_cli.models.fm",
+    "logistic": "recsys_cli.models.logistic",
+    "neumf": "recsys_cli.models.neumf",
+    "wide-deep": "recsys_cli.models.wide_deep",
+    "lightgbm": "recsys_cli.models.lightgbm",
     "popularity": "recsys_cli.models.popularity",
     "item-knn": "recsys_cli.models.item_knn",
     "ease": "recsys_cli.models.ease",
     "slim": "recsys_cli.models.slim",
     "ials": "recsys_cli.models.ials",
+    "sasrec": "recsys_cli.models.sasrec",
+    "gru4rec": "recsys_cli.models.gru4rec",
+    "bert4rec": "recsys_cli.models.bert4rec",
+    "lightgcn": "recsys_cli.models.lightgcn",
+    "mf": "recsys_cli.models.mf",
+    "two-tower": "recsys_cli.models.two_tower",
 }
 
 # Tracker name → "module:Class", a training.trackers.tracker.Tracker.
@@ -49,6 +63,9 @@ TRACKERS: dict[str, str] = {
 
 # What reads the name of a metric, such as ndcg@10: takes it, and raises a ConfigError where there is none.
 METRIC = "recsys_cli.evaluation.metrics.named:find_metric"
+
+# What reads the name of a figure of an evaluation, which may be of more than a metric: of all that is recommended, too.
+FIGURE = "recsys_cli.evaluation.metrics.named:check_figure"
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -80,7 +80,7 @@ def _subjects(
     def floor() -> None:
         with torch.inference_mode():
             for _ in range(-(-num_items * num_users // BATCH)):
-                model.rest(hidden)
+                model.tower.rest(hidden)
 
     return lambda: rank(held_out, scorer, cut_off=50), floor
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from recsys_cli.batch import Batch, Ragged
+from recsys_cli.config.load import model_config_type
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
@@ -74,12 +75,20 @@ def some_known(*, seed: int = 0) -> Known:
             features["age"] = (ids["user.id"].float() - 15) / 10
         return features
 
-    return Known(lambda: interactions, join)
+    ids = {"user.id": torch.from_numpy(interactions.user_idx), "item": torch.from_numpy(interactions.item_idx)}
+    rows = Batch(join(ids), {"label": torch.from_numpy(interactions.labels)})
+    return Known(lambda: interactions, join, lambda: rows.parts(2))
 
 
 def names_of(kind: type) -> list[str]:
     """Return the names of the registered models of a kind."""
     return sorted(name for name, package in MODELS.items() if issubclass(load(f"{package}.model:Model"), kind))
+
+
+def without_regularization(name: str) -> dict[str, float]:
+    """Return the options of a model that let it learn rows by heart, where its defaults are meant to keep it from that."""
+    fields = model_config_type(name).model_fields
+    return {option: 0.0 for option in ("regularization", "dropout", "embedding_dropout") if option in fields}
 
 
 def a_model(name: str, *, sparse: bool = False, **options: object) -> Model:

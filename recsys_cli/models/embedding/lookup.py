@@ -24,12 +24,14 @@ class Lookup:
         inverse: For each id of the batch its place in `rows`; shape (B,), or (N,) where the column is ragged.
         offsets: Where each batch row's ids start, and N at the end; shape (B + 1,); None where every row has one id.
         weights: How much each id counts, shape (N,); None where each counts once.
+        used: The ids of the used rows, ascending, shape (U,), int64; None where nobody told.
     """
 
     rows: Tensor
     inverse: Tensor
     offsets: Tensor | None = None
     weights: Tensor | None = None
+    used: Tensor | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Lookup:
         """Return the lookup with a function applied to the used rows, (U, D) to (U, D')."""
@@ -45,6 +47,11 @@ class Lookup:
         return F.embedding_bag(
             self.inverse, self.rows, self.offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
         )
+
+    def squares(self) -> Tensor:
+        """Return the sum of squares of what each row of the batch looks up, shape (B,), whatever weights its ids have."""
+        lengths = self.rows.square().sum(1, keepdim=True)
+        return replace(self, rows=lengths, weights=None).spread().squeeze(1)
 
     def _counts(self, offsets: Tensor) -> Tensor:
         """Return how often each batch row has each of the used rows, or by which weight; shape (B, U)."""

@@ -77,12 +77,17 @@ class Embeddings(nn.Module):
         table = self.table(name)
         table.index_copy_(0, ids.to(table.device), rows.to(table.device))
 
-    def lookups(self, batch: Batch) -> dict[str, Lookup]:
-        """Return the rows of each column's table that the batch uses, by name in the order of `names`."""
+    def lookups(self, batch: Batch, *, like: Mapping[str, Lookup] | None = None) -> dict[str, Lookup]:
+        """Return the rows of each column's table that the batch uses, by name in the order of `names`.
+
+        Args:
+            batch: Has all the columns.
+            like: What other tables of some of these columns gave for this batch; which ids it has is taken over from there.
+        """
         features = {name: batch.features[name] for name in self.names}
-        places = {name: _distinct(f.values if isinstance(f, Ragged) else f) for name, f in features.items()}
+        places = {name: _places(feature, (like or {}).get(name)) for name, feature in features.items()}
         rows = self.rows({name: used for name, (used, _) in places.items()})
-        return {name: _lookup(feature, rows[name], places[name][1]) for name, feature in features.items()}
+        return {name: _lookup(feature, rows[name], *places[name]) for name, feature in features.items()}
 
     def rows(self, used: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return some rows of each table, shape (U, D), on the device of their ids.
@@ -117,10 +122,16 @@ def key_of(name: str) -> str:
     return "of_" + name.replace("%", "%25").replace(".", "%2E")
 
 
-def _lookup(feature: Tensor | Ragged, rows: Tensor, inverse: Tensor) -> Lookup:
+def _places(feature: Tensor | Ragged, known: Lookup | None) -> tuple[Tensor, Tensor]:
+    if known is not None and known.used is not None:
+        return known.used, known.inverse
+    return _distinct(feature.values if isinstance(feature, Ragged) else feature)
+
+
+def _lookup(feature: Tensor | Ragged, rows: Tensor, used: Tensor, inverse: Tensor) -> Lookup:
     if isinstance(feature, Ragged):
-        return Lookup(rows, inverse, feature.offsets, feature.weights)
-    return Lookup(rows, inverse)
+        return Lookup(rows, inverse, feature.offsets, feature.weights, used)
+    return Lookup(rows, inverse, used=used)
 
 
 class _SparseRows(torch.autograd.Function):

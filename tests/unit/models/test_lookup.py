@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from recsys_cli.models.embedding import Lookup, lookup
+from recsys_cli.batch import Batch
+from recsys_cli.features.schema import Column, Kind, Role
+from recsys_cli.models.embedding import Embeddings, Lookup, lookup
 
 OFFSETS = torch.tensor([0, 2, 2, 5, 6])
 PLACES = torch.tensor([0, 2, 1, 1, 1, 2])
@@ -52,3 +54,21 @@ def test_autocast_sums_in_full_precision() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         spread = Lookup(used, torch.tensor([0, 0]), torch.tensor([0, 2])).spread()
     assert spread.tolist() == [[2.001953125, 2.001953125]]
+
+
+def test_squares_are_those_of_the_rows_that_each_batch_row_uses() -> None:
+    lengths = torch.tensor([101.0, 404.0, 909.0])
+    assert Lookup(rows(), PLACES, OFFSETS, WEIGHTS).squares().tolist() == [1010.0, 0.0, 1212.0, 909.0]
+    assert torch.equal(Lookup(rows(), PLACES).squares(), lengths[PLACES])
+
+
+def test_tables_looked_up_like_others_give_what_they_give_alone() -> None:
+    user, item = (
+        Column(name=name, role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=9, vocabulary=name)
+        for name in ("user", "item")
+    )
+    one, both = Embeddings([user], {"user": 4}), Embeddings([user, item], {"user": 2, "item": 3})
+    batch = Batch({"user": torch.tensor([3, 8, 3]), "item": torch.tensor([4, 4, 0])}, {})
+    alone, found = both.lookups(batch), both.lookups(batch, like=one.lookups(batch))
+    assert list(found) == list(alone) == ["item", "user"]
+    assert all(torch.equal(found[name].spread(), alone[name].spread()) for name in alone)

@@ -74,7 +74,7 @@ def test_score_is_the_network_of_the_notebook() -> None:
     )
     user = model.embeddings.table("user")[batch.features["user"]]
     inputs = torch.cat([summed, user, batch.features["age"][:, None]], dim=1)
-    first, second, last = model.first.linear, model.rest[2], model.rest[5]
+    first, second, last = model.tower.first.linear, model.tower.rest[2], model.tower.rest[5]
     hidden = nn.functional.batch_norm(first(inputs).relu(), None, None, training=True)
     hidden = nn.functional.batch_norm(second(hidden).relu(), None, None, training=True)
     torch.testing.assert_close(model.score(batch), last(hidden).squeeze(1))
@@ -85,7 +85,7 @@ def test_gradients_of_used_rows_are_those_of_a_plain_lookup() -> None:
     model, batch = build("mlp", {"hidden": []}, SCHEMA), a_batch()
     (model.score(batch) * torch.arange(40.0)).sum().backward()
     table = model.embeddings.table("user").detach().clone().requires_grad_()
-    weight = model.first.linear.weight[:, 16:32]
+    weight = model.tower.first.linear.weight[:, 16:32]
     plain = nn.functional.embedding(batch.features["user"], table, padding_idx=0) @ weight.detach().T
     (plain.squeeze(1) * torch.arange(40.0)).sum().backward()
     torch.testing.assert_close(model.embeddings.table("user").grad, table.grad)

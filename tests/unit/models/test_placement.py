@@ -75,7 +75,7 @@ def test_host_tables_stay_where_they_are(make_prepared: MakePrepared) -> None:
     before = model.embeddings.table("userId").clone()
     model.to("meta")
     assert model.device.type == "meta"
-    assert model.first.linear.weight.is_meta
+    assert model.tower.first.linear.weight.is_meta
     assert torch.equal(model.embeddings.table("userId"), before)
 
 

@@ -200,12 +200,12 @@ def test_weights_that_are_no_numbers_are_not_saved(
 
     def breaking(step: Step) -> None:
         update(step)
-        if int(step.model.get_buffer("rest.1.num_batches_tracked")) == 5:
+        if int(step.model.get_buffer("tower.rest.1.num_batches_tracked")) == 5:
             with torch.no_grad():
-                step.model.get_parameter("first.linear.bias")[0] = torch.inf
+                step.model.get_parameter("tower.first.linear.bias")[0] = torch.inf
 
     monkeypatch.setattr(Step, "_update", breaking)
-    with pytest.raises(TrainingError, match=r"model\.first\.linear\.bias is not finite after step 5 \(epoch 1\)"):
+    with pytest.raises(TrainingError, match=r"model\.tower\.first\.linear\.bias is not finite after step 5 \(epoch 1\)"):
         train_on(make_prepared(), a_config(checkpoint_steps=1), workspace)
     (run,) = workspace.runs()
     assert Checkpoint.load(run.checkpoint("last")).meta["progress"]["total_steps"] == 4

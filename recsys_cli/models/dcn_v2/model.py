@@ -1,0 +1,77 @@
+"""DCN-V2 (Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale Learning to Rank", WWW 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.dcn_v2.config import Config
+from recsys_cli.models.embedding import Lookup, dims_of, embed
+from recsys_cli.models.numbers import numbers
+from recsys_cli.models.tabular import Tabular
+from recsys_cli.models.tower import Tower
+
+
+class Cross(nn.Module):
+    """One cross layer: x0 * (W x + b) + x (eq. 1), or with W = U Vᵀ where there is a rank (eq. 2).
+
+    Args:
+        width: Of x0 and x.
+        rank: Of W; None for a whole matrix.
+    """
+
+    def __init__(self, width: int, rank: int | None = None) -> None:
+        super().__init__()
+        self.down = nn.Identity() if rank is None else nn.Linear(width, rank, bias=False)
+        self.up = nn.Linear(rank or width, width)
+
+    def forward(self, first: Tensor, here: Tensor) -> Tensor:
+        """Return the next x; shape (B, width).
+
+        Args:
+            first: x0, what the first layer was given.
+            here: x, what the layer before returned.
+        """
+        crossed: Tensor = first * self.up(self.down(here)) + here
+        return crossed
+
+
+class Model(Tabular):
+    """Cross layers over the concatenation of embeddings and numbers, and a tower: after them, or beside them.
+
+    Beside them, the output layer over both is linear, so its halves are computed apart and added: `crossed`, and the
+    tower's last layer.
+
+    Raises:
+        ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column of `embedding_dim`.
+    """
+
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        widths_of = dims_of(schema.categorical, config.embedding_dim)
+        self.embedding_dropout = config.embedding_dropout
+        self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
+        width = sum(widths_of.values()) + len(self.numeric)
+        self.layers = nn.ModuleList(Cross(width, config.rank) for _ in range(config.cross_layers))
+        parallel = config.structure == "parallel"
+        self.crossed = nn.Linear(width, len(self.labels), bias=False) if parallel else None
+        self.tower = Tower((), width, (*config.hidden, len(self.labels)), dropout=config.dropout)
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and the embeddings."""
+        lookups = list(self.embeddings.lookups(batch).values())
+        spread = [F.dropout(lookup.spread(), self.embedding_dropout, self.training) for lookup in lookups]
+        crossed = first = torch.cat([*spread, numbers(batch, self.numeric)], dim=1)
+        for layer in self.layers:
+            crossed = layer(first, crossed)
+        if self.crossed is None:
+            return self.tower((), crossed), lookups
+        return self.tower((), first) + self.crossed(crossed), lookups

@@ -1,0 +1,22 @@
+"""Options of the `deepfm` model. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import PositiveInt
+
+from recsys_cli.models.options import TowerOptions
+
+
+class Config(TowerOptions):
+    """Factorization machine plus a tower of dense layers over the same vectors (Guo et al., 2017)."""
+
+    train_defaults: ClassVar[dict[str, Any]] = {
+        "epochs": 10,
+        "batch_size": 1024,
+        "learning_rate": 0.001,
+        "sparse": True,
+    }
+    embedding_dim: PositiveInt = 16
+    """Width of the vectors, the same for all features, because they are multiplied with each other."""

@@ -1,0 +1,44 @@
+"""DeepFM (Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR Prediction", IJCAI 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.deepfm.config import Config
+from recsys_cli.models.embedding import Lookup
+from recsys_cli.models.factorization import FactorizationMachine
+from recsys_cli.models.numbers import numbers
+from recsys_cli.models.tabular import Tabular
+from recsys_cli.models.tower import Tower
+
+
+class Model(Tabular):
+    """The logits are the sum of a factorization machine's and a tower's, which look at the same vectors (eq. 1).
+
+    The tower takes numbers as they are, beside the vectors of the categorical columns.
+
+    Raises:
+        ConfigError: The schema has no label, no feature, or a list of numbers.
+    """
+
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
+        self.tower = Tower(
+            list(self.machine.vectors.dims.values()), len(self.numeric), (*config.hidden, len(self.labels)),
+            dropout=config.dropout, embedding_dropout=config.embedding_dropout,
+        )  # fmt: skip
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and the weights and vectors."""
+        weights, vectors = self.machine.look_up(batch)
+        dense = numbers(batch, self.numeric)
+        logits = self.machine(weights, vectors, dense) + self.tower([*vectors.values()], dense)
+        return logits, [*weights.values(), *vectors.values()]

@@ -1,0 +1,1 @@
+"""The `dlrm` model: dot products of all pairs of embeddings, into a tower."""

@@ -1,0 +1,24 @@
+"""Options of the `dlrm` model. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import PositiveInt
+
+from recsys_cli.models.options import TowerOptions
+
+
+class Config(TowerOptions):
+    """Dot products of all pairs of embeddings, and of the numbers as one more, into a tower (Naumov et al., 2019)."""
+
+    train_defaults: ClassVar[dict[str, Any]] = {
+        "epochs": 10,
+        "batch_size": 1024,
+        "learning_rate": 0.001,
+        "sparse": True,
+    }
+    embedding_dim: PositiveInt = 32
+    """Width of the embeddings, the same for all features, because they are multiplied with each other."""
+    bottom: tuple[PositiveInt, ...] = (64,)
+    """Widths of the dense layers that lead from the numbers to a vector as wide as the embeddings; each has ReLU and BatchNorm."""

@@ -1,0 +1,103 @@
+"""What features add one by one and in pairs: the linear part of several models, and the factorization machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.embedding import Lookup, embed
+from recsys_cli.models.embedding.tables import INITIAL_STD
+
+Lookups = Mapping[str, Lookup]
+
+
+class FirstOrder(nn.Module):
+    """A linear model: for each label a bias, a weight of each id, which is an embedding of width 1, and a slope of each number.
+
+    Args:
+        schema: The columns to look at, and the labels.
+        sparse: Whether the weights' gradients are sparse tensors.
+        placement: Where the weights are kept.
+    """
+
+    def __init__(self, schema: Schema, *, sparse: bool = False, placement: Placement = "device") -> None:
+        super().__init__()
+        num_labels, num_numeric = len(schema.labels), len(schema.numeric)
+        widths = {column.name: num_labels for column in schema.categorical}
+        self.weights = embed(schema.categorical, widths, sparse=sparse, placement=placement)
+        self.bias = nn.Parameter(torch.zeros(num_labels))
+        self.slopes = nn.Parameter(torch.zeros(num_labels, num_numeric)) if num_numeric else None
+
+    def forward(self, weights: Lookups, numbers: Tensor) -> Tensor:
+        """Return the sums, shape (B, T).
+
+        Args:
+            weights: Of `self.weights`.
+            numbers: Shape (B, n).
+        """
+        total = self.bias.expand(numbers.shape[0], -1)
+        if self.slopes is not None:
+            total = total + F.linear(numbers, self.slopes)
+        for lookup in weights.values():
+            total = total + lookup.spread()
+        return total
+
+
+class FactorizationMachine(nn.Module):
+    """A linear model plus the dot products of all pairs of features' vectors (Rendle, "Factorization Machines", 2010, eq. 1).
+
+    A list is one feature, whose vector is the sum of those of its elements; a number scales the vector of its column. With
+    several labels each has vectors of its own.
+
+    Args:
+        schema: The columns to look at, and the labels.
+        dim: D, the width of the vectors.
+        sparse: Whether the gradients of tables are sparse tensors.
+        placement: Where the tables are kept.
+    """
+
+    def __init__(self, schema: Schema, dim: int, *, sparse: bool = False, placement: Placement = "device") -> None:
+        super().__init__()
+        width, num_numeric = len(schema.labels) * dim, len(schema.numeric)
+        widths = {column.name: width for column in schema.categorical}
+        self.dim = dim
+        self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
+        self.vectors = embed(schema.categorical, widths, sparse=sparse, placement=placement)
+        self.directions = nn.Parameter(torch.randn(num_numeric, width) * INITIAL_STD) if num_numeric else None
+
+    def look_up(self, batch: Batch) -> tuple[Lookups, Lookups]:
+        """Return the weights and the vectors that a batch uses."""
+        weights = self.first_order.weights.lookups(batch)
+        return weights, self.vectors.lookups(batch, like=weights)
+
+    def forward(self, weights: Lookups, vectors: Lookups, numbers: Tensor) -> Tensor:
+        """Return a logit for each label; shape (B, T).
+
+        Args:
+            weights: What `look_up` returned first.
+            vectors: What it returned second.
+            numbers: Shape (B, n).
+        """
+        fields = [lookup.spread() for lookup in vectors.values()]
+        if self.directions is not None:
+            fields += (numbers.unsqueeze(2) * self.directions).unbind(1)
+        alone: Tensor = self.first_order(weights, numbers)
+        return alone + sum_of_pairs(fields).unflatten(1, (-1, self.dim)).sum(2)
+
+
+def sum_of_pairs(fields: Sequence[Tensor]) -> Tensor:
+    """Return the sum over all pairs of their elementwise products, each pair once, in time linear in their number.
+
+    It is half of (square of the sum - sum of the squares) (Rendle 2010, lemma 3.1).
+
+    Args:
+        fields: At least one tensor of shape (B, D).
+    """
+    stacked = torch.stack(list(fields))
+    return (stacked.sum(0).square() - stacked.square().sum(0)) / 2

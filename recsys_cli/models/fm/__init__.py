@@ -1,0 +1,1 @@
+"""The `fm` model: a factorization machine."""

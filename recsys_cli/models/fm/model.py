@@ -1,0 +1,35 @@
+"""Factorization machine (Rendle, "Factorization Machines", ICDM 2010)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.embedding import Lookup
+from recsys_cli.models.factorization import FactorizationMachine
+from recsys_cli.models.fm.config import Config
+from recsys_cli.models.numbers import numbers
+from recsys_cli.models.tabular import Tabular
+
+
+class Model(Tabular):
+    """The logit of each label is w0 + Σ wi xi + Σ <vi, vj> xi xj over all pairs i < j of features.
+
+    Raises:
+        ConfigError: The schema has no label, no feature, or a list of numbers.
+    """
+
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and the weights and vectors."""
+        weights, vectors = self.machine.look_up(batch)
+        return self.machine(weights, vectors, numbers(batch, self.numeric)), [*weights.values(), *vectors.values()]

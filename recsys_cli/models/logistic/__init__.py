@@ -1,0 +1,1 @@
+"""The `logistic` model: logistic regression."""

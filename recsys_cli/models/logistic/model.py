@@ -1,0 +1,35 @@
+"""Logistic regression: a bias, and what each feature adds by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.embedding import Lookup
+from recsys_cli.models.factorization import FirstOrder
+from recsys_cli.models.logistic.config import Config
+from recsys_cli.models.numbers import numbers
+from recsys_cli.models.tabular import Tabular
+
+
+class Model(Tabular):
+    """The logit of each label is a bias plus a weight for each id and a slope for each number.
+
+    Raises:
+        ConfigError: The schema has no label, no feature, or a list of numbers.
+    """
+
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and the weights."""
+        weights = self.first_order.weights.lookups(batch)
+        return self.first_order(weights, numbers(batch, self.numeric)), [*weights.values()]

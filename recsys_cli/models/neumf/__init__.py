@@ -1,0 +1,1 @@
+"""The `neumf` model: neural matrix factorization."""

@@ -1,0 +1,59 @@
+"""NeuMF (He et al., "Neural Collaborative Filtering", WWW 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import Placement
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Kind, Role, Schema
+from recsys_cli.models.embedding import Lookup, dims_of, embed
+from recsys_cli.models.neumf.config import Config
+from recsys_cli.models.numbers import numbers
+from recsys_cli.models.tabular import Tabular
+from recsys_cli.models.tower import Tower
+
+
+class Model(Tabular):
+    """The logits are h · [p * q, tower]: products of vectors of user and item, beside the last hidden layer of a tower (eq. 12).
+
+    h is linear, so its two halves are computed apart and added: one is `products`, the other the tower's last layer. By
+    default the tower takes all features, which is the extension to content of the paper's section 3.1.
+
+    Raises:
+        ConfigError: The schema has no label, a list of numbers, or not one categorical column for user and for item.
+    """
+
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema)
+        pair = [schema.only(role) for role in (Role.USER, Role.ITEM)]
+        for column in pair:
+            if column.kind is not Kind.CATEGORICAL or column.ragged:
+                raise ConfigError(
+                    f"neumf takes the ids of users and items, and {column.name} has none", hint="categorify it"
+                )
+        self.user, self.item = (column.name for column in pair)
+        if not config.content:
+            self.numeric = ()
+        columns = schema.categorical if config.content else pair
+        self.vectors = embed(pair, {column.name: config.factors for column in pair}, sparse=sparse, placement=placement)
+        widths_of = dims_of(columns, config.embedding_dim)
+        self.embeddings = embed(columns, widths_of, sparse=sparse, placement=placement)
+        self.products = nn.Linear(config.factors, len(self.labels), bias=False)
+        self.tower = Tower(
+            list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden, len(self.labels)),
+            dropout=config.dropout, embedding_dropout=config.embedding_dropout,
+        )  # fmt: skip
+
+    def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
+        """Return the logits, shape (B, T), and the vectors and embeddings."""
+        vectors = self.vectors.lookups(batch)
+        embeddings = self.embeddings.lookups(batch, like=vectors)
+        products = self.products(vectors[self.user].spread() * vectors[self.item].spread())
+        deep = self.tower([*embeddings.values()], numbers(batch, self.numeric))
+        return products + deep, [*vectors.values(), *embeddings.values()]

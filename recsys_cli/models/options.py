@@ -1,0 +1,28 @@
+"""Options that several ranking models have, written once. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+
+
+class RankingOptions(BaseModel):
+    """What every ranking model is asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    regularization: float = Field(0.0, ge=0)
+    """How much the embeddings cost (L2): each row of a batch adds so many times the sum of the squares of what it looks up to the
+    loss of training. It touches only rows of the batch, so it goes with `train.sparse`; few interactions want more of it."""
+    label_weights: dict[str, PositiveFloat] = {}
+    """How much the loss of each label counts, by name, where there are several; 1 where a label is not named."""
+
+
+class TowerOptions(RankingOptions):
+    """What every ranking model with a tower of dense layers is asked."""
+
+    hidden: tuple[PositiveInt, ...] = (128, 128, 128)
+    """Widths of the dense layers, each followed by ReLU and BatchNorm."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout after each dense layer."""
+    embedding_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout of the embeddings that go into the tower."""

@@ -1,0 +1,1 @@
+"""The `wide-deep` model: a linear model beside a tower."""

@@ -1,0 +1,121 @@
+"""Each ranking model, trained by its own defaults on planted ratings, against the best that is possible there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.config import TrainConfig
+from recsys_cli.config.load import model_config_type, train_defaults
+from recsys_cli.config.schedule import Place
+from recsys_cli.data.planted import Ratings, Size, World
+from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
+from recsys_cli.metrics import auc
+from recsys_cli.models import build, trained
+from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.step import Step
+
+USERS, ITEMS, GENRES, ROWS = 300, 200, 10, 40_000
+STARS = 7
+"""Half stars from which on a rating is a like."""
+
+
+def categorical(name: str, role: Role, size: int, *, ragged: bool = False) -> Column:
+    return Column(
+        name=name, role=role, kind=Kind.CATEGORICAL, dtype="int32", cardinality=size + FIRST, vocabulary=name, ragged=ragged
+    )  # fmt: skip
+
+
+SCHEMA = Schema(
+    columns=(
+        categorical("user", Role.USER, USERS),
+        categorical("item", Role.ITEM, ITEMS),
+        categorical("genres", Role.FEATURE, GENRES, ragged=True),
+        Column(name="label", role=Role.LABEL, kind=Kind.NUMERIC, dtype="int8"),
+    )
+)
+
+
+class Planted:
+    """Ratings of a small world, a fifth of them held out, and what may be known of those at best."""
+
+    def __init__(self) -> None:
+        size = Size(users=USERS, items=ITEMS, rows=ROWS, seed=0, dim=2, genres=GENRES, years=5, activity=0.5)
+        self.world = World(size)
+        self.ratings: Ratings = next(self.world.ratings())
+        order = np.random.default_rng(0).permutation(ROWS)
+        self.train, self.held_out = order[ROWS // 5 :], order[: ROWS // 5]
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        user, item = self.ratings.user[rows], self.ratings.item[rows]
+        has = self.world.has_genre[item]
+        offsets = torch.from_numpy(np.concatenate([[0], has.sum(1).cumsum()]))
+        genres = Ragged(torch.from_numpy(np.nonzero(has)[1] + FIRST), offsets)
+        liked = torch.from_numpy((self.ratings.half_stars[rows] >= STARS).astype(np.float32))
+        ids = {"user": torch.from_numpy(user + FIRST), "item": torch.from_numpy(item + FIRST)}
+        return Batch({**ids, "genres": genres}, {"label": liked})
+
+    def auc(self, scores: np.ndarray) -> float:
+        return auc(self.ratings.half_stars[self.held_out] >= STARS, scores)
+
+    @property
+    def best(self) -> float:
+        """What the noise-free score reaches."""
+        return self.auc(self.ratings.score[self.held_out])
+
+    @property
+    def best_by_sums(self) -> float:
+        """What is left of that without who likes what."""
+        user, item = self.ratings.user[self.held_out], self.ratings.item[self.held_out]
+        return self.auc(self.world.user_bias[user] + self.world.item_bias[item])
+
+
+@pytest.fixture(scope="module")
+def planted() -> Planted:
+    return Planted()
+
+
+def reached(name: str, planted: Planted, **options: Any) -> float:
+    """Train a model as its own defaults say and return its AUC on what was held out."""
+    config = TrainConfig(**{"precision": "fp32", "device": "cpu", **train_defaults(model_config_type(name))})
+    torch.manual_seed(0)
+    model = trained(build(name, options, SCHEMA, sparse=config.sparse))
+    step, per_epoch = Step(model, config, Ranks()), len(planted.train) // config.batch_size
+    draw = np.random.default_rng(1)
+    for epoch in range(config.epochs):
+        model.train()
+        for number, rows in enumerate(np.array_split(draw.permutation(planted.train), per_epoch)):
+            step(planted.batch(rows), Place(epoch * per_epoch + number, per_epoch, config.epochs, []))
+    with torch.no_grad():
+        return planted.auc(model.eval().score(planted.batch(planted.held_out)).numpy())
+
+
+def test_the_world_has_tastes_to_be_found(planted: Planted) -> None:
+    assert planted.best > planted.best_by_sums + 0.03
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("fm", {}),
+        ("deepfm", {}),
+        ("wide-deep", {}),
+        ("neumf", {}),
+        ("dlrm", {}),
+        ("dcn-v2", {}),
+        ("dcn-v2", {"structure": "parallel", "rank": 16}),
+    ],
+    ids=["fm", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2", "dcn-v2-parallel"],
+)
+def test_who_likes_what_is_found(planted: Planted, name: str, options: dict[str, Any]) -> None:
+    found = reached(name, planted, **options)
+    assert planted.best_by_sums + 0.01 < found < planted.best + 0.005
+    assert found > planted.best - 0.025
+
+
+def test_logistic_finds_what_sums_can_tell_and_no_more(planted: Planted) -> None:
+    assert reached("logistic", planted) == pytest.approx(planted.best_by_sums, abs=0.01)

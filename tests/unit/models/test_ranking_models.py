@@ -1,0 +1,285 @@
+"""Ranking models against the formulas of their papers, written out by hand."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.models import build
+from recsys_cli.models.dcn_v2.model import Cross
+from recsys_cli.models.dlrm.model import pairwise_products
+from recsys_cli.models.embedding import Embeddings
+from recsys_cli.models.factorization import sum_of_pairs
+from recsys_cli.models.tabular import Tabular
+
+ROWS = 12
+SIZES = {"user": 9, "item": 8, "genres": 7}
+
+
+def categorical(name: str, role: Role = Role.FEATURE, *, ragged: bool = False) -> Column:
+    return Column(
+        name=name, role=role, kind=Kind.CATEGORICAL, dtype="int32", cardinality=SIZES[name], vocabulary=name, ragged=ragged
+    )  # fmt: skip
+
+
+def numeric(name: str, role: Role = Role.FEATURE) -> Column:
+    return Column(name=name, role=role, kind=Kind.NUMERIC, dtype="float32")
+
+
+IDS = (categorical("user", Role.USER), categorical("item", Role.ITEM), categorical("genres", ragged=True))
+NUMBERS = (numeric("price"), numeric("age"))
+LABEL, CLICK = numeric("label", Role.LABEL), numeric("click", Role.LABEL)
+SCHEMA = Schema(columns=(*IDS, *NUMBERS, LABEL))
+
+
+def a_batch() -> Batch:
+    draw = torch.Generator().manual_seed(0)
+    offsets = torch.tensor([0, *torch.randint(0, 4, (ROWS,), generator=draw).tolist()]).cumsum(0)
+    length = int(offsets[-1])
+    ids = {name: torch.randint(0, SIZES[name], (ROWS,), generator=draw) for name in ("user", "item")}
+    genres = Ragged(torch.randint(0, 7, (length,), generator=draw), offsets, torch.rand(length, generator=draw))
+    others = {name: torch.randn(ROWS, generator=draw) for name in ("price", "age")}
+    labels = {name: torch.randint(0, 2, (ROWS,), generator=draw).float() for name in ("label", "click")}
+    return Batch({**ids, "genres": genres, **others}, labels)
+
+
+def a_model(name: str, schema: Schema = SCHEMA, **options: Any) -> Tabular:
+    """A model in evaluation mode whose weights are so large that a mistake would show; row 0 of tables stays padding."""
+    torch.manual_seed(0)
+    model = build(name, options, schema)
+    assert isinstance(model, Tabular)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.5)
+        for module in model.modules():
+            if isinstance(module, nn.Embedding):
+                module.weight[0] = 0
+    return model.eval()
+
+
+def looked_up(tables: Embeddings, batch: Batch) -> dict[str, Tensor]:
+    """The embeddings of each row, shape (B, D), row by row and id by id."""
+    found = {}
+    for name in tables.names:
+        table, feature = tables.table(name).detach(), batch.features[name]
+        if isinstance(feature, Ragged):
+            weighted = table[feature.values] * feature.weights[:, None]  # type: ignore[index]
+            spans = feature.offsets.tolist()
+            found[name] = torch.stack([weighted[start:stop].sum(0) for start, stop in pairwise(spans)])
+        else:
+            found[name] = table[feature]
+    return found
+
+
+def dense(batch: Batch) -> Tensor:
+    return torch.stack([batch.features["age"], batch.features["price"]], dim=1)  # type: ignore[list-item]
+
+
+# -- what features add one by one, and in pairs -------------------------------------------------------------------------
+
+
+def test_logistic_is_a_bias_and_what_each_feature_adds() -> None:
+    model, batch = a_model("logistic"), a_batch()
+    first = model.first_order
+    expected = first.bias + dense(batch) @ first.slopes.T + sum(looked_up(first.weights, batch).values())
+    torch.testing.assert_close(model.logits(batch), expected)
+
+
+@pytest.mark.parametrize("labels", [(LABEL,), (LABEL, CLICK)], ids=["one", "two"])
+def test_fm_adds_the_dot_product_of_every_pair(labels: tuple[Column, ...]) -> None:
+    model, batch = a_model("fm", Schema(columns=(*IDS, *NUMBERS, *labels)), embedding_dim=3), a_batch()
+    machine, first = model.machine, model.machine.first_order
+    numbers = dense(batch)
+    fields = list(looked_up(machine.vectors, batch).values())
+    fields += [numbers[:, [place]] * machine.directions[place] for place in range(2)]
+    expected = first.bias + numbers @ first.slopes.T + sum(looked_up(first.weights, batch).values())
+    for one, other in combinations(fields, 2):
+        products = (one * other).view(ROWS, len(labels), 3)
+        expected = expected + products.sum(2)
+    torch.testing.assert_close(model.logits(batch), expected)
+
+
+def test_the_sum_of_pairs_takes_each_pair_once() -> None:
+    fields = [torch.tensor([[2.0]]), torch.tensor([[3.0]]), torch.tensor([[5.0]])]
+    assert sum_of_pairs(fields).item() == 2 * 3 + 2 * 5 + 3 * 5
+    assert sum_of_pairs(fields[:1]).item() == 0
+
+
+def test_deepfm_is_an_fm_and_a_tower_over_its_vectors() -> None:
+    model, batch = a_model("deepfm", embedding_dim=3, hidden=(6,)), a_batch()
+    fm = a_model("fm", embedding_dim=3)
+    fm.machine.load_state_dict(model.machine.state_dict())
+    vectors = looked_up(model.machine.vectors, batch)
+    deep = model.tower.rest(model.tower.first.linear(torch.cat([*vectors.values(), dense(batch)], dim=1)))
+    torch.testing.assert_close(model.logits(batch), fm.logits(batch) + deep)
+
+
+# -- towers beside something --------------------------------------------------------------------------------------------
+
+
+def test_wide_deep_is_a_linear_model_and_a_tower_over_the_columns_they_are_given() -> None:
+    model = a_model("wide-deep", wide=("user", "price"), deep=("item", "genres", "age"), embedding_dim=4, hidden=(6,))
+    batch = a_batch()
+    price, age = (batch.features[name][:, None] for name in ("price", "age"))  # type: ignore[index]
+    wide = model.wide.bias + price @ model.wide.slopes.T + looked_up(model.wide.weights, batch)["user"]
+    embeddings = looked_up(model.embeddings, batch)
+    inputs = torch.cat([embeddings["genres"], embeddings["item"], age], dim=1)
+    torch.testing.assert_close(model.logits(batch), wide + model.tower.rest(model.tower.first.linear(inputs)))
+
+
+def test_wide_deep_looks_at_everything_twice_by_default() -> None:
+    model = a_model("wide-deep")
+    assert model.wide.weights.names == model.embeddings.names == ("genres", "item", "user")
+    assert model.wide_numeric == model.deep_numeric == ("age", "price")
+
+
+@pytest.mark.parametrize("option", ["wide", "deep"])
+def test_a_column_that_is_not_there_is_named_with_the_nearest(option: str) -> None:
+    with pytest.raises(ConfigError, match=rf"model\.{option}: no feature column 'genre' \(did you mean genres\?\)"):
+        build("wide-deep", {option: ("genre",)}, SCHEMA)
+
+
+def test_neumf_is_the_sum_of_products_and_tower() -> None:
+    model, batch = a_model("neumf", factors=3, embedding_dim=4, hidden=(6,)), a_batch()
+    vectors = looked_up(model.vectors, batch)
+    products = (vectors["user"] * vectors["item"]) @ model.products.weight.T
+    inputs = torch.cat([*looked_up(model.embeddings, batch).values(), dense(batch)], dim=1)
+    torch.testing.assert_close(model.logits(batch), products + model.tower.rest(model.tower.first.linear(inputs)))
+
+
+def test_neumf_of_the_paper_knows_ids_alone() -> None:
+    model, batch = a_model("neumf", content=False), a_batch()
+    assert model.embeddings.names == model.vectors.names == ("item", "user")
+    ids = Batch({name: batch.features[name] for name in ("user", "item")}, {})
+    torch.testing.assert_close(model.logits(batch), model.logits(ids))
+
+
+def test_neumf_needs_ids_of_users_and_items() -> None:
+    with pytest.raises(ConfigError, match="exactly one item column and has 0"):
+        build("neumf", {}, Schema(columns=(IDS[0], LABEL)))
+    with pytest.raises(ConfigError, match="neumf takes the ids of users and items, and age has none"):
+        build("neumf", {}, Schema(columns=(IDS[0], numeric("age", Role.ITEM), LABEL)))
+
+
+# -- DLRM ---------------------------------------------------------------------------------------------------------------
+
+
+def test_pairwise_products_are_those_of_each_pair_once() -> None:
+    fields = [torch.randn(5, 4) for _ in range(4)]
+    expected = [(fields[i] * fields[j]).sum(1) for i in range(4) for j in range(i)]
+    torch.testing.assert_close(pairwise_products(fields), torch.stack(expected, dim=1))
+
+
+def test_dlrm_is_its_top_over_numbers_and_products() -> None:
+    model, batch = a_model("dlrm", embedding_dim=4, bottom=(5,), hidden=(6,)), a_batch()
+    numbers = model.bottom.rest(model.bottom.first.linear(dense(batch)))
+    genres, item, user = looked_up(model.embeddings, batch).values()
+    pairs = [(genres, numbers), (item, numbers), (item, genres), (user, numbers), (user, genres), (user, item)]
+    inputs = torch.cat([numbers, torch.stack([(one * other).sum(1) for one, other in pairs], dim=1)], dim=1)
+    torch.testing.assert_close(model.logits(batch), model.top.rest(model.top.first.linear(inputs)))
+
+
+def test_dlrm_without_numbers_tells_what_each_id_adds_by_a_constant() -> None:
+    model, batch = a_model("dlrm", Schema(columns=(*IDS[:2], LABEL)), embedding_dim=4, hidden=()), a_batch()
+    item, user = looked_up(model.embeddings, batch).values()
+    products = torch.stack([item @ model.constant, user @ model.constant, (item * user).sum(1)], dim=1)
+    torch.testing.assert_close(model.logits(batch), model.top.first.linear(products))
+
+
+# -- DCN-V2 -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cross_layer_is_the_written_formula() -> None:
+    layer = Cross(2)
+    with torch.no_grad():
+        layer.up.weight.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        layer.up.bias.copy_(torch.tensor([10.0, 20.0]))
+    first, here = torch.tensor([[2.0, 3.0]]), torch.tensor([[1.0, -1.0]])
+    # W x + b = (1 - 2 + 10, 3 - 4 + 20) = (9, 19); x0 * that + x
+    assert layer(first, here).tolist() == [[2 * 9 + 1, 3 * 19 - 1]]
+
+
+def test_a_rank_is_a_product_of_two_thin_matrices_and_the_full_one_is_any_matrix() -> None:
+    thin, full, whole = Cross(4, 2), Cross(4, 4), Cross(4)
+    assert [tuple(parameter.shape) for parameter in thin.parameters()] == [(2, 4), (4, 2), (4,)]
+    first, here = torch.randn(3, 4), torch.randn(3, 4)
+    product = thin.up.weight @ thin.down.weight
+    torch.testing.assert_close(thin(first, here), first * (here @ product.T + thin.up.bias) + here)
+    with torch.no_grad():  # W = (U S) Vᵀ
+        left, scale, right = torch.linalg.svd(whole.up.weight)
+        full.up.weight.copy_(left * scale)
+        full.down.weight.copy_(right)
+        full.up.bias.copy_(whole.up.bias)
+    torch.testing.assert_close(full(first, here), whole(first, here))
+
+
+@pytest.mark.parametrize("rank", [None, 3])
+def test_dcn_stacks_its_tower_on_the_crosses_or_adds_both(rank: int | None) -> None:
+    options = {"embedding_dim": {"user": 3, "item": 4, "genres": 2}, "hidden": (6,), "rank": rank, "cross_layers": 3}
+    batch = a_batch()
+    for structure in ("stacked", "parallel"):
+        model = a_model("dcn-v2", structure=structure, **options)
+        first = torch.cat([*looked_up(model.embeddings, batch).values(), dense(batch)], dim=1)
+        crossed = first
+        for layer in model.layers:
+            crossed = layer(first, crossed)
+        inputs, beside = (crossed, 0) if model.crossed is None else (first, crossed @ model.crossed.weight.T)
+        assert (model.crossed is None) == (structure == "stacked")
+        expected = model.tower.rest(model.tower.first.linear(inputs)) + beside
+        torch.testing.assert_close(model.logits(batch), expected)
+
+
+# -- what they share ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["logistic", "fm", "deepfm", "wide-deep", "dlrm", "dcn-v2"])
+@pytest.mark.parametrize("columns", [IDS[:1], NUMBERS], ids=["ids", "numbers"])
+def test_one_kind_of_feature_is_enough(name: str, columns: tuple[Column, ...]) -> None:
+    torch.manual_seed(0)
+    model, batch = build(name, {"regularization": 0.1}, Schema(columns=(*columns, LABEL))), a_batch()
+    model.loss(batch).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["mlp", "logistic", "fm", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
+def test_embeddings_cost_in_training_alone(name: str) -> None:
+    batch = a_batch()
+    model, free = a_model(name, regularization=0.5), a_model(name, regularization=0.0)
+    assert model.loss(batch) == free.loss(batch) == free.cross_entropy(free.logits(batch), batch)
+    assert model.train().loss(batch) > free.train().loss(batch)
+
+
+@pytest.mark.parametrize("name", ["mlp", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
+@pytest.mark.parametrize("option", ["dropout", "embedding_dropout"])
+def test_dropout_is_for_training_alone(name: str, option: str) -> None:
+    batch = a_batch()
+    model, plain = a_model(name, **{option: 0.5}), a_model(name, **{option: 0.0})
+    assert torch.equal(model.logits(batch), plain.logits(batch))
+    model.train()
+    assert not torch.equal(model.logits(batch), model.logits(batch))
+    plain.train()
+    assert torch.equal(plain.logits(batch), plain.logits(batch))
+
+
+def test_embeddings_cost_the_squares_of_what_each_row_looks_up() -> None:
+    model = a_model("fm", regularization=0.5, embedding_dim=3)
+    free = a_model("fm", regularization=0.0, embedding_dim=3)
+    batch = Batch(a_batch().features, a_batch().labels, torch.rand(ROWS))
+    genres = batch.features["genres"]
+    assert isinstance(genres, Ragged)
+    cost = torch.zeros(ROWS)
+    for tables in (model.machine.vectors, model.machine.first_order.weights):
+        squares = {name: tables.table(name).detach().square().sum(1) for name in tables.names}
+        for row in range(ROWS):
+            elements = genres.values[genres.offsets[row] : genres.offsets[row + 1]]
+            cost[row] += squares["genres"][elements].sum()
+            cost[row] += sum(squares[name][batch.features[name][row]] for name in ("user", "item"))  # type: ignore[index]
+    expected = free.loss(batch) + 0.5 * (cost * batch.weight).mean()  # type: ignore[operator]
+    torch.testing.assert_close(model.train().loss(batch), expected)
