@@ -173,7 +173,7 @@ class _Measurement:
             return {}
         candidates = torch.from_numpy(asked.held_out.candidates).to(device)
         systems = {MODEL: self.model}
-        known, by_now = (Known(lambda rows=rows: rows, tables.join) for rows in (asked.train.met(), asked.history))
+        known, by_now = Known(asked.train.met, tables.join), Known(lambda: asked.history, tables.join)
         for name in BASELINES:
             with self._timed(f"fit {name}"):
                 systems[name] = fit_baseline(name, schema, known, by_now, device=device)

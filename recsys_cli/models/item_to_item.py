@@ -50,6 +50,7 @@ class ItemToItem(Fitted, Recommender):
         max_items: How many items it knows at most, the ones that most users have met; None for all.
     """
 
+    folds_in = True
     kept: Tensor
     learnt: ItemWeights
 

@@ -22,6 +22,7 @@ _BLOCK = 1 << 23
 class Model(Fitted, Vectors):
     """The vectors of items are learnt; a user's is the best one for them and for what the user has met (Hu et al. 2008, eq. 4)."""
 
+    folds_in = True
     items: Tensor
 
     def __init__(self, config: Config, schema: Schema) -> None:

@@ -26,6 +26,7 @@ class Model(Fitted, Recommender):
         ConfigError: `within` is no categorical column.
     """
 
+    folds_in = True
     counts: Tensor
 
     def __init__(self, config: Config, schema: Schema) -> None:
