@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -77,6 +78,21 @@ class BenchConfig(Section):
     def labels(self) -> tuple[str, ...]:
         """What the models are called: by name, with their options where two have the same."""
         return _labels(self.models)
+
+
+def missing_cut_offs(metrics: Iterable[str], k: Collection[int]) -> list[str]:
+    """Return a sentence for each figure of rankings that is cut off where an evaluation cuts off none.
+
+    Args:
+        metrics: Their names.
+        k: The cut-offs of the evaluation.
+    """
+    parts = [(metric, metric.partition("@")[2]) for metric in metrics]
+    return [
+        f"{metric} is not measured, because evaluate.k has no {cut_off}"
+        for metric, cut_off in parts
+        if cut_off.isdecimal() and int(cut_off) not in k
+    ]
 
 
 def _labels(models: tuple[BenchModel, ...]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from recsys_cli.config.bench import BenchConfig
+from recsys_cli.config.bench import BenchConfig, missing_cut_offs
 from recsys_cli.config.section import Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
@@ -163,6 +163,10 @@ class RunConfig(Section):
     def _sections_agree(self) -> RunConfig:
         problems = [f"features: {problem}" for problem in self.features.wrong_roles()]
         problems += self._placement_problems()
+        if self.bench is not None:
+            problems += [
+                f"bench.metrics: {problem}" for problem in missing_cut_offs(self.bench.metrics, self.evaluate.k)
+            ]
         if "timestamp" in self.split.reads and self.features.timestamp is None:
             problems.append(
                 f"split.method={self.split.method} orders by time, so features.timestamp has to name the column"

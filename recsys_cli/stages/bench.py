@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from recsys_cli.config import BenchConfig, BenchModel, RunConfig, with_model
+from recsys_cli.config.bench import missing_cut_offs
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
-from recsys_cli.evaluation.compare.comparison import better_of
 from recsys_cli.evaluation.compare.leaderboard import Leaderboard, in_words, standings_of
 from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.evaluation.compare.runs import rankings_of
-from recsys_cli.evaluation.metrics.named import find_metric
+from recsys_cli.evaluation.metrics.named import better_of, check_figure
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
 from recsys_cli.stages.choice import run_key, unfinished_run
 from recsys_cli.stages.etl import prepared_data
@@ -78,8 +78,7 @@ def bench_on(
 ) -> Leaderboard:
     """Make the bench on given data; see `bench`."""
     wanted = _wanted(config)
-    metrics = wanted.metrics if metric is None else tuple(dict.fromkeys((metric, *wanted.metrics)))
-    find_metric(metrics[0])
+    metrics = _metrics(config, wanted, metric)
     cells = list(_cells(wanted))
     runs: dict[str, list[TrainedRun]] = {}
     failures: list[dict[str, Any]] = []
@@ -111,6 +110,16 @@ def _wanted(config: RunConfig) -> BenchConfig:
     return config.bench
 
 
+def _metrics(config: RunConfig, wanted: BenchConfig, metric: str | None) -> tuple[str, ...]:
+    """Return the figures to show, as an evaluation calls them, the one to sort by first."""
+    if metric is not None:
+        check_figure(metric)
+    chosen = dict.fromkeys((*(() if metric is None else (metric,)), *wanted.metrics))
+    if missing := missing_cut_offs(chosen, config.evaluate.k):
+        raise ConfigError("; ".join(missing), hint="such as evaluate.k=[10,50]")
+    return tuple(f"{config.evaluate.label}{name}" if "@" in name else name for name in chosen)
+
+
 def _cells(wanted: BenchConfig) -> Iterator[Cell]:
     """Yield all models with the first seed, then all with the next: a bench that is broken off has something of each."""
     for seed in wanted.seeds:
@@ -137,9 +146,9 @@ def _quieter(emit: Emit) -> Emit:
 
 
 def _failure(cell: Cell, error: Exception) -> dict[str, Any]:
-    known = isinstance(error, RecsysError)
-    message = error.message if isinstance(error, RecsysError) else f"{type(error).__name__}: {error}"
-    return {"label": cell.label, "seed": cell.seed, "message": message, "hint": error.hint if known else None}
+    if isinstance(error, RecsysError):
+        return {"label": cell.label, "seed": cell.seed, "message": error.message, "hint": error.hint}
+    return {"label": cell.label, "seed": cell.seed, "message": f"{type(error).__name__}: {error}", "hint": None}
 
 
 def _leaderboard(

@@ -24,8 +24,8 @@ def result(found: Leaderboard, *, html: Path | None) -> dict[str, Any]:
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show the table, what failed, and who may be as good as the best."""
-    from recsys_cli.evaluation.compare.comparison import title_of
     from recsys_cli.evaluation.compare.leaderboard import Leaderboard, in_words
+    from recsys_cli.evaluation.metrics.named import title_of
 
     board = Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
     metrics = found["metrics"]

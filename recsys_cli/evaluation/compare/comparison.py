@@ -7,14 +7,12 @@ from typing import Literal
 
 from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
 from recsys_cli.evaluation.compare.paired import Tested, holm
-from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
 from recsys_cli.evaluation.metrics.metric import Better
+from recsys_cli.evaluation.metrics.named import better_of, title_of
 from recsys_cli.evaluation.result import Frozen
 
 LEVEL = 0.05
 """A difference counts where chance gives one as large less often than this, after Holm's correction."""
-
-_KNOWN = {**POINTWISE, **GROUPED, **RANKING, **BEYOND}
 
 Verdict = Literal["better", "worse", "noise"]
 
@@ -45,7 +43,7 @@ class Figure(Frozen):
     """As in tables."""
     unit: Unit
     """What it is a mean over."""
-    better: Better
+    better: Better | None
     """Which values are better."""
     values: dict[str, float]
     """By run."""
@@ -127,26 +125,13 @@ def figures_of(
     )
 
 
-def title_of(metric: str) -> str:
-    """Return what tables call a metric, such as NDCG@10."""
-    name, at, k = metric.partition("@")
-    known = _KNOWN.get(name)
-    return f"{known.title}{at}{k}" if known else metric
-
-
-def better_of(metric: str) -> Better:
-    """Return which values of a metric are better; what rankings find is better where there is more of it."""
-    better: Better = getattr(_KNOWN.get(metric.partition("@")[0]), "better", "higher")
-    return better
-
-
-def verdict_of(tested: Tested, p_holm: float, better: Better) -> Verdict:
+def verdict_of(tested: Tested, p_holm: float, better: Better | None) -> Verdict:
     """Say whether a difference counts: only where the corrected test and the interval agree on it."""
     if p_holm >= LEVEL or tested.low <= 0 <= tested.high:
         return "noise"
-    return "better" if (tested.value > 0) == (better == "higher") else "worse"
+    return "better" if (tested.value > 0) == (better != "lower") else "worse"
 
 
-def _difference(tested: Tested, p_holm: float, better: Better) -> Difference:
+def _difference(tested: Tested, p_holm: float, better: Better | None) -> Difference:
     verdict = verdict_of(tested, p_holm, better)
     return Difference(value=tested.value, low=tested.low, high=tested.high, p=tested.p, p_holm=p_holm, verdict=verdict)

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recsys_cli.evaluation.compare.comparison import Difference, better_of, title_of, verdict_of
+from recsys_cli.evaluation.compare.comparison import Difference, verdict_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.paired import holm
 from recsys_cli.evaluation.compare.runs import measured, rankings_of
 from recsys_cli.evaluation.metrics.metric import Better
+from recsys_cli.evaluation.metrics.named import better_of, title_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
 from recsys_cli.workspace import TrainedRun
@@ -59,7 +60,7 @@ class Leaderboard(Frozen):
 
     metric: str
     """The figure that they are sorted by."""
-    better: Better
+    better: Better | None
     """Which values of it are better."""
     metrics: tuple[str, ...]
     """The figures that are shown, that one first."""
@@ -162,9 +163,10 @@ def _from_best(
     ordered: Sequence[_System], metric: str, *, resamples: int, seed: int
 ) -> Iterator[tuple[str, Difference]]:
     """Test who is worse than the best: the seeds of a model are one mean, so that users do not count more than once."""
-    best, *others = [system for system in ordered if metric in system.outcomes.metrics] or [None]
-    if best is None or best is not ordered[0]:
+    best, *others = ordered
+    if metric not in best.outcomes.metrics:
         return
+    others = [other for other in others if metric in other.outcomes.metrics]
     tested = [other.outcomes.minus(best.outcomes, [metric], resamples=resamples, seed=seed)[metric] for other in others]
     corrected = holm([one.p for one in tested])
     for other, one, p_holm in zip(others, tested, corrected, strict=True):
@@ -175,10 +177,10 @@ def _from_best(
         )
 
 
-def _badness(value: float | None, better: Better) -> float:
+def _badness(value: float | None, better: Better | None) -> float:
     if value is None:
         return math.inf
-    return {"higher": -value, "lower": value, "one": abs(value - 1)}[better]
+    return {"lower": value, "one": abs(value - 1)}.get(better or "higher", -value)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.compare.comparison import title_of
 from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Score, Standing, in_words
 from recsys_cli.evaluation.compare.page import probability
+from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.page import Axis, Estimated, intervals, render
 
 _BEST, _OTHERS, _BASELINES = 1, 2, 3

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from recsys_cli.evaluation.compare.paired import Tested, by_placements, by_rows, by_users, placements
 from recsys_cli.evaluation.metrics import RANKING, Hits
+from recsys_cli.evaluation.metrics.named import SAMPLED
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.evaluation.tally import Floats
@@ -114,7 +115,8 @@ class Outcomes:
 def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> dict[str, Floats]:
     order = np.argsort(found.user_hashes, kind="stable")
     hits = Hits(found.hits[system][order], found.num_relevant[order])
-    names = {f"{name}@{k}": (metric, k) for k in found.k for name, metric in RANKING.items()}
+    label = SAMPLED if found.drawn.shape[1] else ""
+    names = {f"{label}{name}@{k}": (metric, k) for k in found.k for name, metric in RANKING.items()}
     return {
         name: np.asarray(metric.compute(hits, k), dtype=np.float64)
         for name, (metric, k) in names.items()

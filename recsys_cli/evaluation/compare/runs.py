@@ -8,14 +8,15 @@ from typing import Any
 
 from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
-from recsys_cli.evaluation.compare.comparison import Compared, Comparison, figures_of, title_of
+from recsys_cli.evaluation.compare.comparison import Compared, Comparison, figures_of
 from recsys_cli.evaluation.compare.outcomes import AUC, LOG_LOSS, Outcomes
 from recsys_cli.evaluation.compare.words import joined, verdicts
+from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation
 from recsys_cli.workspace import TrainedRun
 
-_CHANGES_NO_PROBLEM = {"bootstrap", "batch_size"}
+_CHANGES_NO_PROBLEM = {"bootstrap", "batch_size", "title"}
 
 
 def rankings_of(run: TrainedRun) -> Rankings:

@@ -49,6 +49,23 @@ def find_metric(name: str) -> PointwiseMetric | CutOff | None:
     raise ConfigError(f"unknown metric {name!r}{near}; known: {known}")
 
 
+def check_figure(name: str) -> None:
+    """Make sure that an evaluation has a figure of a name: what `find_metric` knows, and what only a whole evaluation measures.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    base, at, cut_off = name.partition("@")
+    if base in GROUPED and not at:
+        return
+    if name == LOSS:
+        raise ConfigError(f"{LOSS} is what training minimises, and no figure of an evaluation")
+    if base in BEYOND:
+        find_metric(f"{next(iter(RANKING))}{at}{cut_off}")  # which says what is wrong with its cut-off
+        return
+    find_metric(name)
+
+
 def title_of(name: str) -> str:
     """Return what a figure of an evaluation is called in tables, such as `NDCG@10` or `sampled NDCG@10`."""
     metric, at, k = name.removeprefix(SAMPLED).partition("@")

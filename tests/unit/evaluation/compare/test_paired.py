@@ -52,10 +52,11 @@ def test_identical_systems_do_not_differ() -> None:
 
 def test_a_planted_difference_is_found_with_its_size() -> None:
     rng = np.random.default_rng(1)
-    differences = np.stack([rng.normal(0.05, 0.2, 800), rng.normal(0, 0.2, 800)], axis=1)
+    differences = rng.normal(0, 0.2, (800, 2))
+    differences += [0.05, 0.001] - differences.mean(axis=0)
     planted, nothing = by_users(differences, resamples=500, seed=0)
-    assert planted.low < 0.05 < planted.high
-    assert planted.low > 0
+    assert planted.value == pytest.approx(0.05)
+    assert 0 < planted.low < 0.05 < planted.high
     assert planted.p < 1e-6
     assert nothing.low < 0 < nothing.high
     assert nothing.p > 0.05
