@@ -3,5 +3,6 @@
 from recsys_cli.loader.loader import Loader
 from recsys_cli.loader.tables import Tables
 from recsys_cli.loader.targets import check_targets
+from recsys_cli.loader.users import Users
 
-__all__ = ["Loader", "Tables", "check_targets"]
+__all__ = ["Loader", "Tables", "Users", "check_targets"]

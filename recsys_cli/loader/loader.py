@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch
-from recsys_cli.errors import ConfigError
 from recsys_cli.loader.copying import Built, SideStream, to_device
 from recsys_cli.loader.footprint import contents
-from recsys_cli.loader.order import Deal
 from recsys_cli.loader.prefetch import prefetch
 from recsys_cli.loader.records import Records, read_records
 from recsys_cli.loader.resident import Resident, ResidentEpoch
+from recsys_cli.loader.steps import Steps
 from recsys_cli.loader.streaming import Streaming, StreamingEpoch
 from recsys_cli.loader.tables import Tables
 from recsys_cli.workspace import PreparedData
@@ -24,16 +23,13 @@ _DEPTH = 4
 """Batches that are ready or being built, beside the one in use."""
 
 
-class Loader:
+class Loader(Steps):
     """Iterate over the batches of a split, once each epoch, in an order that (seed, epoch) decides.
 
     A split that fits into `memory` is read once and kept, and shuffled over all rows. A larger one is streamed: parts of
     the files in random order, as many at a time as fit into a third of `memory`, and the rows of those shuffled. Its
     order depends on `memory` too. Neither depends on the number of ranks: step i is the same rows however many share it
     (see `order.Deal` for how). All ranks read all files when streaming, each with its own `memory`.
-
-    An iteration begins at step 0, unless `load_state_dict` was called since the last one. The same epoch is the same order:
-    call `set_epoch` for another.
 
     Args:
         data: What `recsys etl` wrote.
@@ -64,18 +60,14 @@ class Loader:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if batch_size < 1 or not 0 <= rank < world_size:
-            raise ConfigError(f"a loader cannot have batch_size={batch_size}, rank={rank} of {world_size}")
         schema = data.schema
         self._labels = tuple(column.name for column in schema.labels)
         self._weight = schema.weight.name if schema.weight else None
         layout, groups = contents(data, split)
-        self.num_rows = sum(group.num_rows for group in groups)
-        self._deal = Deal(self.num_rows, batch_size, world_size)
-        self._rank = rank
+        num_rows = sum(group.num_rows for group in groups)
+        super().__init__(num_rows, batch_size=batch_size, rank=rank, world_size=world_size)
         self._device = torch.device(device)
         self._tables = Tables(data, device=self._device, keys=schema.tables)
-        self._epoch, self._step, self._start = 0, 0, 0
         budget = memory << 20
         self.resident = layout.num_bytes(groups) <= budget
         self._source: Resident | Streaming
@@ -84,33 +76,6 @@ class Loader:
             self._source = Resident(_on_device(records, self._device), seed=seed if shuffle else None)
         else:
             self._source = Streaming(layout, groups, budget=budget, seed=seed if shuffle else None)
-
-    def __len__(self) -> int:
-        """Steps of an epoch, the same on every rank."""
-        return self._deal.num_steps
-
-    def step_rows(self, step: int) -> int:
-        """Return how many rows a step of an epoch has, over all ranks."""
-        start, stop = self._deal.step(step)
-        return stop - start
-
-    def __iter__(self) -> Iterator[Batch]:
-        self._step, self._start = self._start, 0
-        return self._batches(self._step)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next iteration is of; another than the current one begins at its step 0."""
-        if epoch != self._epoch:
-            self._epoch, self._step, self._start = epoch, 0, 0
-
-    def state_dict(self) -> dict[str, int]:
-        """Return the position: how many batches of the current epoch were handed out."""
-        return {"epoch": self._epoch, "step": self._step}
-
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Let the next iteration go on from a position that `state_dict` returned."""
-        self._epoch = int(state["epoch"])
-        self._step = self._start = int(state["step"])
 
     def _batches(self, first: int) -> Iterator[Batch]:
         epoch, side = self._source.epoch(self._epoch), SideStream(self._device)

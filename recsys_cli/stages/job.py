@@ -13,10 +13,10 @@ import yaml
 
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation.known import known_of
-from recsys_cli.events import Emit, Message, Progress
-from recsys_cli.loader import Loader, check_targets
+from recsys_cli.events import Emit, Message, Progress, Unit
+from recsys_cli.loader import Loader, Users, check_targets
 from recsys_cli.models import build, trained
-from recsys_cli.models.model import Fitted, Model
+from recsys_cli.models.model import Fitted, Known, Model, Trained
 from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.fit import fit
@@ -121,13 +121,10 @@ class Job:
         if start is not None:
             carry_over(model, start, self.config, self.data, emit=self.emit)
         self.ranks.prepare(model)
-        model.begin(known_of(self.data, "train", device=device))
-        rank, ranks = self.ranks.rank, self.ranks.world_size
-        train = Loader(
-            self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=device, memory=memory,
-            rank=rank, world_size=ranks,
-        )  # fmt: skip
-        self._tell_share(train.step_rows(0))
+        known = known_of(self.data, "train", device=device)
+        model.begin(known)
+        train = self._batches(model, known, memory=memory)
+        self._tell_share(train.step_rows(0), _counted(model))
         valid = self.valid(device, memory=memory)
         if valid is None:
             needs = {"early stopping": options.early_stopping, "the plateau": options.schedule.name == "plateau"}
@@ -136,6 +133,19 @@ class Job:
             self.emit(Message(text, "warning"))
         goal = goal_of(options, self.data, model, emit=self.emit)
         return Training(model, options, train, valid, goal=goal, ranks=self.ranks)
+
+    def _batches(self, model: Trained, known: Known, *, memory: int) -> Loader | Users:
+        """Return this rank's share of what a model learns from: interactions, or the users who had them."""
+        options, rank, ranks = self.config.train, self.ranks.rank, self.ranks.world_size
+        if model.rows == "users":
+            return Users(
+                known.interactions(), self.data.schema, batch_size=options.batch_size, seed=options.seed, device=model.device,
+                rank=rank, world_size=ranks,
+            )  # fmt: skip
+        return Loader(
+            self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=model.device,
+            memory=memory, rank=rank, world_size=ranks,
+        )  # fmt: skip
 
     def valid(self, device: torch.device, *, memory: int) -> Loader | None:
         """Return the rows of the valid split, this rank's share of each batch; None where there is none."""
@@ -146,7 +156,7 @@ class Job:
             self.data, "valid", batch_size=_VALID_BATCH * ranks, device=device, memory=memory, rank=rank, world_size=ranks
         )  # fmt: skip
 
-    def _tell_share(self, rows: int) -> None:
+    def _tell_share(self, rows: int, unit: Unit) -> None:
         options, number = self.config.train, self.ranks.world_size
         rates = "learning rates stay as they are"
         if options.scale_learning_rate != "none":
@@ -155,7 +165,7 @@ class Job:
                 f"and they are meant for {options.reference_batch_size:,} (scale_learning_rate is {options.scale_learning_rate})"
             )
         if number > 1:
-            share = f"{number} processes share the {rows:,} rows of a step, about {rows // number:,} for each"
+            share = f"{number} processes share the {rows:,} {unit} of a step, about {rows // number:,} for each"
             self.emit(Message(f"{share}; {rates}"))
         elif options.rate_factor != 1:
             self.emit(Message(rates))
@@ -169,12 +179,13 @@ class Job:
     def _tell(self, event: TrainingEvent, training: Training) -> None:
         epoch = f"{event.record.epoch if isinstance(event, EpochEnded) else event.epoch}/{self.config.train.epochs}"
         if isinstance(event, Stepped):
+            unit = _counted(training.model)
             fields = {
                 "loss": f"{event.loss:.4f}",
-                "rows/s": f"{event.rows / max(event.seconds, 1e-9):,.0f}",
+                f"{unit}/s": f"{event.rows / max(event.seconds, 1e-9):,.0f}",
                 "waiting": f"{event.waiting / max(event.seconds, 1e-9):.0%}",
             }
-            self.emit(Progress(f"train epoch {epoch}", event.rows, training.train.num_rows, fields=fields))
+            self.emit(Progress(f"train epoch {epoch}", event.rows, training.train.num_rows, unit, fields))
         elif isinstance(event, EpochEnded):
             record = event.record
             figures = [f", valid {name} {value:.4f}" for name, value in record.valid.items() if value is not None]
@@ -197,6 +208,11 @@ class Job:
             device=training.device.type,
             devices=self.ranks.world_size,
         )  # fmt: skip
+
+
+def _counted(model: Trained) -> Unit:
+    """Return what a model learns from, as a bar counts it."""
+    return "users" if model.rows == "users" else "rows"
 
 
 @contextmanager

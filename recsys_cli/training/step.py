@@ -95,8 +95,8 @@ class Step:
         total = torch.zeros((), device=self.device)
         mean_of = self.compiled or self.model.loss
         for part in batch.parts(self.config.accumulate):
-            if not (part.num_rows or self.ranks.world_size > 1):
-                continue
+            if not part.num_rows and (self.ranks.world_size == 1 or self.model.rows == "users"):
+                continue  # what a model learns from users, it computes with no other rank
             with record_function(FORWARD), self.autocast():
                 # Of no rows there is no mean; but what the ranks compute together, they compute with this one.
                 loss = mean_of(part) if part.num_rows else self.model.score(part).sum()

@@ -92,13 +92,12 @@ def test_four_commands_lead_to_a_report(shell: Shell) -> None:
     assert shell.runs() == [run]
 
 
-def test_killed_training_resumes_to_the_same_weights(shell: Shell) -> None:
-    shell.run("download", "x.yaml")
-    shell.run("etl", "x.yaml")
-    shell.run("train")
+def kill_and_resume(shell: Shell, *line: str) -> None:
+    """Train, train again and be killed, go on, and end in the same weights."""
+    shell.run("train", *line)
     (whole,) = shell.runs()
 
-    process = shell.start("train", "--force")
+    process = shell.start("train", *line, "--force")
     deadline = time.monotonic() + 120
     while not list((shell.folder / "workspace" / "runs").glob("*/checkpoints/last.safetensors"))[1:]:
         assert time.monotonic() < deadline
@@ -109,11 +108,28 @@ def test_killed_training_resumes_to_the_same_weights(shell: Shell) -> None:
     killed = shell.runs()[-1]
     assert not (killed / "manifest.json").exists()
 
-    assert "resuming" in shell.run("train", "--resume")
+    assert "resuming" in shell.run("train", *line, "--resume")
     assert shell.runs() == [whole, killed]
     expected, found = shell.weights(whole), shell.weights(killed)
     assert expected.keys() == found.keys()
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
+
+
+def test_killed_training_resumes_to_the_same_weights(shell: Shell) -> None:
+    shell.run("download", "x.yaml")
+    shell.run("etl", "x.yaml")
+    kill_and_resume(shell)
+
+
+def test_a_model_of_sequences_goes_the_same_way(shell: Shell) -> None:
+    """A step is of users: 300 of them are 10 steps of 32 an epoch, the last ones of 12."""
+    shell.run("download", "x.yaml")
+    shell.run("etl", "x.yaml")
+    kill_and_resume(
+        shell, "model.name=sasrec", "model.dim=16", "model.length=30", "train.batch_size=32", "train.monitor=ndcg@10"
+    )
+    ranking = shell.json("evaluate")["ranking"]
+    assert {"model", "popularity"} <= ranking.keys()
 
 
 def test_killed_etl_leaves_nothing_after_the_next(shell: Shell) -> None:

@@ -1,0 +1,72 @@
+"""Batches of users, for models that learn from what a user did in order: their ids alone, each user once an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from recsys_cli.batch import Batch
+from recsys_cli.errors import DataError
+from recsys_cli.features.hashing import mix
+from recsys_cli.features.schema import FIRST, Role, Schema
+from recsys_cli.interactions import Interactions
+from recsys_cli.loader.order import Permutation
+from recsys_cli.loader.steps import Steps
+
+_SHUFFLE = 0x5553
+"""Sets the order of users apart from whatever else is drawn from the same seed."""
+
+
+class Users(Steps):
+    """Iterate over the users who have met at least two items, once each epoch, in an order that (seed, epoch) decides.
+
+    Whoever has met a single item has nothing that comes next. Step i is the same users however many ranks share it. The
+    features of a batch are the users' ids, int32; the main label is 1, so that it says how many rows there are.
+
+    Args:
+        interactions: Of train.
+        schema: Names the user column and the label.
+        batch_size: Users of a step, which the ranks share.
+        seed: Decides the order.
+        device: Where the batches are wanted.
+        rank: Which of the processes this is.
+        world_size: How many processes share the users.
+
+    Raises:
+        DataError: No user has two items.
+        ConfigError: `batch_size` or `rank` is impossible.
+    """
+
+    def __init__(
+        self,
+        interactions: Interactions,
+        schema: Schema,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        known = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
+        users = np.flatnonzero(np.bincount(interactions.user_idx[known]) >= 2)
+        if not len(users):
+            raise DataError(
+                "no user of train has two items, so there is nothing that comes next",
+                hint="look at features.user and at the split, or train a model of interactions (recsys ls models)",
+            )
+        super().__init__(len(users), batch_size=batch_size, rank=rank, world_size=world_size)
+        self._users = users.astype(np.int32)
+        self._names = schema.only(Role.USER).name, schema.label.name
+        self._seed = seed
+        self._device = torch.device(device)
+
+    def _batches(self, first: int) -> Iterator[Batch]:
+        order = Permutation(self.num_rows, mix(self._seed, _SHUFFLE, self._epoch))
+        user, label = self._names
+        for step in range(first, len(self)):
+            ids = torch.from_numpy(self._users[order(*self._deal.span(step, self._rank))]).to(self._device)
+            self._step = step + 1
+            yield Batch({user: ids}, {label: torch.ones(len(ids), device=self._device)})

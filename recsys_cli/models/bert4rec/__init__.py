@@ -1,0 +1,1 @@
+"""The `bert4rec` model: masked items by those on both sides."""

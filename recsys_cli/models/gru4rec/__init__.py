@@ -1,0 +1,1 @@
+"""The `gru4rec` model: the next item by a recurrent network."""

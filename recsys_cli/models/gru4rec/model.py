@@ -1,0 +1,37 @@
+"""Gated recurrent units over a user's items."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from recsys_cli.config import Placement
+from recsys_cli.features.schema import Schema
+from recsys_cli.models.gru4rec.config import Config
+from recsys_cli.models.sequence.causal import CausalModel
+
+
+class Model(CausalModel):
+    """A recurrent state takes in one item after the other, and a dense layer makes of it the vector of what comes next.
+
+    Hidasi et al., "Session-based recommendations with recurrent neural networks" (2016); the sampled softmax over additional
+    negatives and the one table for input and output are those of Hidasi and Karatzoglou, "Recurrent neural networks with
+    top-k gains for session-based recommendations" (2018).
+    """
+
+    config: Config
+
+    def __init__(
+        self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
+    ) -> None:
+        super().__init__(config, schema, sparse=sparse, placement=placement)
+        self.dropout = nn.Dropout(config.dropout)
+        between = config.dropout if config.layers > 1 else 0.0
+        self.network = nn.GRU(config.dim, config.hidden, config.layers, batch_first=True, dropout=between)
+        self.outward = nn.Linear(config.hidden, config.dim)
+
+    def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
+        """Return what is told after each item, shape (B, L, D)."""
+        del counts  # what is read after the last item changes nothing before it
+        states, _ = self.network(self.dropout(vectors * self.config.dim**0.5))
+        outward: Tensor = self.outward(self.dropout(states))
+        return outward

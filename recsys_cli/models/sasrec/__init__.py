@@ -1,0 +1,1 @@
+"""The `sasrec` model: the next item by self-attention over those before it."""

@@ -1,0 +1,56 @@
+"""The loss of the next item among all items, from a sample of them that is corrected for how it was drawn."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+from recsys_cli.features.schema import FIRST
+
+
+class Negatives:
+    """Draws the items that stand for the catalogue.
+
+    Args:
+        counts: How often each id comes; shape (ids,). Ids below FIRST are no items.
+        number: How many are drawn; of a catalogue that is no larger, all are taken.
+        power: They are drawn in proportion to count ** power.
+    """
+
+    def __init__(self, counts: Tensor, *, number: int, power: float) -> None:
+        self._number = number
+        self._ids = torch.arange(FIRST, len(counts), device=counts.device)
+        shares = counts[FIRST:].double() ** power
+        shares /= shares.sum()
+        self._log_expected = (number * shares).log().float()
+        self._bounds = shares.cumsum(0)
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """Draw with replacement, from torch's generator.
+
+        Returns:
+            The items, shape (N,); and for each the logarithm of how often it was to be expected among them, shape (N,).
+        """
+        if len(self._ids) <= self._number:
+            return self._ids, torch.zeros(len(self._ids), device=self._ids.device)
+        drawn = torch.rand(self._number, dtype=torch.float64, device=self._ids.device)
+        places = torch.searchsorted(self._bounds, drawn, right=True).clamp(max=len(self._ids) - 1)
+        return self._ids[places], self._log_expected[places]
+
+
+def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, hits: Tensor) -> Tensor:
+    """Return the cross-entropy of the item that came, for each of P places; shape (P,), float32.
+
+    The sum over all other items is estimated by the drawn ones, each divided by how often it was to be expected (importance
+    sampling: Bengio and Senécal, "Adaptive importance sampling to accelerate training of a neural probabilistic language
+    model", 2008). Where all items are given and expected once it is the softmax over the catalogue.
+
+    Args:
+        positive: Scores of the items that came, shape (P,).
+        negative: Scores of the drawn items, shape (P, N).
+        log_expected: As `Negatives.draw` has it, shape (N,).
+        hits: Where a drawn item is the one that came, bool, (P, N); it is not counted twice.
+    """
+    corrected = (negative.float() - log_expected).masked_fill(hits, torch.finfo(torch.float32).min)
+    return F.softplus(torch.logsumexp(corrected, dim=1) - positive.float())

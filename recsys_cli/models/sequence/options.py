@@ -1,0 +1,42 @@
+"""Options that models of sequences share. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, model_validator
+
+
+class SequenceOptions(BaseModel):
+    """What a sequence is, and what the next item is told from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    dim: PositiveInt = 64
+    """Width of the items' vectors."""
+    length: int = Field(100, ge=2)
+    """How many items are looked at: the latest when scoring, a random stretch of a longer history in each epoch of training."""
+    dropout: float = Field(0.3, ge=0, lt=1)
+    """Share of elements to drop, of the items' vectors and within the network."""
+    negatives: PositiveInt = 512
+    """Items that are drawn for each step, as those that might have come instead; all items where there are no more than that."""
+    negatives_power: NonNegativeFloat = 0.0
+    """Negatives are drawn in proportion to (how often an item comes in train) to this power: 0 for all alike, 1 by popularity. The
+    loss is corrected for it: another power changes how sure the estimate is, and not what is estimated."""
+    positive_only: bool = False
+    """Let only interactions with label 1 be part of a sequence, instead of all."""
+
+
+class TransformerOptions(SequenceOptions):
+    """What a sequence is read with, where that is a Transformer."""
+
+    blocks: PositiveInt = 2
+    """Layers of attention, each followed by a dense network."""
+    heads: PositiveInt = 2
+    """Parts of the vector that attend on their own; `dim` has to be a multiple."""
+
+    @model_validator(mode="after")
+    def _heads_are_of_one_width(self) -> Self:
+        if self.dim % self.heads:
+            raise ValueError(f"heads: dim is {self.dim}, which {self.heads} heads cannot share equally")
+        return self

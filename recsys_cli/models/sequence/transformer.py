@@ -1,0 +1,82 @@
+"""The Transformer over items, with the normalisation before each part: what reads sequences in `sasrec` and in `bert4rec`."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
+
+from recsys_cli.models.embedding.tables import INITIAL_STD
+from recsys_cli.models.sequence.histories import within
+from recsys_cli.models.sequence.options import TransformerOptions
+
+
+class Transformer(nn.Module):
+    """Blocks of attention and a dense network (Vaswani et al., 2017), pre-norm (Xiong et al., 2020), with learnt positions.
+
+    Positions are counted from the end, so that the latest item always has the same one, as in sequences that are padded on
+    the left. The sequences themselves are padded on the right: an item that looks back never sees padding.
+
+    Args:
+        config: Width, length, blocks, heads and dropout.
+        causal: Whether an item sees only itself and those before it.
+        hidden: Width of the dense networks.
+        activation: Their non-linearity.
+    """
+
+    def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
+        super().__init__()
+        self._causal = causal
+        self._scale = math.sqrt(config.dim)
+        self.positions = nn.Parameter(torch.empty(config.length, config.dim).normal_(std=INITIAL_STD))
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(
+            _Block(config, causal=causal, hidden=hidden, activation=activation) for _ in range(config.blocks)
+        )
+        self.norm = nn.LayerNorm(config.dim)
+
+    def forward(self, vectors: Tensor, counts: Tensor) -> Tensor:
+        """Return what is made of each item, shape (B, L, D).
+
+        Args:
+            vectors: Of the items, shape (B, L, D), L as configured.
+            counts: How many items there are, shape (B,).
+        """
+        length = vectors.shape[1]
+        places = torch.arange(length, device=counts.device) + (length - counts).unsqueeze(1)
+        positions = F.embedding(places.clamp(max=length - 1), self.positions)
+        # The first place is always seen: attention to nothing at all would be no number.
+        seen = None if self._causal else within(counts.clamp(min=1), length)[:, None, None, :]
+        states = self.dropout((vectors + positions) * self._scale)
+        for block in self.blocks:
+            states = block(states, seen)
+        normed: Tensor = self.norm(states)
+        return normed
+
+
+class _Block(nn.Module):
+    def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
+        super().__init__()
+        dim = config.dim
+        self._heads, self._causal, self._dropout = config.heads, causal, config.dropout
+        self.before_attention, self.before_dense = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.inward, self.outward = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        dropout = nn.Dropout(config.dropout)
+        self.dropout = dropout
+        self.dense = nn.Sequential(nn.Linear(dim, hidden), activation(), dropout, nn.Linear(hidden, dim), dropout)
+
+    def forward(self, states: Tensor, seen: Tensor | None) -> Tensor:
+        states = states + self.dropout(self._attend(self.before_attention(states), seen))
+        return states + self.dense(self.before_dense(states))
+
+    def _attend(self, states: Tensor, seen: Tensor | None) -> Tensor:
+        rows, length, dim = states.shape
+        parts = self.inward(states).view(rows, length, 3, self._heads, dim // self._heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        attended = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=seen, dropout_p=self._dropout if self.training else 0.0, is_causal=self._causal
+        )
+        outward: Tensor = self.outward(attended.transpose(1, 2).reshape(rows, length, dim))
+        return outward

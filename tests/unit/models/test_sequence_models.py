@@ -1,0 +1,221 @@
+"""Models of sequences on a circle of items, where each item has one that follows: what they tell, and what they look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from recsys_cli.batch import Batch
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.interactions import Interactions
+from recsys_cli.models import build
+from recsys_cli.models.model import Known
+from recsys_cli.models.sequence.causal import CausalModel
+from recsys_cli.models.sequence.model import SequenceModel
+
+USERS, ITEMS, LENGTH = 60, 30, 8
+SCHEMA = Schema(
+    columns=(
+        Column(name="user", role=Role.USER, kind=Kind.CATEGORICAL, dtype="int32", cardinality=USERS + 4, vocabulary="u"),
+        Column(name="item", role=Role.ITEM, kind=Kind.CATEGORICAL, dtype="int32", cardinality=ITEMS + 3, vocabulary="i"),
+        Column(name="label", role=Role.LABEL, kind=Kind.NUMERIC, dtype="int8"),
+        Column(name="time", role=Role.TIMESTAMP, kind=Kind.NUMERIC, dtype="int64"),
+    )
+)  # fmt: skip
+SMALL = {"dim": 32, "length": LENGTH, "dropout": 0.0}
+ALL = ["sasrec", "gru4rec", "bert4rec"]
+
+
+def item_at(user: np.ndarray[Any, Any], step: np.ndarray[Any, Any] | int) -> np.ndarray[Any, Any]:
+    """The user's item at a step: users begin anywhere on the circle and go 7 items on each time."""
+    return (3 + (user * 11 + step * 7) % ITEMS).astype(np.int32)
+
+
+def known(steps: int = 10, *, labels: np.ndarray[Any, Any] | None = None) -> Known:
+    """What 60 users, 3 to 62, did in their first steps; the rows are in no order. User 63 did nothing."""
+    user, step = (part.ravel() for part in np.meshgrid(np.arange(3, USERS + 3), np.arange(steps)))
+    order = np.random.default_rng(0).permutation(len(user))
+    user, step = user[order], step[order]
+    labels = np.ones(len(user), np.float32) if labels is None else labels
+    interactions = Interactions(user.astype(np.int32), item_at(user, step), labels, times=step)
+    return Known(lambda: interactions, dict)
+
+
+def a_model(name: str, *, steps: int = 10, sparse: bool = False, **options: Any) -> SequenceModel:
+    torch.manual_seed(0)
+    model = build(name, {**SMALL, **options}, SCHEMA, sparse=sparse)
+    assert isinstance(model, SequenceModel)
+    model.begin(known(steps))
+    return model
+
+
+def users_batch(users: torch.Tensor, **fields: Any) -> Batch:
+    return Batch({"user": users.int()}, {"label": torch.ones(len(users))}, **fields)
+
+
+EVERYBODY = torch.arange(3, USERS + 3)
+CATALOGUE = torch.arange(3, ITEMS + 3)
+
+
+def told(model: SequenceModel) -> float:
+    """How often the item that follows has the highest score."""
+    with torch.inference_mode():
+        best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).argmax(dim=1)
+    return float((best == torch.from_numpy(item_at(EVERYBODY.numpy(), 10))).float().mean())
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sasrec", {}),
+        ("gru4rec", {}),
+        ("bert4rec", {"blocks": 1, "last_share": 0.9}),
+        ("sasrec", {"negatives": 8}),
+        ("gru4rec", {"negatives": 8}),
+    ],
+)
+def test_the_item_that_follows_is_told(name: str, options: dict[str, Any]) -> None:
+    model = a_model(name, **options)
+    assert told(model) < 0.3
+    optimizer = torch.optim.Adam(model.train().parameters(), lr=0.01)
+    for _ in range(80):
+        optimizer.zero_grad()
+        model.loss(users_batch(EVERYBODY)).backward()
+        optimizer.step()
+    assert told(model) > 0.9
+
+
+@pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
+def test_a_later_item_changes_nothing_before_it(name: str) -> None:
+    model = a_model(name).eval()
+    assert isinstance(model, CausalModel)
+    vectors = torch.randn(2, LENGTH, 32)
+    changed = vectors.clone()
+    changed[:, 5] = -vectors[:, 5]
+    counts = torch.full((2,), LENGTH)
+    before, after = model.states(vectors, counts), model.states(changed, counts)
+    torch.testing.assert_close(after[:, :5], before[:, :5])
+    assert all(not torch.allclose(after[:, place], before[:, place], atol=1e-4) for place in (5, 7))
+
+
+def test_bert4rec_looks_to_both_sides() -> None:
+    model = a_model("bert4rec").eval()
+    vectors = torch.randn(1, LENGTH, 32)
+    changed = vectors.clone()
+    changed[:, 5] = -vectors[:, 5]
+    counts = torch.full((1,), LENGTH)
+    network: Any = model.network
+    assert not torch.allclose(network(changed, counts)[:, :5], network(vectors, counts)[:, :5], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_padding_does_not_matter(name: str) -> None:
+    model: Any = a_model(name).eval()
+    read = model.network if name == "bert4rec" else model.states
+    vectors, counts = torch.randn(2, LENGTH, 32), torch.tensor([5, 3])
+    changed = vectors.clone()
+    changed[0, 5:], changed[1, 3:] = 9.0, -9.0
+    one, other = read(vectors, counts), read(changed, counts)
+    torch.testing.assert_close(other[0, :5], one[0, :5])
+    torch.testing.assert_close(other[1, :3], one[1, :3])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_longer_ago_than_the_length_does_not_matter(name: str) -> None:
+    """30 steps are once around the circle: after 12 and after 42 of them the latest items are the same."""
+    model = a_model(name, steps=12).eval()
+    vectors = model.user_vectors(EVERYBODY)
+    model.begin(known(42))
+    torch.testing.assert_close(model.user_vectors(EVERYBODY), vectors)
+    model.begin(known(11))
+    assert not torch.allclose(model.user_vectors(EVERYBODY), vectors, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_users_without_a_history_have_that_of_an_empty_one(name: str) -> None:
+    vectors = a_model(name).eval().user_vectors(torch.tensor([0, 1, 2, 63, 3]))
+    assert torch.isfinite(vectors).all()
+    torch.testing.assert_close(vectors[:4], vectors[:1].expand(4, -1))
+    assert not torch.allclose(vectors[4], vectors[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_user_is_read_once_for_a_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, read = a_model(name).eval(), []
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda users: read.append(users.tolist()) or encode(users))
+    batch = Batch({"user": torch.tensor([5, 4, 5, 5, 4]), "item": torch.tensor([3, 3, 4, 2, 9])}, {})
+    scores = model.score(batch)
+    assert read == [[4, 5]]
+    torch.testing.assert_close(scores, model.scores(batch.features["user"], batch.features["item"]).diag())
+
+
+@pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
+def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
+    model = a_model(name, length=9).eval()  # whole histories and the whole catalogue: nothing is drawn
+    weight = torch.arange(60.0) / 16
+
+    def loss(users: torch.Tensor, **fields: Any) -> torch.Tensor:
+        return model.loss(users_batch(users, **fields))
+
+    whole = loss(EVERYBODY)
+    torch.testing.assert_close((loss(EVERYBODY[:20]) * 20 + loss(EVERYBODY[20:]) * 40) / 60, whole)
+    torch.testing.assert_close(loss(EVERYBODY, weight=weight) + loss(EVERYBODY, weight=1 - weight), whole)
+    assert not torch.allclose(loss(EVERYBODY, weight=weight), whole)
+
+
+@pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
+def test_loss_is_the_cross_entropy_of_each_next_item(name: str) -> None:
+    model: Any = a_model(name, length=9).eval()
+    items = torch.from_numpy(np.stack([item_at(EVERYBODY.numpy(), step) for step in range(10)], axis=1)).long()
+    table = model.items.table("item").detach()
+    states = model.states(table[items[:, :-1]], torch.full((60,), 9))
+    logits = states @ table[CATALOGUE].T
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), items[:, 1:].flatten() - 3)
+    torch.testing.assert_close(model.loss(users_batch(EVERYBODY)), expected)
+
+
+def test_bert4rec_masks_what_is_there_and_something_of_everybody() -> None:
+    model: Any = a_model("bert4rec", steps=4, last_share=0.0)
+    windows = model.histories.anywhere(torch.arange(2, 63).repeat(100), LENGTH)
+    drawn = model._drawn(windows)
+    assert not drawn[windows.counts == 0].any()
+    assert not drawn[:, 4:].any()
+    some = drawn[windows.counts > 0]
+    assert some.any(dim=1).all()
+    # Of four items the first is masked in a fifth of the cases; the last also where none was, in 0.8⁴ of them.
+    assert some.float().mean(dim=0)[:4].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.2 + 0.8**4], abs=0.03)
+
+
+def test_bert4rec_masks_the_last_alone_as_often_as_it_is_told() -> None:
+    model: Any = a_model("bert4rec", steps=4, last_share=0.9, mask_share=0.99)
+    windows = model.histories.anywhere(torch.arange(3, 63).repeat(100), LENGTH)
+    alone = model._drawn(windows).sum(dim=1) == 1
+    assert float(alone.float().mean()) == pytest.approx(0.9, abs=0.02)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_positive_only_reads_what_was_liked(name: str) -> None:
+    model = a_model(name, positive_only=True).eval()
+    model.begin(known(labels=np.zeros(USERS * 10, np.float32)))
+    vectors = model.user_vectors(torch.tensor([63, 3, 4]))
+    torch.testing.assert_close(vectors[1:], vectors[:1].expand(2, -1))
+    assert float(model.loss(users_batch(EVERYBODY)).detach()) == 0
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_tables_may_be_kept_on_the_host_and_not_be_sharded(name: str) -> None:
+    model = build(name, SMALL, SCHEMA, sparse=True, placement="host")
+    model.begin(known())
+    model.loss(users_batch(EVERYBODY)).backward()
+    with pytest.raises(ConfigError, match="placement is sharded"):
+        build(name, SMALL, SCHEMA, sparse=True, placement="sharded")
+
+
+def test_heads_share_the_width() -> None:
+    with pytest.raises(ConfigError, match="dim is 32, which 5 heads cannot share equally"):
+        build("sasrec", {**SMALL, "heads": 5}, SCHEMA)

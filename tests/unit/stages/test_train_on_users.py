@@ -1,0 +1,104 @@
+"""Training by users instead of by rows: it is measured as any other, goes on where it was, and ranks share it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ranks import on_ranks
+from rated import FEATURES
+from safetensors.numpy import load_file
+
+from recsys_cli.config import RunConfig
+from recsys_cli.errors import ConfigError
+from recsys_cli.events import Event, Progress
+from recsys_cli.stages.plan import plan_on
+from recsys_cli.stages.profile import profile_on
+from recsys_cli.stages.train import train_on
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+MakePrepared = Callable[..., PreparedData]
+
+
+def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
+    return RunConfig.model_validate({
+        "dataset": {"name": "synthetic-small"},
+        "features": FEATURES,
+        "model": {"name": "sasrec", "dim": 8, "length": 60, "dropout": 0.0, **(model or {})},
+        "train": {
+            "epochs": 3, "batch_size": 7, "learning_rate": 0.01, "monitor": "ndcg@10", "device": "cpu", "precision": "fp32",
+            "trackers": [], **train,
+        },
+    })  # fmt: skip
+
+
+def losses(run: TrainedRun) -> list[float]:
+    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    return [line["loss"] for line in lines if line["event"] == "step"]
+
+
+def test_a_model_of_users_is_trained_and_measured(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    """40 users are 6 steps of 7 at most."""
+    events: list[Event] = []
+    run = train_on(make_prepared(), a_config(), workspace, emit=events.append).artifact
+    manifest = run.manifest
+    assert (manifest["rows"], manifest["steps"]) == (3 * 40, 3 * 6)
+    for record in manifest["history"]:
+        assert record["valid"]["loss"] is None  # of rows, which such a model has no loss for
+        assert 0 < record["valid"]["ndcg@10"] < 1
+        assert 0 < record["valid"]["auc"] < 1
+    bars = [event for event in events if isinstance(event, Progress) and event.task == "train epoch 3/3"]
+    assert (bars[-1].done, bars[-1].total, bars[-1].unit) == (40, 40, "users")
+    assert "users/s" in bars[-1].fields
+
+
+@pytest.mark.parametrize("options", [{}, {"sparse": True}], ids=["dense", "sparse"])
+def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    data, config = make_prepared(), a_config(model={"dropout": 0.2, "length": 10}, checkpoint_steps=4, **options)
+    whole = train_on(data, config, workspace).artifact
+    broken, steps = Workspace(tmp_path / "broken"), 0
+
+    def stop(event: Event) -> None:
+        nonlocal steps
+        steps += isinstance(event, Progress) and event.task.startswith("train")
+        if steps == 10:
+            raise InterruptedError("the tenth step")
+
+    with pytest.raises(InterruptedError, match="the tenth step"):
+        train_on(data, config, broken, emit=stop)
+    again = train_on(data, config, broken, resume=True).artifact
+    a, b = load_file(whole.checkpoint("last")), load_file(again.checkpoint("last"))
+    assert a.keys() == b.keys()
+    assert all(a[name].tobytes() == b[name].tobytes() for name in a)
+    assert losses(again) == losses(whole)
+
+
+def train_here(data: PreparedData, config: RunConfig, root: Path) -> None:
+    train_on(data, config, Workspace(root))
+
+
+def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(
+    make_prepared: MakePrepared, tmp_path: Path
+) -> None:
+    """5 users in steps of 2: one of three ranks has none, and the last user joins the step before."""
+    data, config = make_prepared(users=5, rows=100, shards=1), a_config(batch_size=2)
+    runs = []
+    for ranks in (1, 3):
+        assert on_ranks(ranks, train_here, data, config, tmp_path / str(ranks)) == [None] * ranks
+        runs += Workspace(tmp_path / str(ranks)).runs()
+    one, three = runs
+    assert len(losses(one)) == 3 * 2
+    assert losses(three) == pytest.approx(losses(one), abs=1e-4)
+    assert three.manifest["valid"]["auc"] == pytest.approx(one.manifest["valid"]["auc"], abs=1e-3)
+
+
+def test_a_step_of_users_can_be_profiled_and_is_not_planned(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared()
+    assert profile_on(data, a_config(), workspace)["rows"] == 7
+    with pytest.raises(ConfigError, match="sasrec learns from whole histories of users"):
+        plan_on(data, a_config())
