@@ -7,21 +7,23 @@ import torch
 from model_cases import a_batch, a_model, names_of
 
 from recsys_cli.batch import Batch
+from recsys_cli.errors import ConfigError
 from recsys_cli.models.model import Trained
+from recsys_cli.registry import MODELS, load
+
+KINDS = {name: load(f"{MODELS[name]}.model:Model") for name in names_of(Trained)}
+BUILDS = [(name, sparse) for name, kind in KINDS.items() for sparse in (False, True) if not (sparse and kind.dense)]
+"""Each model with the gradients that its tables can have."""
 
 
-@pytest.fixture(params=names_of(Trained))
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(params=[False, True], ids=["dense", "sparse"])
-def sparse(request: pytest.FixtureRequest) -> bool:
+@pytest.fixture(params=BUILDS, ids=[f"{name}-{'sparse' if sparse else 'dense'}" for name, sparse in BUILDS])
+def built(request: pytest.FixtureRequest) -> tuple[str, bool]:
     return request.param
 
 
 @pytest.fixture
-def model(name: str, sparse: bool) -> Trained:
+def model(built: tuple[str, bool]) -> Trained:
+    name, sparse = built
     return a_model(name, sparse=sparse)
 
 
@@ -55,11 +57,17 @@ def test_every_parameter_gets_a_gradient(model: Trained) -> None:
         assert torch.count_nonzero(parameter.grad.to_dense()) > 0, parameter_name
 
 
-def test_tables_have_the_gradients_that_were_asked_for(model: Trained, sparse: bool) -> None:
+def test_tables_have_the_gradients_that_were_asked_for(model: Trained, built: tuple[str, bool]) -> None:
     model.loss(batch_of(model)).backward()
     tables = [module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     assert tables
-    assert all(table.grad.is_sparse == sparse for table in tables)
+    assert all(table.grad.is_sparse == built[1] for table in tables)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.dense])
+def test_sparse_gradients_are_refused_where_every_step_changes_every_row(name: str) -> None:
+    with pytest.raises(ConfigError, match="gradients of its tables are dense"):
+        a_model(name, sparse=True)
 
 
 def test_padding_is_zero_and_gets_no_gradient(model: Trained) -> None:
@@ -70,6 +78,7 @@ def test_padding_is_zero_and_gets_no_gradient(model: Trained) -> None:
             assert not module.weight.grad.to_dense()[0].any()
 
 
+@pytest.mark.parametrize("name", KINDS)
 def test_a_batch_is_learned(name: str) -> None:
     model = a_model(name)
     batch = batch_of(model)

@@ -1,0 +1,1 @@
+"""Vectors that are smoothed over the graph of who likes what."""

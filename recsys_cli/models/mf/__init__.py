@@ -1,0 +1,1 @@
+"""Matrix factorisation that learns to rank."""

@@ -1,0 +1,1 @@
+"""What retrieval models share: the catalogue that negatives are drawn from, and losses that compare. No torch is imported here."""

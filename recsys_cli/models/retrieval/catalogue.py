@@ -1,0 +1,103 @@
+"""Which items there are to choose from, who likes which of them, and how items are drawn that a user does not like yet."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recsys_cli.errors import DataError
+from recsys_cli.features.schema import FIRST, Column
+from recsys_cli.interactions import Interactions
+from recsys_cli.models.history import History
+
+POSITIVE = 0.5
+"""A row with a label above it is a positive."""
+
+
+class Catalogue:
+    """The items of train and the positives of each user, on the device that draws.
+
+    Drawing an item that a user has no positive of needs no second try: of the free places in the catalogue one is drawn by its
+    number, and one binary search tells how many of the user's positives lie before it.
+
+    Args:
+        interactions: Of train.
+        user: The column of users.
+        item: The column of items.
+        device: Where to draw.
+
+    Attributes:
+        items: Those with an id of their own and a row in train, ascending; shape (I,), int64.
+
+    Raises:
+        DataError: There is none.
+    """
+
+    def __init__(self, interactions: Interactions, user: Column, item: Column, *, device: torch.device) -> None:
+        items = np.unique(interactions.item_idx)
+        items = items[items >= FIRST].astype(np.int64)
+        if not len(items):
+            raise DataError(
+                "no row of train has an item with an id of its own, so there is nothing to recommend",
+                hint="a lower freq_threshold where the item is categorified, in features.ops",
+            )
+        self.items = torch.from_numpy(items).to(device)
+        self._liked = History.of(interactions, user, item, positive_only=True, device=device)
+        self._keys = self._free_before(self._liked)
+        rows = interactions.item_idx[interactions.labels > POSITIVE]
+        counts = np.bincount(rows, minlength=self._liked.num_items).clip(min=1) / max(len(rows), 1)
+        self._share = torch.from_numpy(counts.astype(np.float32)).to(device)
+
+    def __len__(self) -> int:
+        return self.items.numel()
+
+    def _free_before(self, liked: History) -> Tensor:
+        """Return for each positive how many free places lie before it, as one ascending key with its user; shape (N,)."""
+        users = torch.arange(liked.num_users, device=self.items.device).repeat_interleave(liked.offsets.diff())
+        before = torch.arange(users.numel(), device=users.device) - liked.offsets[users]
+        return users * (len(self) + 1) + torch.searchsorted(self.items, liked.items) - before
+
+    def share(self, items: Tensor) -> Tensor:
+        """Return which share of the positives of train each item has, that of one row where it has none; shape as given."""
+        return self._share[items]
+
+    def draw(self, *shape: int) -> Tensor:
+        """Return items, all equally likely; int64 of a shape."""
+        return self.items[torch.randint(len(self), shape, device=self.items.device)]
+
+    def draw_for(self, users: Tensor, number: int) -> Tensor:
+        """Return items that users have no positive of, all those equally likely; any item for who has a positive of each.
+
+        Args:
+            users: Encoded, int64, shape (B,).
+            number: N, how many for each user.
+
+        Returns:
+            Shape (B, N), int64.
+        """
+        first, last = self._liked.offsets[users].unsqueeze(1), self._liked.offsets[users + 1].unsqueeze(1)
+        free = len(self) - (last - first)
+        uniform = torch.rand((users.numel(), number), dtype=torch.float64, device=users.device)
+        wanted = (uniform * free).long()
+        keys = users.unsqueeze(1) * (len(self) + 1) + wanted
+        skipped = torch.searchsorted(self._keys, keys, right=True) - first
+        places = torch.where(free > 0, wanted + skipped, (uniform * len(self)).long())
+        return self.items[places]
+
+    def liked(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return who has a positive of what, bool, shape (B, C).
+
+        Args:
+            users: Encoded, int64, shape (B,).
+            items: Encoded, int64, shape (C,).
+        """
+        distinct, column = torch.unique(items, return_inverse=True)
+        columns = torch.full((self._liked.num_items,), -1, dtype=torch.int64, device=items.device)
+        columns[distinct] = torch.arange(distinct.numel(), device=items.device)
+        lists = self._liked.of_users(users)
+        row = torch.arange(users.numel(), device=users.device).repeat_interleave(lists.offsets.diff())
+        found = columns[lists.values]
+        pairs = torch.zeros((users.numel(), distinct.numel()), dtype=torch.bool, device=items.device)
+        pairs[row[found >= 0], found[found >= 0]] = True
+        return pairs[:, column]

@@ -1,0 +1,20 @@
+"""Options of models that learn by comparing. No torch here, so that a config is checked without loading it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+
+class Comparing(BaseModel):
+    """What a positive is compared with, and what keeps vectors short."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    negatives: PositiveInt | None = None
+    """How many drawn items a positive is compared with, all equally likely: `bpr` takes their mean, `warp` tries one after the
+    other, and for `softmax` all rows of a batch share them. None: 1 for bpr, 20 for warp, 512 for softmax."""
+    avoid_positives: bool = True
+    """Draw no item that the user has a positive of in train; for `softmax`, leave those out of the sum."""
+    regularization: float = Field(0.0, ge=0)
+    """How much vectors cost: each row that is learnt from adds so many times the squared length of what is learnt for its user, its
+    item and (their mean) its negatives to the loss of training."""

@@ -1,0 +1,1 @@
+"""Two towers: a network for the user's features, one for the item's."""
