@@ -68,7 +68,7 @@ class Model(Fitted):
             weight=None if weight is None else weight.numpy(),
             categorical_feature=list(range(len(self.plain.single))),
         )
-        self._booster = lightgbm.train(self._parameters(), data, num_boost_round=self.config.num_trees)
+        self._booster = lightgbm.train(self._how(), data, num_boost_round=self.config.num_trees)
         text = self._booster.model_to_string().encode()
         self.trees = torch.from_numpy(np.frombuffer(text, np.uint8).copy()).to(self.device)
         progress(total, total)
@@ -102,7 +102,7 @@ class Model(Fitted):
             progress(number + 1, folds)
         return torch.cat(parts)[torch.argsort(torch.argsort(fold, stable=True))]
 
-    def _parameters(self) -> dict[str, Any]:
+    def _how(self) -> dict[str, Any]:
         options = self.config
         return {
             "objective": "cross_entropy",  # log loss, which takes labels between 0 and 1 too
