@@ -19,6 +19,10 @@ ranks writes into them."""
 
 BLOCK_SCORES = 1 << 22
 """Scores that are held at once: 16 MiB. They are read again while they are near, and the C library keeps their memory."""
+_WIDE = 16
+"""Rows with so many times the places that are wanted are cut into chunks."""
+_VECTOR = 64
+"""Chunks of a multiple of it are gone through several times as fast as others."""
 
 
 def rank(
@@ -65,20 +69,22 @@ def top_places(scores: Tensor, cut_off: int) -> Tensor:
 
     Rows are cut into chunks of neighbours. If P chunks have a maximum that comes before that of another chunk, by its
     size and then by its place, then each of them holds a place that comes before all of that other chunk. So the best
-    places are in the P best chunks, and only those are looked at one by one: all of a row is read once, for its maxima.
+    places are in the P best chunks, and only those are looked at: all of a row is read once, for its maxima.
     """
     num_places = scores.shape[1]
     wanted = min(cut_off, num_places)
-    width = math.isqrt(num_places // max(wanted, 1))  # about as many chunks as places in the best of them
-    if width < 2:
+    if num_places < _WIDE * max(wanted, 1):
         return _top_by_key(scores, wanted)
+    width = math.isqrt(num_places // max(wanted, 1))  # about as many chunks as places in the best of them
+    width = width if width < _VECTOR / 4 else -(-width // _VECTOR) * _VECTOR
     num_chunks = num_places // width
     chunks = scores[:, : num_chunks * width].unflatten(1, (num_chunks, width))
-    best = _top_by_key(chunks.amax(dim=2), wanted).sort(dim=1).values
-    neighbours = torch.arange(width, device=scores.device)
-    rest = torch.arange(num_chunks * width, num_places, device=scores.device).expand(len(scores), -1)
-    places = torch.cat([(best.unsqueeze(2) * width + neighbours).flatten(1), rest], dim=1)
-    return places.gather(1, _top_by_key(scores.gather(1, places), wanted))
+    best = top_places(chunks.amax(dim=2), wanted).sort(dim=1).values.unsqueeze(2)
+    rest = torch.arange(num_chunks * width, num_places, device=scores.device)
+    places = (best * width + torch.arange(width, device=scores.device)).flatten(1)
+    places = torch.cat([places, rest.expand(len(scores), -1)], dim=1)
+    near = torch.cat([chunks.gather(1, best.expand(-1, -1, width)).flatten(1), scores[:, rest]], dim=1)
+    return places.gather(1, top_places(near, wanted))
 
 
 def _top_by_key(scores: Tensor, wanted: int) -> Tensor:

@@ -115,3 +115,34 @@ def test_top_places_does_not_depend_on_how_many_are_asked_for() -> None:
 
     for k in (1, 10, 999):
         assert torch.equal(top_places(scores, k), everything[:, :k])
+
+
+@pytest.mark.parametrize("num_places", [159, 1_000, 20_011])
+@pytest.mark.parametrize("distinct", [2, 40, 1_000_000])
+def test_top_places_of_wide_rows_are_those_of_sorting(num_places: int, distinct: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.randint(0, distinct, (5, num_places), generator=generator).float()
+    scores[torch.rand(scores.shape, generator=generator) < 0.3] = -torch.inf
+    scores[0] = 7
+    scores[1, : num_places - 3] = -torch.inf
+
+    everything = scores.argsort(dim=1, descending=True, stable=True)
+
+    for k in (1, 3, 10, 100):
+        assert torch.equal(top_places(scores, k), everything[:, :k])
+
+
+def test_places_are_those_of_the_hits(world) -> None:
+    _, _, held_out, scores = world
+
+    ranked, _ = rank(held_out, _scorer(scores, held_out), cut_off=NUM_ITEMS)
+
+    for row, user in enumerate(held_out.user_idx):
+        seen, relevant = (
+            set(lists.values[lists.offsets[row] : lists.offsets[row + 1]].tolist())
+            for lists in (held_out.seen, held_out.relevant)
+        )
+        order = sorted(range(len(held_out.candidates)), key=lambda p: (-scores[user, held_out.candidates[p]], p))
+        free = [place for place in order if place not in seen]
+        assert ranked.places[row].tolist() == free + [-1] * (NUM_ITEMS - len(free))
+        assert ranked.hits[row, : len(free)].tolist() == [place in relevant for place in free]
