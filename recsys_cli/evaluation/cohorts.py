@@ -63,13 +63,13 @@ class _Who:
 
 
 def measure_cohorts(parts: Parts, config: EvaluateConfig) -> tuple[Cohort, ...]:
-    """Measure all cohorts that have rows, at the smallest cut-off.
+    """Measure all cohorts that have rows and are not everything, at the smallest cut-off.
 
     Args:
         parts: What was ranked and scored.
         config: Seed, number of resamples and cut-offs.
     """
-    return tuple(_measured(who, parts, config) for who in _cohorts(parts) if who.rows.any())
+    return tuple(_measured(who, parts, config) for who in _cohorts(parts) if who.rows.any() and not who.rows.all())
 
 
 def _cohorts(parts: Parts) -> Iterator[_Who]:

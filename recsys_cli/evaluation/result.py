@@ -144,7 +144,7 @@ class Measured(Frozen):
     """By system, the model first: what the rankings show, whether right or wrong; figures of all lists together have no
     interval."""
     cohorts: tuple[Cohort, ...]
-    """The same for parts of the users and items; those without rows are left out."""
+    """The same for parts of the users and items; those without rows, and those that are everybody, are left out."""
     reliability: Curve
     """Mean label over mean prediction of the model, by bins of equal mass; empty where its scores are no logits."""
     roc: dict[str, Curve]
