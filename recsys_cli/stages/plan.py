@@ -126,11 +126,22 @@ class _Planner:
 
     def _try(self, options: TrainConfig) -> tuple[Trained, Tried]:
         """Try a step; with sparse gradients where the model has them, so that they are known."""
+        model = self._on_meta(sparse=options.sparse)
+        if model.rows == "users" or model.dense:
+            what = (
+                "learns from whole histories of users" if model.rows == "users" else "looks at everything in every step"
+            )
+            raise ConfigError(
+                f"{self.config.model.name} {what}, and a plan is of rows of the data alone",
+                hint="recsys train train.epochs=1, and look at peak_memory in the run's manifest.json",
+            )
         batch = next(self._batch(options).parts(options.accumulate))
         for sparse in (True, False):
             known = options.model_copy(update={"sparse": sparse, "precision": self.precision})
             try:
-                return self._on_meta(sparse=sparse), attempt(self._on_meta(sparse=sparse), known, batch)
+                return self._on_meta(sparse=sparse), attempt(
+                    self._on_meta(sparse=sparse), known, batch, self.data.schema
+                )
             except ConfigError:
                 if options.sparse or not sparse:
                     raise

@@ -17,9 +17,10 @@ from torch.optim import Optimizer
 from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import Place
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.schema import FIRST, Schema
 from recsys_cli.models.model import Trained
 from recsys_cli.training import optimizers
+from recsys_cli.training.alone import known_of_batch
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.rows import RowOptimizer
 from recsys_cli.training.step import Step
@@ -118,13 +119,14 @@ def measure(model: Trained, config: TrainConfig, tried: Tried) -> Sizes:
     )
 
 
-def attempt(model: Trained, config: TrainConfig, batch: Batch) -> Tried:
+def attempt(model: Trained, config: TrainConfig, batch: Batch, schema: Schema) -> Tried:
     """Make one step on this machine's CPU and count what it takes.
 
     Args:
         model: On the meta device; what is left of it is of no use.
         config: How it is to be trained: `sparse` as the model was built, and a precision that is not `auto`.
         batch: Rows of the data, on the CPU.
+        schema: Names their columns.
     """
     few, rows = _renumbered(batch)
     for module in model.modules():
@@ -134,6 +136,7 @@ def attempt(model: Trained, config: TrainConfig, batch: Batch) -> Tried:
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
             tensor.zero_()
+    model.begin(known_of_batch(few, schema))
     step = Step(model.train(), config.model_copy(update={"accumulate": 1, "compile": False}), Ranks())
     known = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers(), *_tensors(few))}
     saved: dict[int, int] = {}

@@ -13,6 +13,7 @@ import torch
 from rated import FEATURES
 
 from recsys_cli.config import RunConfig
+from recsys_cli.errors import ConfigError
 from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
 from recsys_cli.stages.job import Job
@@ -222,3 +223,21 @@ def test_smaller_parts_of_a_batch_are_advised_where_activations_are_the_most(mak
 def test_where_nothing_helps_it_is_said(make_prepared: MakePrepared) -> None:
     (*_, last) = ways(make_prepared(), 1)
     assert last == ("num_buckets in features.ops, where Categorify is, or a smaller model.embedding_dim", False)
+
+
+@pytest.mark.parametrize("name", ["mf", "two-tower"])
+def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make_prepared: MakePrepared) -> None:
+    data = make_prepared()
+    config = RunConfig.model_validate({
+        **a_config().model_dump(), "model": {"name": name, "dim": 8, "negatives": 16}, "train": {"batch_size": 64}
+    })  # fmt: skip
+    plan = plan_on(data, config)
+    width = {"mf": 8, "two-tower": 64}[name]
+    assert [table["width"] for table in plan["tables"] if table["name"] == "userId"] == [width]
+    assert needed(plan)["activations of a batch"] > 64 * 16 * 4  # of the scores of what is drawn alone
+
+
+def test_what_looks_at_everything_has_no_plan_of_rows(make_prepared: MakePrepared) -> None:
+    config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": "lightgcn"}})
+    with pytest.raises(ConfigError, match="lightgcn looks at everything in every step"):
+        plan_on(make_prepared(), config)
