@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 
 class Config(BaseModel):
-    """The items nearest to each item that the user has met, by how many users have met both.
+    """Items are near if the same users have met them; one scores by those of its nearest items that the user has met.
 
-    After Deshpande and Karypis, "Item-Based Top-N Recommendation Algorithms" (2004).
+    After Sarwar, Karypis, Konstan and Riedl, "Item-Based Collaborative Filtering Recommendation Algorithms" (2001).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -9,19 +9,17 @@ from torch import Tensor
 
 from recsys_cli.batch import Ragged
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.history import History, spans
+from recsys_cli.models.history import History
 from recsys_cli.models.item_knn.config import Config
 from recsys_cli.models.item_to_item import ItemToItem, ItemWeights, rows_of
 from recsys_cli.models.model import Progress
 
 _BLOCK = 1 << 24
 """Products of items that are held at once."""
-_MOST = 1 << 21
-"""Neighbours of what users have met that are added up together."""
 
 
 class Model(ItemToItem):
-    """An item's score is the sum of its nearness to what the user has met, as far as it is among the nearest of that."""
+    """An item's score is the sum of its nearness to those of its nearest items that the user has met."""
 
     learnt: Neighbours
 
@@ -37,7 +35,7 @@ class Model(ItemToItem):
         size = (history.num_users, history.num_items)
         columns = _matrix(users, history.items, values, size).coalesce()
         lengths = torch.bincount(history.items, values.square(), minlength=history.num_items).sqrt().float()
-        by_item = columns.t().coalesce()
+        by_item, nearest = columns.t().coalesce(), []
         step = max(1, _BLOCK // max(1, history.num_items))
         for start in range(0, history.num_items, step):
             stop = min(start + step, history.num_items)
@@ -45,8 +43,11 @@ class Model(ItemToItem):
             if self.config.normalize:
                 products /= (lengths[start:stop, None] * lengths + self.config.shrinkage).clamp(min=1e-12)
             products.diagonal(start).zero_()
-            self.learnt.keep(start, products)
+            nearest.append(products.topk(self.learnt.number, dim=1))
             progress(stop, history.num_items)
+        self.learnt.keep(
+            torch.cat([block.indices for block in nearest]), torch.cat([block.values for block in nearest])
+        )
 
     def _weights(self, history: History) -> Tensor:
         """Return how much each element of the history counts; float32.
@@ -66,46 +67,45 @@ class Model(ItemToItem):
 
 
 class Neighbours(ItemWeights):
-    """The nearest items of each item.
+    """The nearest items of each item, as a sparse matrix: its rows are what was met, its columns the items that it is near to.
 
     Args:
         num_items: C.
-        number: K, how many neighbours an item has; it takes 12 C K bytes.
+        number: K, how many neighbours an item has; it takes 20 C K bytes.
     """
 
-    items: Tensor
+    places: Tensor
     weights: Tensor
 
     def __init__(self, num_items: int, number: int) -> None:
         super().__init__()
-        self.register_buffer("items", torch.zeros(num_items, number, dtype=torch.int64))
-        self.register_buffer("weights", torch.zeros(num_items, number))
+        self.num_items, self.number = num_items, number
+        self.register_buffer("places", torch.zeros(2, num_items * number, dtype=torch.int64))
+        self.register_buffer("weights", torch.zeros(num_items * number))
 
-    def keep(self, start: int, products: Tensor) -> None:
-        """Keep the nearest items of the items start, start + 1, …; how near all items are, shape (n, C)."""
-        weights, items = products.topk(self.items.shape[1], dim=1)
-        items, order = items.sort(dim=1)  # by which one is found again
-        rows = slice(start, start + len(products))
-        self.items[rows], self.weights[rows] = items, weights.gather(1, order)
+    def keep(self, neighbours: Tensor, nearness: Tensor) -> None:
+        """Keep the neighbours of all items, and how near they are; shape (C, K) each."""
+        items = torch.arange(self.num_items, device=neighbours.device).repeat_interleave(self.number)
+        size = (self.num_items, self.num_items)
+        matrix = _matrix(neighbours.flatten(), items, nearness.flatten(), size).coalesce()
+        self.places.copy_(matrix.indices())
+        self.weights.copy_(matrix.values())
 
     def sums(self, met: Ragged) -> Tensor:
-        """Add up the neighbours of what users have met."""
-        num_users, num_items = len(met.offsets) - 1, len(self.items)
-        sums = torch.zeros(num_users * num_items, device=self.weights.device)
-        row = rows_of(met) * num_items
-        for users in spans(met, most=max(1, _MOST // self.items.shape[1])):
-            here = slice(int(met.offsets[users.start]), int(met.offsets[users.stop]))
-            places = row[here, None] + self.items[met.values[here]]
-            sums.index_add_(0, places.flatten(), self.weights[met.values[here]].flatten())
-        return sums.view(num_users, num_items)
+        """Multiply the matrix of who has met what with that of neighbours."""
+        ones = torch.ones(len(met.values), device=met.values.device)
+        who = _matrix(rows_of(met), met.values, ones, (len(met.offsets) - 1, self.num_items))
+        size = (self.num_items, self.num_items)
+        near = torch.sparse_coo_tensor(self.places, self.weights, size, is_coalesced=True, check_invariants=False)
+        return _product(who, near)
 
     def sums_of_pairs(self, met: Ragged, items: Tensor) -> Tensor:
-        """Look each item up among the neighbours of what its user has met."""
-        num_items, row = len(self.items), rows_of(met)
-        known = (torch.arange(num_items, device=items.device)[:, None] * num_items + self.items).flatten()
-        wanted = met.values * num_items + items[row]
+        """Look each item up among those that what its user has met is near to."""
+        row = rows_of(met)
+        known = self.places[0] * self.num_items + self.places[1]
+        wanted = met.values * self.num_items + items[row]
         place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
-        found = self.weights.flatten()[place].masked_fill(known[place] != wanted, 0.0)
+        found = self.weights[place].masked_fill(known[place] != wanted, 0.0)
         return torch.zeros(len(items), device=items.device).index_add_(0, row, found)
 
 
