@@ -35,7 +35,9 @@ def area(history: History) -> Markup:
 
 
 def reliability(curve: Curve) -> Markup:
-    """Draw how often what was predicted came true."""
+    """Draw how often what was predicted came true; empty without a curve, as of scores that are no logits."""
+    if not curve.x:
+        return Markup("")
     marks = [
         Line(*_points(curve), name=MODEL, markers=True),
         Line(_UNIT, _UNIT, name="as promised", dashed=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
@@ -38,13 +39,13 @@ _NOTHING = Estimate(value=None)
 
 
 def pointwise_rows(systems: dict[str, Estimates]) -> list[Row]:
-    """Return a line for each metric that all systems have."""
+    """Return a line for each metric that a system has; scores that are no logits have none of probabilities."""
     known: dict[str, tuple[str, Better]] = {name: (metric.title, metric.better) for name, metric in POINTWISE.items()}
     known |= {name: (metric.title, "higher") for name, metric in GROUPED.items()}
     return [
-        Row(title, _HINTS[better], _cells([found[name] for found in systems.values()], better))
+        Row(title, _HINTS[better], _cells([found.get(name, _NOTHING) for found in systems.values()], better))
         for name, (title, better) in known.items()
-        if all(name in found for found in systems.values())
+        if any(name in found for found in systems.values())
     ]
 
 
@@ -83,8 +84,11 @@ def _badness(estimate: Estimate, better: Better | None) -> float | None:
 
 
 def number(value: float | None) -> str:
-    """Write a figure; a dash where it is not defined."""
-    return "–" if value is None else f"{value:.4f}"
+    """Write a figure; a dash where it is not defined. Shares have four places, larger figures fewer."""
+    if value is None:
+        return "–"
+    places = next(places for bound, places in ((10, 4), (100, 2), (10_000, 1), (math.inf, 0)) if abs(value) <= bound)
+    return f"{value:,.{places}f}"
 
 
 def _interval(estimate: Estimate) -> str:

@@ -100,7 +100,9 @@ def _user(row: int, rankings: Rankings, splits: Splits, names: Names, *, relevan
         rows=f"{len(before):,} rows before, {liked:,} of them with label 1; {rankings.num_relevant[row]:,} to be found, "
         f"of which the first {len(places)} places hold {sum(hits.values())}",
         history=[_line(names.item(m.item_idx), when(m), is_marked=m.label > 0.5) for m in before[:_MOST]],
-        recommended=[_line(names.item(item), is_marked=hits[item]) for item in list(places)[:_MOST]],
+        recommended=[
+            _line(names.item(item), f"{place}", is_marked=hits[item]) for item, place in list(places.items())[:_MOST]
+        ],
         wanted=[_wanted(names.item(m.item_idx), places.get(m.item_idx)) for m in wanted[:_MOST]],
     )
 

@@ -129,7 +129,7 @@ def test_a_user_is_shown_with_history_recommendations_and_what_was_to_be_found(
         Line("title 1", "Even, Both", "2001-09-10"),
         Line("title 0", "Odd", "2001-09-09", is_marked=True),
     ]
-    assert found.recommended == [Line("title 4", "Odd", is_marked=True), Line("title 6", "Odd")]
+    assert found.recommended == [Line("title 4", "Odd", "1", is_marked=True), Line("title 6", "Odd", "2")]
     assert found.wanted == [
         Line("title 4", "Odd", "place 1", is_marked=True),
         Line("title 3", "Even, Both", "–"),
