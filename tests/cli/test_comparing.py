@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 from conftest import Recsys
 
-BENCH = "bench={models: [popularity, {name: mlp, embedding_dim: 4, hidden: [8], train: {epochs: 8}}], seeds: [1, 2]}"
+BENCH = "bench={models: [popularity, {name: ease, positive_only: true}], seeds: [1, 2]}"
 SHORT = (
     "evaluate.bootstrap=50",
     "evaluate.k=[5]",
     "bench.metrics=[ndcg@5, auc]",
-    "train.batch_size=64",
-    "train.learning_rate=0.02",
 )
 
 
@@ -30,48 +28,54 @@ def benched(recsys: Recsys, ratings: Path) -> Recsys:
 def test_from_the_bench_to_the_paper(benched: Recsys) -> None:
     again = benched("bench", "--html", "board.html", "--metric", "auc")
     assert again.code == 0, again.err
-    assert "4 of 4: mlp, seed 2" in again.err
+    assert "4 of 4: ease, seed 2" in again.err
     rows = [line.split() for line in again.out.splitlines()]
     assert rows[1][:3] == ["model", "AUC", "NDCG@5"]
-    assert [row[1] for row in rows if len(row) > 4 and row[0].rstrip("=") in {"1", "2", "3"}].count("mlp") == 1
+    assert [row[1] for row in rows if len(row) > 4 and row[0].rstrip("=") in {"1", "2", "3"}].count("ease") == 1
     assert "by AUC" in again.out
     assert "<svg" in Path("board.html").read_text()
     board = benched("bench", "--json").json
     assert board["metric"] == "ndcg@5"
-    assert {one["label"]: len(one["runs"]) for one in board["standings"] if one["runs"]} == {"mlp": 2, "popularity": 2}
+    assert {one["label"]: len(one["runs"]) for one in board["standings"] if one["runs"]} == {"ease": 2, "popularity": 2}
     assert len(list(Path("workspace/runs").iterdir())) == 4
 
     runs = {one["label"]: one["runs"] for one in board["standings"]}
-    names = (runs["popularity"][0], runs["mlp"][0])
+    names = (runs["popularity"][0], runs["ease"][0])
     table = benched("compare", *names, "--html", "page.html")
     assert table.code == 0, table.err
-    assert "mlp against popularity" in table.out
+    assert "ease against popularity" in table.out
     assert any(line.split()[:1] == ["NDCG@5"] for line in table.out.splitlines())
     assert "AUC" in table.out
     assert "page: page.html" in table.out
     assert "<svg" in Path("page.html").read_text()
     found = benched("compare", names[1], "--against", names[0], "--json").json
     assert found["against"] == "popularity"
-    assert found["figures"][0]["differences"]["mlp"]["p_holm"] <= 1
+    assert found["figures"][0]["differences"]["ease"]["p_holm"] <= 1
     paper = benched("compare", *names, "--latex")
     assert paper.out.startswith("% \\usepackage{booktabs}")
-    assert " & popularity & mlp \\\\" in paper.out
+    assert " & popularity & ease \\\\" in paper.out
     twice = benched("compare", *names, "--latex", "--json")
     assert twice.code == 2
     assert "two forms of the same answer" in twice.out
 
 
-def test_data_that_was_prepared_otherwise_is_matched_by_value(benched: Recsys) -> None:
-    """Another order of the rows: the users and what they should find are the same, row i is another one."""
-    first = next(run for run in benched("status", "--json").json["runs"] if "mlp" in run["name"])
+def test_data_that_was_prepared_anew_holds_out_the_same(benched: Recsys) -> None:
+    """Another order of train is other data with the same users, things to find and rows; another split is not."""
+    first = next(run for run in benched("status", "--json").json["runs"] if "ease" in run["name"])
     line = ("etl.seed=7", "model={name: popularity}", "bench=null")
     assert benched("etl", "ratings.yaml", *line, *SHORT[:2]).code == 0
     assert benched("train").code == 0
     name = benched("evaluate", "--json").json["run"]
     found = benched("compare", first["name"], name, "--json").json
-    assert {figure["unit"] for figure in found["figures"]} == {"users"}
-    assert "Rows are not compared" in found["notes"][0]
     assert found["runs"][0]["data"] != found["runs"][1]["data"]
+    assert {figure["unit"] for figure in found["figures"]} == {"users", "rows"}
+    other = benched("etl", "ratings.yaml", "split.test=0.3", "model={name: popularity}", "bench=null", *SHORT[:2])
+    assert other.code == 0
+    assert benched("train").code == 0
+    name = benched("evaluate", "--json").json["run"]
+    refused = benched("compare", first["name"], name)
+    assert refused.code == 2
+    assert "holds out other rows" in refused.err
 
 
 def test_a_config_without_a_bench_is_told_what_to_write(recsys: Recsys, ratings: Path) -> None:

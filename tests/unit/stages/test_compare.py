@@ -30,73 +30,73 @@ def trained(data: PreparedData, workspace: Workspace, model: dict, **train) -> T
         "dataset": {"name": "movielens-latest-small"},
         "features": FittedPlan.read(data.folder).plan,
         "model": model,
-        "train": {"epochs": 6, "batch_size": 100, "learning_rate": 0.02, "device": "cpu", "precision": "fp32", **train},
+        "train": {"device": "cpu", **train},
         "evaluate": EVALUATE,
     })  # fmt: skip
     return train_on(data, config, workspace).artifact
 
 
-MLP = {"name": "mlp", "embedding_dim": 8, "hidden": [16]}
+EASE = {"name": "ease", "positive_only": True}
 
 
 @pytest.fixture
 def data(workspace: Workspace, make_prepared) -> PreparedData:
-    return prepared(workspace, make_prepared(rows=4_000))
+    return prepared(workspace, make_prepared(users=150, items=40, rows=3_000))
 
 
 @pytest.fixture
 def runs(data: PreparedData, workspace: Workspace) -> list[TrainedRun]:
     """One that learns the checkerboard, and one that ranks by popularity, which says nothing there."""
-    return [trained(data, workspace, MLP), trained(data, workspace, {"name": "popularity"})]
+    return [trained(data, workspace, EASE), trained(data, workspace, {"name": "popularity"})]
 
 
 def test_the_one_that_has_learnt_is_better(runs: list[TrainedRun], workspace: Workspace, tmp_path: Path) -> None:
     for run in runs:
         evaluate(run, workspace)
-    mlp, popularity = (run.folder.name for run in runs)
+    ease, popularity = (run.folder.name for run in runs)
     page = tmp_path / "page.html"
-    found = compare([popularity, mlp], workspace, html=page)
-    assert (found.against, found.others) == ("popularity", ("mlp",))
+    found = compare([popularity, ease], workspace, html=page)
+    assert (found.against, found.others) == ("popularity", ("ease",))
     figures = {figure.metric: figure for figure in found.figures}
-    assert figures["ndcg@5"].differences["mlp"].verdict == "better"
-    assert figures["auc"].differences["mlp"].verdict == "better"
-    for run, label in zip(runs, ("mlp", "popularity"), strict=True):
+    assert figures["ndcg@5"].differences["ease"].verdict == "better"
+    assert figures["auc"].differences["ease"].verdict == "better"
+    for run, label in zip(runs, ("ease", "popularity"), strict=True):
         measured = Evaluation.read(run.evaluation)
         for name in ("ndcg@5", "hr@5", "recall@5", "map@5"):
             assert figures[name].values[label] == pytest.approx(measured.ranking["model"][name].value)
         assert figures["auc"].values[label] == pytest.approx(measured.pointwise["model"]["auc"].value)
     assert found.tests == len(figures)
-    assert "mlp is better by" in found.sentences[0]
-    assert "mlp less popularity" in page.read_text()
-    other = compare([mlp], workspace, against=popularity)
+    assert "ease is better by" in found.sentences[0]
+    assert "ease less popularity" in page.read_text()
+    other = compare([ease], workspace, against=popularity)
     assert other == found
-    assert compare([mlp, popularity], workspace).figures[0].differences["popularity"].verdict == "worse"
+    assert compare([ease, popularity], workspace).figures[0].differences["popularity"].verdict == "worse"
 
 
 def test_what_was_not_evaluated_is_told_with_what_to_run(runs: list[TrainedRun], workspace: Workspace) -> None:
-    mlp, popularity = (run.folder.name for run in runs)
+    ease, popularity = (run.folder.name for run in runs)
     evaluate(runs[0], workspace)
     with pytest.raises(MissingArtifactError, match=f"run {popularity} is not evaluated") as caught:
-        compare([mlp, popularity], workspace)
+        compare([ease, popularity], workspace)
     assert caught.value.hint == f"recsys evaluate {popularity}"
     evaluate(runs[1], workspace)
     runs[1].rankings.unlink()
     with pytest.raises(DataError, match="has kept no rankings") as broken:
-        compare([mlp, popularity], workspace)
+        compare([ease, popularity], workspace)
     assert broken.value.hint == f"recsys evaluate {popularity} --force"
 
 
 def test_runs_that_were_asked_other_things_are_not_compared(runs: list[TrainedRun], workspace: Workspace) -> None:
-    mlp, popularity = (run.folder.name for run in runs)
+    ease, popularity = (run.folder.name for run in runs)
     evaluate(runs[0], workspace)
     evaluate(runs[1], workspace, config=EVALUATE.model_copy(update={"k": (7,), "bootstrap": 50}))
     with pytest.raises(ConfigError, match=r"not asked the same: evaluate.k is \[5\] and \[7\]") as caught:
-        compare([mlp, popularity], workspace)
+        compare([ease, popularity], workspace)
     assert caught.value.hint == f"recsys evaluate {popularity} 'evaluate.k=[5]'"
 
 
 def test_runs_on_other_data_are_not_compared(runs: list[TrainedRun], workspace: Workspace, make_prepared) -> None:
-    other = trained(prepared(workspace, make_prepared(rows=4_000, seed=7)), workspace, MLP)
+    other = trained(prepared(workspace, make_prepared(users=150, items=40, rows=2_900)), workspace, EASE)
     for run in (runs[0], other):
         evaluate(run, workspace)
     with pytest.raises(ConfigError, match="holds out other rows") as caught:
@@ -112,9 +112,9 @@ def test_a_run_is_not_compared_with_itself(runs: list[TrainedRun], workspace: Wo
 
 
 def test_runs_of_one_model_are_called_by_their_ends(data: PreparedData, workspace: Workspace) -> None:
-    two = [trained(data, workspace, MLP, epochs=1, seed=seed) for seed in (1, 2)]
+    two = [trained(data, workspace, EASE, seed=seed) for seed in (1, 2)]
     for run in two:
         evaluate(run, workspace)
     found = compare([run.folder.name for run in two], workspace)
-    assert [run.label for run in found.runs] == [f"mlp-{run.key[:8]}" for run in two]
+    assert [run.label for run in found.runs] == [f"ease-{run.key[:8]}" for run in two]
     assert [workspace.run(run.label).folder.name for run in found.runs] == [run.folder.name for run in two]
