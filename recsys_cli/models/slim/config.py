@@ -20,10 +20,10 @@ class Config(BaseModel):
     """How much the weights cost, λ: the larger, the more of them are 0."""
     l2: float = Field(50.0, ge=0)
     """How much half of their squares cost, β."""
-    max_items: PositiveInt = 5_000
+    max_items: PositiveInt = 3_000
     """How many items have weights, the ones that most users have met; the others score 0. Memory grows with its square, and time
     with its cube."""
-    tolerance: float = Field(1e-3, gt=0)
+    tolerance: float = Field(1e-2, gt=0)
     """A column of weights is done when no weight changes by more in a sweep."""
     max_sweeps: PositiveInt = 100
     """How often each weight is changed at most."""
