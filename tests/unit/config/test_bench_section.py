@@ -59,7 +59,6 @@ def cells(config: RunConfig, seed: int = 5) -> list[RunConfig]:
 def test_an_entry_replaces_the_model_and_adds_to_train(write) -> None:
     config = load(write(GOOD))
     popularity, plain, wide = cells(config)
-    default = train_defaults(model_config_type("mlp"))
     assert (popularity.model.name, popularity.model.options) == ("popularity", {})
     assert plain.model.options.get("hidden") != [
         7
@@ -67,22 +66,24 @@ def test_an_entry_replaces_the_model_and_adds_to_train(write) -> None:
     assert wide.model.options["hidden"] == [16]
     assert [cell.train.batch_size for cell in (popularity, plain, wide)] == [111, 111, 222]
     assert wide.train.epochs == 9
-    assert plain.train.epochs == default.get("epochs", config.train.epochs)
+    assert plain.train.epochs == train_defaults(model_config_type("mlp")).get("epochs", config.train.epochs)
     assert {cell.train.seed for cell in cells(config)} == {5}
     assert {cell.bench for cell in cells(config)} == {None}
 
 
-def test_a_models_own_defaults_hold_where_nothing_is_written(write) -> None:
-    """The config's model has defaults for train as well, and they are not the others'."""
-    default = train_defaults(model_config_type("mlp"))
-    given = set(default) - {"batch_size", "seed"}
-    if not given:
-        pytest.skip("mlp has no defaults of its own")
-    key = sorted(given)[0]
-    config = load(write(GOOD, head=HEAD.replace("name: mlp, hidden: [7]", "name: popularity")))
-    _, plain, _ = cells(config)
-    assert plain.model_dump(mode="json")["train"][key] == default[key]
-    assert cells(load(write(GOOD)))[1] == plain
+def test_a_models_own_defaults_hold_where_nothing_is_written(write, tmp_path: Path) -> None:
+    """EASE is monitored by NDCG where nobody says otherwise, and mlp by AUC, whichever of them is the config's own model."""
+    assert train_defaults(model_config_type("ease"))["monitor"] == "ndcg@10"
+    for own in ("ease", "mlp"):
+        config = load(
+            write("bench: {models: [ease, mlp]}", head=HEAD.replace("name: mlp, hidden: [7]", f"name: {own}"))
+        )
+        assert [cell.train.monitor for cell in cells(config)] == ["ndcg@10", "auc"]
+        later = tmp_path / "current.yaml"
+        later.write_text(dump_to_go_on(config))
+        assert [cell.train.monitor for cell in cells(load(later))] == ["ndcg@10", "auc"]
+    config = load(write("bench: {models: [ease, mlp]}", head=HEAD.replace("train: {", "train: {monitor: loss, ")))
+    assert {cell.train.monitor for cell in cells(config)} == {"loss"}
 
 
 def test_the_config_of_the_last_stage_means_the_same_bench(write, tmp_path: Path) -> None:

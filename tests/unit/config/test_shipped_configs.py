@@ -25,7 +25,8 @@ def test_config_is_valid_and_opens_with_its_commands(path: Path) -> None:
     head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
     is_own = open_source(config.dataset.name, config.dataset.options).info.is_own
     download = [] if is_own else [f"recsys download {config.dataset.name}\n"]
-    for command in (*download, f"recsys etl {name}\n", "recsys train", "recsys evaluate"):
+    then = ("recsys bench",) if config.bench is not None else ("recsys train", "recsys evaluate")
+    for command in (*download, f"recsys etl {name}\n", *then):
         assert command in head
     assert path.read_text().startswith("# ")
 
