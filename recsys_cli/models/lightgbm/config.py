@@ -14,9 +14,9 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    num_trees: PositiveInt = 400
+    num_trees: PositiveInt = 300
     """Trees; each is a round of boosting."""
-    learning_rate: PositiveFloat = 0.03
+    learning_rate: PositiveFloat = 0.05
     """How much of each tree is added."""
     num_leaves: int = Field(24, ge=2)
     """Leaves of a tree at most."""
@@ -34,7 +34,7 @@ class Config(BaseModel):
     """Width of the factors of users and items."""
     factor_l2: PositiveFloat = 16.0
     """L2 penalty of the factors; labels are in units of their standard deviation."""
-    factor_rounds: PositiveInt = 15
+    factor_rounds: PositiveInt = 8
     """How often the factors of users and those of items are solved for in turn."""
     smoothing: PositiveFloat = 10.0
     """How many rows of the mean a mean over few rows is mixed with."""
