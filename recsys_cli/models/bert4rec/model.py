@@ -53,18 +53,18 @@ class Model(SequenceModel):
         windows = self.histories.last(users, self.length - 1)
         items = nn.functional.pad(windows.items, (0, 1))
         vectors = self.item_vectors(items.flatten()).view(*items.shape, -1)
-        after = _at(windows.counts, self.length)
+        after = _at(windows.counts, items.shape[1])
         states = self.network(torch.where(after.unsqueeze(2), self.mask, vectors), windows.counts + 1)
         vector: Tensor = self.outward(states[after])
         return vector
 
     def _drawn(self, windows: Windows) -> Tensor:
-        """Draw what is masked; bool, shape (B, L)."""
+        """Draw what is masked; bool, shape (B, W)."""
         there = windows.there
         asked = there & (torch.rand(there.shape, device=there.device) < self.config.mask_share)
         alone = torch.rand(len(there), device=there.device) < self.config.last_share
         alone |= ~asked.any(dim=1)
-        return torch.where(alone.unsqueeze(1), _at(windows.counts - 1, self.length), asked)
+        return torch.where(alone.unsqueeze(1), _at(windows.counts - 1, there.shape[1]), asked)
 
 
 def _at(places: Tensor, length: int) -> Tensor:

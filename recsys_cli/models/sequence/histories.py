@@ -19,8 +19,8 @@ class Windows:
     """A stretch of each of B histories.
 
     Attributes:
-        items: In the order of time, and padding after them; shape (B, L), int64.
-        counts: How many items there are, from 0 to L; shape (B,).
+        items: In the order of time, and padding after them; shape (B, W), int64. W is that of the longest, and at least 2.
+        counts: How many items there are, from 0 to W; shape (B,).
     """
 
     items: Tensor
@@ -28,7 +28,7 @@ class Windows:
 
     @property
     def there(self) -> Tensor:
-        """Where there is an item; bool, shape (B, L)."""
+        """Where there is an item; bool, shape (B, W)."""
         return within(self.counts, self.items.shape[1])
 
 
@@ -78,7 +78,7 @@ class Histories:
 
         Args:
             users: Encoded, shape (B,); none has to have a history.
-            length: L.
+            length: At least 2.
         """
         users = users.long()
         ends = self.offsets[users + 1]
@@ -100,13 +100,14 @@ class Histories:
 
     def _windows(self, starts: Tensor, ends: Tensor, length: int) -> Windows:
         counts = ends - starts
+        width = min(length, max(2, int(counts.max()))) if len(counts) else length
         if not len(self.items):
-            return Windows(counts.new_zeros(len(starts), length), counts)
-        places = starts.unsqueeze(1) + torch.arange(length, device=starts.device)
+            return Windows(counts.new_zeros(len(starts), width), counts)
+        places = starts.unsqueeze(1) + torch.arange(width, device=starts.device)
         items = self.items[places.clamp(max=len(self.items) - 1)].long()
-        return Windows(items.masked_fill(~within(counts, length), PADDING), counts)
+        return Windows(items.masked_fill(~within(counts, width), PADDING), counts)
 
 
 def within(counts: Tensor, length: int) -> Tensor:
-    """Return which of `length` places come before each count; bool, shape (B, L)."""
+    """Return which of `length` places come before each count; bool, shape (B, length)."""
     return torch.arange(length, device=counts.device) < counts.unsqueeze(1)

@@ -14,7 +14,7 @@ class SequenceOptions(BaseModel):
 
     dim: PositiveInt = 64
     """Width of the items' vectors."""
-    length: int = Field(100, ge=2)
+    length: int = Field(100, ge=3)
     """How many items are looked at: the latest when scoring, a random stretch of a longer history in each epoch of training."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Share of elements to drop, of the items' vectors and within the network."""

@@ -41,12 +41,12 @@ class Transformer(nn.Module):
         """Return what is made of each item, shape (B, L, D).
 
         Args:
-            vectors: Of the items, shape (B, L, D), L as configured.
+            vectors: Of the items, shape (B, L, D), with L up to the configured length.
             counts: How many items there are, shape (B,).
         """
-        length = vectors.shape[1]
-        places = torch.arange(length, device=counts.device) + (length - counts).unsqueeze(1)
-        positions = F.embedding(places.clamp(max=length - 1), self.positions)
+        length, last = vectors.shape[1], len(self.positions) - 1
+        places = torch.arange(length, device=counts.device) + (last + 1 - counts).unsqueeze(1)
+        positions = F.embedding(places.clamp(max=last), self.positions)
         # The first place is always seen: attention to nothing at all would be no number.
         seen = None if self._causal else within(counts.clamp(min=1), length)[:, None, None, :]
         states = self.dropout((vectors + positions) * self._scale)

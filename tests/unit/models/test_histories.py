@@ -45,14 +45,14 @@ def test_last_items_are_followed_by_padding() -> None:
     windows = histories().last(torch.tensor([4, 7, 3, 0]), 2)
     assert windows.items.tolist() == [[7, 9], [0, 0], [6, 5], [0, 0]]
     assert windows.counts.tolist() == [2, 0, 2, 0]
-    longer = histories().last(torch.tensor([6], dtype=torch.int32), 4)
-    assert longer.items.tolist() == [[3, 0, 0, 0]]
-    assert longer.there.tolist() == [[True, False, False, False]]
+    shorter = histories().last(torch.tensor([6], dtype=torch.int32), 4)
+    assert shorter.items.tolist() == [[3, 0]]  # no wider than it has to be
+    assert shorter.there.tolist() == [[True, False]]
 
 
 def test_windows_of_nothing_at_all_are_padding() -> None:
     nothing = histories(ROWS[5:8])
-    assert nothing.last(torch.tensor([4, 7]), 3).items.tolist() == [[0, 0, 0]] * 2
+    assert nothing.last(torch.tensor([4, 7]), 3).items.tolist() == [[0, 0]] * 2
     assert nothing.anywhere(torch.tensor([4]), 3).counts.tolist() == [0]
 
 
