@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from model_cases import SIZES, a_model, names_of, some_known
 
 from recsys_cli.batch import Batch
-from recsys_cli.models.model import Recommender, Vectors
+from recsys_cli.interactions import Interactions
+from recsys_cli.models.model import Known, Model, Recommender, Vectors
+from recsys_cli.registry import MODELS, load
 
 USERS, ITEMS = torch.arange(3, 23), torch.tensor([7, 3, 19, 12, 5])
 
@@ -39,3 +42,27 @@ def test_every_id_has_a_score(name: str) -> None:
 def test_vectors_have_one_width(vectors_of: str) -> None:
     model = a_model(vectors_of).eval()
     assert model.user_vectors(USERS).shape[1] == model.item_vectors(ITEMS).shape[1]
+
+
+def folds_in(name: str) -> bool:
+    return load(f"{MODELS[name]}.model:Model").folds_in
+
+
+@pytest.mark.parametrize("name_of_one_that_folds_in", [name for name in names_of(Model) if folds_in(name)])
+def test_a_model_that_folds_in_knows_nothing_of_a_user_but_the_history(name_of_one_that_folds_in: str) -> None:
+    model = a_model(name_of_one_that_folds_in).eval()
+    known = some_known()
+    items = torch.arange(3, SIZES["item"])
+    with torch.inference_mode():
+        model.begin(known)
+        before = model.scores(USERS, items)
+        model.begin(Known(lambda: with_other_ids(known.interactions()), known.join))
+        after = model.scores(USERS.flip(0), items)
+    torch.testing.assert_close(before, after)
+
+
+def with_other_ids(rows: Interactions) -> Interactions:
+    """Give each of `USERS` the history of its mirror image."""
+    mirrored = (int(USERS[0] + USERS[-1]) - rows.user_idx).astype(np.int32)
+    inside = (rows.user_idx >= int(USERS[0])) & (rows.user_idx <= int(USERS[-1]))
+    return Interactions(np.where(inside, mirrored, rows.user_idx), rows.item_idx, rows.labels, None, rows.times)
