@@ -92,12 +92,14 @@ class Catalogue:
             users: Encoded, int64, shape (B,).
             items: Encoded, int64, shape (C,).
         """
+        # Each user's list is looked through once, however many rows the user has; the lists of the active ones are long.
+        few, who = torch.unique(users, return_inverse=True)
         distinct, column = torch.unique(items, return_inverse=True)
         columns = torch.full((self._liked.num_items,), -1, dtype=torch.int64, device=items.device)
         columns[distinct] = torch.arange(distinct.numel(), device=items.device)
-        lists = self._liked.of_users(users)
-        row = torch.arange(users.numel(), device=users.device).repeat_interleave(lists.offsets.diff())
+        lists = self._liked.of_users(few)
+        row = torch.arange(few.numel(), device=users.device).repeat_interleave(lists.offsets.diff())
         found = columns[lists.values]
-        pairs = torch.zeros((users.numel(), distinct.numel()), dtype=torch.bool, device=items.device)
+        pairs = torch.zeros((few.numel(), distinct.numel()), dtype=torch.bool, device=items.device)
         pairs[row[found >= 0], found[found >= 0]] = True
-        return pairs[:, column]
+        return pairs[:, column][who]
