@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsys_cli.features.schema import Role
+from recsys_cli.evaluation.fold_in import fold_in
+from recsys_cli.evaluation.problem import Hashes, value_hashes
+from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.interactions import read_interactions
+from recsys_cli.loader.interactions import read_interactions, read_user_hashes
 from recsys_cli.workspace import PreparedData
 
 SPLITS = ("train", "valid", "test")
@@ -45,6 +47,26 @@ class Splits:
         """Read the splits that have rows, with times."""
         return cls({s: read_interactions(data, s, times=True).met() for s in SPLITS if data.rows(s)})
 
+    @classmethod
+    def folded_in(cls, data: PreparedData, split: str, *, seed: int) -> tuple[Splits, Hashes]:
+        """Read the rows of users whom train does not have, cut as an evaluation cuts them: see `fold_in`.
+
+        Args:
+            data: Split by user.
+            split: Whose users.
+            seed: Of the evaluation.
+
+        Returns:
+            What describes them as train, what they should find as the split; and the hash of the user of each lent id.
+        """
+        schema, hashes = data.schema, read_user_hashes(data, split)
+        assert hashes is not None, "the data is split by user"
+        rows = read_interactions(data, split, times=True)
+        new = (rows.user_idx == UNSEEN) & (True if rows.drawn is None else ~rows.drawn)
+        items, stop = value_hashes(data, schema.only(Role.ITEM)), schema.only(Role.USER).own_ids.stop
+        found = fold_in(rows.chosen(new), hashes[new], items=items, num_ids=stop, seed=seed)
+        return cls({"train": found.history, split: found.rows}), found.user_hashes
+
     def of(self, role: Role, encoded: int) -> dict[str, Interactions]:
         """Return the rows of one user or one item, by split."""
         return {
@@ -57,6 +79,23 @@ def newest_first(found: dict[str, Interactions], splits: Sequence[str]) -> list[
     """Return the rows of some splits one by one, the newest first; in the data's order where it has no times."""
     rows = [_one(found[split], split, row) for split in splits if split in found for row in range(len(found[split]))]
     return sorted(rows, key=lambda met: -(met.time or 0))
+
+
+def to_find(held_out: Sequence[Met], before: Sequence[Met], *, relevant: str) -> list[Met]:
+    """Return what a ranking for a user should find: as `hold_out` counts it.
+
+    Args:
+        held_out: The user's rows of the split.
+        before: Those that the user had met before, which are not to be found again.
+        relevant: As `evaluate.relevant`: `positive` for rows with label 1, or `all`.
+
+    Returns:
+        A row for each item; for each row of items without an id of their own, which nothing can find.
+    """
+    seen = {met.item_idx for met in before if met.item_idx >= FIRST}
+    wanted = [met for met in held_out if (relevant == "all" or met.label > 0.5) and met.item_idx not in seen]
+    unknown = [met for met in wanted if met.item_idx < FIRST]
+    return [*{met.item_idx: met for met in wanted if met.item_idx >= FIRST}.values(), *unknown]
 
 
 def num_positive(rows: Interactions) -> int:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.schema import FIRST, NULL, PADDING, Column, Role
 from recsys_cli.workspace import PreparedData
 
@@ -61,6 +62,11 @@ class Names:
     def user(self, user_idx: int) -> str:
         """Return the raw id of a user."""
         return self._value(self._columns[Role.USER], user_idx)
+
+    def ranked_user(self, rankings: Rankings, row: int) -> str:
+        """Return what to call the user of a row of rankings: one whom train does not have has a hash and no id."""
+        user_idx = int(rankings.users[row])
+        return self.user(user_idx) if user_idx >= FIRST else f"#{rankings.user_hashes[row]:016x}"[:9]
 
     def item(self, item_idx: int) -> Item:
         """Return what is known of an item."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from recsys_cli.config import RunConfig
-from recsys_cli.evaluation.met import Met, Splits, newest_first, num_positive
+from recsys_cli.evaluation.met import Splits, newest_first, num_positive, to_find
 from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.recommend import Advisor
@@ -44,9 +44,9 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     user_idx = desk.names.find(Role.USER, name)
     found = desk.splits.of(Role.USER, user_idx)
     history = newest_first(found, desk.earlier)
-    seen = {met.item_idx for met in history}
     held_out = newest_first(found, (desk.split,) if desk.split else ())
-    wanted = {met.item_idx for met in held_out if desk.is_relevant(met) and met.item_idx >= FIRST} - seen
+    relevant = to_find(held_out, history, relevant=desk.config.evaluate.relevant)
+    wanted, seen = ({met.item_idx for met in rows} for rows in (relevant, history))
     advisor = desk.ask()
     can = advisor.why_not is None
     best = advisor.recommend(user_idx, train=desk.splits.rows["train"], seen=seen, k=k) if can else []
@@ -60,7 +60,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         "history": [
             {**desk.item(met.item_idx), "label": met.label, "time": met.time, "split": met.split} for met in history[:k]
         ],
-        "to_find": len(wanted),
+        "to_find": len(relevant),
         "recommended": [
             {"place": place, **desk.item(one.item_idx), "score": one.score, "hit": one.item_idx in wanted}
             for place, one in enumerate(best, start=1)
@@ -139,10 +139,6 @@ class _Desk:
         """The splits that were there before it."""
         return ("train", "valid") if self.split == "test" and "valid" in self.splits.rows else ("train",)
 
-    def is_relevant(self, met: Met) -> bool:
-        """Whether a row is one that should be found."""
-        return self.config.evaluate.relevant == "all" or met.label > 0.5
-
     def ask(self) -> Advisor:
         """Load the model."""
         model = model_of(self.run, self.config, self.data)
@@ -193,7 +189,7 @@ def _recommended_to(item_idx: int, rankings: Rankings, names: Names, *, k: int) 
         "systems": {system: int(np.count_nonzero(found)) for system, found in within.items()},
         "users": [
             {
-                "user": names.user(int(rankings.users[users[row]])),
+                "user": names.ranked_user(rankings, int(users[row])),
                 "place": int(places[row]) + 1,
                 "hit": bool(rankings.hits[MODEL][users[row], places[row]]),
             }

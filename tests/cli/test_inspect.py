@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,8 @@ def test_unknown_ids_name_those_that_are_near(trained: Recsys) -> None:
 def test_a_model_that_cannot_recommend_says_why(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     config = Path("ratings.yaml").read_text()
-    assert "device" in config, "init makes the column of the interactions a feature"
-    recsys("-q", "etl", "ratings.yaml")
+    Path("ratings.yaml").write_text(config.replace("columns: [user_id, item_id", "columns: [user_id, item_id, device"))
+    assert recsys("-q", "etl", "ratings.yaml").code == 0
     done = recsys("-q", "train", "train.epochs=1", "train.device=cpu", "model.hidden=[4]", "model.embedding_dim=2")
     assert done.code == 0, done.err
     found = recsys("inspect", "user", "u1", "--json").json
@@ -158,6 +159,32 @@ def test_without_a_run_it_says_what_to_run(recsys: Recsys) -> None:
     answer = recsys("inspect", "user", "1")
     assert answer.code == 3
     assert "hint: " in answer.err
+
+
+def test_users_of_a_split_by_user_are_shown_by_hash_with_the_part_that_describes_them(
+    recsys: Recsys, ratings: Path
+) -> None:
+    recsys("-q", "init", ratings)
+    config = [
+        "split.method=user", "split.test=0.5", "model.name=popularity", "train.monitor=auc", "evaluate.k=[5]",
+        "evaluate.bootstrap=20",
+    ]  # fmt: skip
+    for verb in ("etl", "train", "evaluate"):
+        done = recsys("-q", verb, "ratings.yaml", *config)
+        assert done.code == 0, done.err
+
+    page = (run_of() / "report.html").read_text()
+    users = re.findall(r"<h3>User (#[0-9a-f]{8})</h3>\n<p class=\"remark\">(\d+) rows before", page)
+    assert len(users) == 5
+    assert all(int(rows) >= 4 for _, rows in users)  # four fifths of about 20 rows
+    assert "<td></td><td>i" in page
+    rankings = Rankings.read(run_of() / "rankings.safetensors")
+    rows = {f"#{value:016x}"[:9]: row for row, value in enumerate(rankings.user_hashes)}
+    found_of_them = sum(int(rankings.hits["model"][rows[name]].sum()) for name, _ in users)
+    assert found_of_them > 0
+    assert page.count("<td>place ") == found_of_them  # what should be found is theirs
+    found = recsys("inspect", "item", "i1", "--json").json["recommended"]["users"]
+    assert all(one["user"].startswith("#") for one in found)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

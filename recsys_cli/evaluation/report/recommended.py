@@ -17,7 +17,7 @@ from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.users import User, sample_users
 from recsys_cli.evaluation.result import Curve, Estimate
-from recsys_cli.features.schema import Role
+from recsys_cli.features.schema import UNSEEN, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData
 
@@ -59,12 +59,17 @@ class Shown:
         """
         if not rankings.systems or not len(rankings.users):
             return None
-        splits = Splits.read(data)
+        splits, ids = Splits.read(data), rankings.users
+        train = splits.rows["train"]
+        if (ids == UNSEEN).all():  # users of a split by user, whom only their hashes tell apart
+            splits, hashes = Splits.folded_in(data, rankings.split, seed=config.seed)
+            lent = {int(value): number for number, value in enumerate(hashes)}
+            ids = np.array([lent[int(value)] for value in rankings.user_hashes])
         num_items = int(data.schema.only(Role.ITEM).cardinality or 0)
         return cls(
             metrics_at_k(rankings, resamples=config.bootstrap, seed=config.seed),
-            popularity_curves(rankings, splits.rows["train"], num_items=num_items),
-            sample_users(rankings, splits, names, relevant=config.relevant, seed=config.seed),
+            popularity_curves(rankings, train, num_items=num_items),
+            sample_users(rankings, splits, names, config, ids=ids),
         )
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsys_cli.evaluation.met import Met, Splits, newest_first
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.held_out import Ints
+from recsys_cli.evaluation.met import Met, Splits, newest_first, to_find
 from recsys_cli.evaluation.names import Item, Names
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
@@ -55,18 +57,21 @@ class User:
     wanted: list[Line]
 
 
-def sample_users(rankings: Rankings, splits: Splits, names: Names, *, relevant: str, seed: int) -> list[User]:
+def sample_users(
+    rankings: Rankings, splits: Splits, names: Names, config: EvaluateConfig, *, ids: Ints | None = None
+) -> list[User]:
     """Return a few of the users that were ranked for; the same ones for every run with this seed, whatever was prepared.
 
     Args:
         rankings: Of the model, first of all.
         splits: What users met.
         names: What things are called.
-        relevant: Which rows should be found, as in `evaluate.relevant`.
-        seed: Decides who.
+        config: Which rows should be found; its seed decides who is shown.
+        ids: The ids that the ranked users have in these splits, shape (U,); None for those that the rankings have.
     """
-    order = np.argsort(hash_counters(rankings.user_hashes, mix(seed, _SHOWN)), kind="stable")
-    return [_user(int(row), rankings, splits, names, relevant=relevant) for row in order[:NUM_USERS]]
+    ids = rankings.users if ids is None else ids
+    order = np.argsort(hash_counters(rankings.user_hashes, mix(config.seed, _SHOWN)), kind="stable")
+    return [_user(int(row), int(ids[row]), rankings, splits, names, config) for row in order[:NUM_USERS]]
 
 
 def kind_of(item: Item) -> str:
@@ -81,22 +86,16 @@ def when(met: Met) -> str:
     return moment(met.time)[:10] if is_date(met.time, met.time) else f"{met.time:,}"
 
 
-def _user(row: int, rankings: Rankings, splits: Splits, names: Names, *, relevant: str) -> User:
-    user_idx = int(rankings.users[row])
+def _user(row: int, user_idx: int, rankings: Rankings, splits: Splits, names: Names, config: EvaluateConfig) -> User:
     found = splits.of(Role.USER, user_idx)
     before = newest_first(found, ("train", "valid") if rankings.split == "test" else ("train",))
     places = {int(item): place for place, item in enumerate(rankings.items[MODEL][row], start=1) if item}
     hits = dict(zip(rankings.items[MODEL][row].tolist(), rankings.hits[MODEL][row].tolist(), strict=True))
-    met = {one.item_idx for one in before}
-    wanted = [
-        one
-        for one in newest_first(found, (rankings.split,))
-        if (relevant == "all" or one.label > 0.5) and one.item_idx not in met
-    ]
+    wanted = to_find(newest_first(found, (rankings.split,)), before, relevant=config.relevant)
     wanted.sort(key=lambda one: places.get(one.item_idx, len(places) + 1))
     liked = sum(one.label > 0.5 for one in before)
     return User(
-        name=names.user(user_idx),
+        name=names.ranked_user(rankings, row),
         rows=f"{len(before):,} rows before, {liked:,} of them with label 1; {rankings.num_relevant[row]:,} to be found, "
         f"of which the first {len(places)} places hold {sum(hits.values())}",
         history=[_line(names.item(m.item_idx), when(m), is_marked=m.label > 0.5) for m in before[:_MOST]],

@@ -103,7 +103,7 @@ def splits() -> Splits:
     })  # fmt: skip
 
 
-def user(splits: Splits, data: PreparedData, relevant: str = "positive") -> User:
+def user(splits: Splits, data: PreparedData, **config: str) -> User:
     titles = pa.array([f"title {number}" for number in range(30)])
     ranked = rankings({"model": [[7, 9, 0, 0], [3, 0, 0, 0]]}, [{6, 7}, {3}])
     one = replace(
@@ -114,7 +114,7 @@ def user(splits: Splits, data: PreparedData, relevant: str = "positive") -> User
         items={"model": ranked.items["model"][:1]},
         hits={"model": ranked.hits["model"][:1]},
     )
-    (found,) = sample_users(one, splits, Names(data, titles), relevant=relevant, seed=0)
+    (found,) = sample_users(one, splits, Names(data, titles), EvaluateConfig.model_validate(config))
     return found
 
 
@@ -149,7 +149,7 @@ def test_the_sample_follows_from_the_seed_and_from_who_the_users_are(make_prepar
 
     def chosen(found: Rankings, seed: int) -> list[str]:
         empty = Interactions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
-        users = sample_users(found, Splits({"train": empty}), Names(data), relevant="positive", seed=seed)
+        users = sample_users(found, Splits({"train": empty}), Names(data), EvaluateConfig(seed=seed))
         return [user.name for user in users]
 
     first = chosen(ranked, 0)
