@@ -98,8 +98,10 @@ def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
 def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
     from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
 
-    named: dict[str, object] = {metric.name: metric.compute for metric in (*POINTWISE.values(), *GROUPED.values())}
-    named |= {f"{metric.name}@k": metric.compute for metric in (*RANKING.values(), *BEYOND.values())}
+    named: dict[str, object] = {name: metric.compute for name, metric in POINTWISE.items()}
+    named |= {name: metric.compute for name, metric in GROUPED.items()}
+    named |= {f"{name}@k": metric.compute for name, metric in RANKING.items()}
+    named |= {f"{name}@k": metric.compute for name, metric in BEYOND.items()}
     return [
         {"name": name, "summary": str(getattr(python_inspect.getmodule(compute), "__doc__", "")).splitlines()[0]}
         for name, compute in named.items()

@@ -13,7 +13,7 @@ def coverage(lists: Recommended, k: int) -> Floats:
 
     The catalogue coverage of Ge, Delgado-Battenfeld and Jannach (RecSys 2010). It grows with the number of users.
     """
-    return np.count_nonzero(times_shown(lists, k)) / np.float64(max(1, len(lists.catalogue.counts)))
+    return np.asarray(np.count_nonzero(times_shown(lists, k)) / max(1, len(lists.catalogue.counts)))
 
 
 def times_shown(lists: Recommended, k: int) -> Floats:

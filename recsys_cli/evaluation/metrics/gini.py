@@ -17,8 +17,8 @@ def gini(lists: Recommended, k: int) -> Floats:
     shown = np.sort(times_shown(lists, k))
     size, total = len(shown), shown.sum()
     if not total:
-        return np.float64(np.nan)
-    return ((2 * np.arange(1, size + 1) - size - 1) @ shown) / (size * total)
+        return np.asarray(np.nan)
+    return np.asarray(((2 * np.arange(1, size + 1) - size - 1) @ shown) / (size * total))
 
 
 GINI = ListMetric("gini", "Gini", "lower", gini)

@@ -1,0 +1,138 @@
+"""Seconds to evaluate full rankings: ours, the matrix product that nobody can do without, and two peers on the same scores.
+
+usage: bench_full_ranking.py [--users 160000] [--items 60000] [--dim 64] [--rounds 3] [--threads 0] [--peers PYTHON]
+
+Random vectors of users and items are multiplied in blocks; what was seen is left out, the first 100 are ranked, and HR, NDCG,
+MRR, recall and precision at 10, 50 and 100 are measured. The peers live in a venv of their own, whose Python is given:
+
+    python -m venv /tmp/peers && /tmp/peers/bin/pip install torch recbole lenskit
+
+They get the same vectors and have to come to the same figures. RecBole is measured twice: with our blocks of users, and with
+those of its default eval_batch_size. All are timed in turn, on the same number of users. The result goes to
+scripts/results/full_ranking.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from measure import keep, machine, spread
+from torch import Tensor
+
+from recsys_cli.evaluation.held_out import HeldOut, Lists
+from recsys_cli.evaluation.metrics import RANKING
+from recsys_cli.evaluation.ranking import BLOCK_SCORES, rank
+
+K = (10, 50, 100)
+SEEN, RELEVANT = 125, 5
+PEERS = ("recbole in our blocks", "recbole by default", "lenskit")
+
+
+def main() -> None:
+    """Measure in turn and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in {"users": 160_000, "items": 60_000, "dim": 64, "rounds": 3, "threads": 0}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--peers", type=Path)
+    given = parser.parse_args()
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    users, items, held_out = _problem(given.users, given.items, given.dim)
+    block = max(1, BLOCK_SCORES // given.items)
+    seconds: dict[str, list[float]] = {}
+    figures: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "problem.npz"
+        lists = {f"{name}_{part}": getattr(getattr(held_out, name), part)
+                 for name in ("seen", "relevant") for part in ("values", "offsets")}  # fmt: skip
+        np.savez(path, users=users.numpy(), items=items.numpy(), **lists)
+        for _ in range(given.rounds):
+            seconds.setdefault("matrix product", []).append(_product(users, items, block))
+            took, figures["ours"] = _ours(users, items, held_out)
+            seconds.setdefault("ours", []).append(took)
+            for peer in PEERS if given.peers else ():
+                found = _peer(given.peers, peer, path, block)
+                seconds.setdefault(peer, []).append(found["seconds"])
+                figures[peer] = found["figures"]
+    _agree(figures)
+    best = {name: min(took) for name, took in seconds.items()}
+    keep(
+        "full_ranking",
+        {
+            "machine": machine("torch") | {"threads": torch.get_num_threads()},
+            "users, items, dim, k": [given.users, given.items, given.dim, K],
+            "seconds (min / median / max)": {name: spread(took) for name, took in seconds.items()},
+            "ours, times the matrix product": round(best["ours"] / best["matrix product"], 2),
+            "peers, times ours": {name: round(best[name] / best["ours"], 1) for name in PEERS if name in best},
+            "figures": figures,
+        },
+    )
+
+
+def _problem(num_users: int, num_items: int, dim: int) -> tuple[Tensor, Tensor, HeldOut]:
+    """Draw vectors, and for each user what was seen and what should be found."""
+    rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
+    users, items = (torch.randn(size, dim, generator=generator) for size in (num_users, num_items))
+    # What should be found is rather what scores high, so that the figures say something.
+    near = (users[:, :8] @ items[:4_096, :8].T).topk(RELEVANT, dim=1).indices.numpy()
+    relevant = Lists.of(np.repeat(np.arange(num_users), RELEVANT), near.ravel(), num_users=num_users)
+    pairs = np.repeat(np.arange(num_users), SEEN), rng.integers(0, num_items, num_users * SEEN)
+    wanted = pairs[0] * num_items + pairs[1]
+    free = ~np.isin(wanted, np.repeat(np.arange(num_users), relevant.lengths) * num_items + relevant.values)
+    seen = Lists.of(pairs[0][free], pairs[1][free], num_users=num_users)
+    return users, items, HeldOut(
+        np.arange(num_users), np.arange(num_items), seen, relevant, relevant.lengths, num_users, 0
+    )  # fmt: skip
+
+
+def _product(users: Tensor, items: Tensor, block: int) -> float:
+    started = time.perf_counter()
+    with torch.inference_mode():
+        for start in range(0, len(users), block):
+            users[start : start + block] @ items.T
+    return time.perf_counter() - started
+
+
+def _ours(users: Tensor, items: Tensor, held_out: HeldOut) -> tuple[float, dict[str, float]]:
+    def scorer(user_idx: npt.NDArray[np.int64]) -> Tensor:
+        scores = users[torch.from_numpy(user_idx)] @ items.T
+        assert torch.isfinite(scores.sum())  # as the scorer of a model looks
+        return scores
+
+    started = time.perf_counter()
+    ranked, _ = rank(held_out, scorer, cut_off=max(K))
+    figures = {
+        f"{name}@{k}": float(RANKING[name].compute(ranked, k).mean())
+        for name in ("hr", "ndcg", "mrr", "recall", "precision")
+        for k in K
+    }
+    return time.perf_counter() - started, figures
+
+
+def _peer(python: Path, peer: str, problem: Path, block: int) -> dict[str, dict[str, float]]:
+    script = Path(__file__).with_name("full_ranking_peers.py")
+    command = [str(python), str(script), peer, str(problem), str(block), str(torch.get_num_threads())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{peer} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _agree(figures: dict[str, dict[str, float]]) -> None:
+    """Stop where a peer comes to something else: then it was not the same work."""
+    for peer, found in figures.items():
+        for name, value in found.items():
+            if abs(value - figures["ours"][name]) > 1e-4:
+                raise SystemExit(f"{name} of {peer} is {value}, and ours is {figures['ours'][name]}")
+
+
+if __name__ == "__main__":
+    main()
