@@ -21,13 +21,13 @@ class History:
         step_loss: Loss of the training rows since the last point.
         train_loss: Mean loss of an epoch's training rows.
         valid_loss: Loss of the validation rows at the end of an epoch.
-        valid_auc: AUC of the validation rows at the end of an epoch.
+        valid: Everything else that was measured at the end of an epoch, by the metric's name: `auc`, `ndcg@10`.
     """
 
     step_loss: Curve
     train_loss: Curve
     valid_loss: Curve
-    valid_auc: Curve
+    valid: dict[str, Curve]
 
 
 def read_history(path: Path) -> History:
@@ -36,11 +36,14 @@ def read_history(path: Path) -> History:
     records = [record for record in map(_parse, lines) if record is not None]
     steps = [record for record in records if record.get("event") == "step"]
     epochs = [record for record in records if record.get("event") == "epoch"]
+    measured = [record["valid"] for record in epochs if isinstance(record.get("valid"), dict)]
+    names = dict.fromkeys(name for valid in measured for name in valid if name != "loss")
+    curves = {name: _curve(epochs, "valid", name) for name in names}
     return History(
         step_loss=_curve(steps, "loss"),
         train_loss=_curve(epochs, "train_loss"),
         valid_loss=_curve(epochs, "valid", "loss"),
-        valid_auc=_curve(epochs, "valid", "auc"),
+        valid={name: curve for name, curve in curves.items() if curve.x},
     )
 
 

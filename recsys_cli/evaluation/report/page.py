@@ -54,6 +54,7 @@ def render(
         beyond=ranking_rows(evaluation.beyond),
         cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
         figures=_figures(evaluation, history, shown),
+        learning=plots.learning(history),
         over_k=METRICS,
         shown_k=min(evaluation.config.k),
         users=shown.users if shown else [],
@@ -70,7 +71,6 @@ def _figures(evaluation: Evaluation, history: History, shown: Shown | None) -> d
         "roc": plots.roc(evaluation.roc),
         "precision_recall": plots.precision_recall(evaluation.precision_recall),
         "loss": plots.loss(history),
-        "auc": plots.area(history),
     }
     if evaluation.ranking:
         label, cuts = evaluation.config.label, sorted(set(evaluation.config.k))

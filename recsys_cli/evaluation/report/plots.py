@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from recsys_cli.evaluation.report.history import History
 from recsys_cli.evaluation.report.recommended import CONSUMED, AtK
-from recsys_cli.evaluation.report.tables import ranking_title
+from recsys_cli.evaluation.report.tables import metric_title, ranking_title
 from recsys_cli.evaluation.result import MODEL, Curve, Estimate, Estimates
 from recsys_cli.page import Axis, Group, Line, bars, chart
 
@@ -25,13 +25,15 @@ def loss(history: History) -> Markup:
     return chart("Loss over steps", marks, x=Axis("step"), y=Axis("loss"))
 
 
-def area(history: History) -> Markup:
-    """Draw the validation AUC over steps; empty without one."""
-    marks = [
-        Line((), ()),
-        Line(*_points(history.valid_auc), name="valid", markers=True),
-    ]  # of the same colour as its loss
-    return chart("Validation AUC over steps", marks, x=Axis("step"), y=Axis("AUC"))
+def learning(history: History) -> dict[str, Markup]:
+    """Draw each metric of the validation rows over steps; none of a model that learnt all at once."""
+    found = {}
+    for name, curve in history.valid.items():
+        title = metric_title(name)
+        # of the same colour as its loss
+        mark = Line(*_points(curve), name="valid", markers=True, colour=2)
+        found[title] = chart(f"{title} over steps", [mark], x=Axis("step"), y=Axis(title))
+    return found if len(history.train_loss.x) else {}
 
 
 def reliability(curve: Curve) -> Markup:

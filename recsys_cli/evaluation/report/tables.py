@@ -61,6 +61,12 @@ def ranking_rows(systems: dict[str, Estimates]) -> list[Row]:
     return rows
 
 
+def metric_title(name: str) -> str:
+    """Return what people call a metric of rows or of rankings."""
+    known = POINTWISE.get(name) or GROUPED.get(name)
+    return known.title if known else ranking_title(name) if "@" in name else name
+
+
 def ranking_title(name: str) -> str:
     """Return what people call a ranking metric with its cut-off, and that it is of sampled candidates where it is."""
     metric, _, k = name.removeprefix(_SAMPLED).partition("@")

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import see
@@ -85,7 +86,13 @@ SHOWN = Shown(
 )
 
 
-def _page(evaluation: Evaluation, tmp_path: Path, lines: str = "", shown: Shown | None = SHOWN) -> str:
+def _page(
+    evaluation: Evaluation,
+    tmp_path: Path,
+    lines: str = "",
+    shown: Shown | None = SHOWN,
+    manifest: dict[str, Any] | None = None,
+) -> str:
     metrics = tmp_path / "metrics.jsonl"
     if lines:
         metrics.write_text(lines)
@@ -93,7 +100,7 @@ def _page(evaluation: Evaluation, tmp_path: Path, lines: str = "", shown: Shown 
         evaluation,
         history=read_history(metrics),
         config="model:\n  name: <mlp>\n",
-        manifest={"model": "mlp"},
+        manifest={"model": "mlp", **(manifest or {})},
         shown=shown,
     )
 
@@ -236,7 +243,21 @@ def test_history_leaves_out_what_is_not_there(tmp_path: Path) -> None:
     assert history.step_loss == Curve(x=(1, 3), y=(0.7, 0.6))
     assert history.train_loss == Curve(x=(3,), y=(0.65,))
     assert history.valid_loss == Curve(x=(), y=())
-    assert history.valid_auc == Curve(x=(3,), y=(0.7,))
+    assert history.valid == {"auc": Curve(x=(3,), y=(0.7,))}
+
+
+def test_page_draws_each_metric_of_valid_and_says_which_epoch_is_kept(evaluation: Evaluation, tmp_path: Path) -> None:
+    lines = "".join(
+        json.dumps({"event": "epoch", "step": step, "train_loss": 1 / step, "valid": {"loss": 0.5, "auc": 0.6, "ndcg@10": 0.1}})
+        + "\n"
+        for step in (1, 2)
+    )  # fmt: skip
+    page = _page(evaluation, tmp_path, lines, manifest={"best_epoch": 2, "monitor": "ndcg@10"})
+
+    assert "after epoch 2, which was best by ndcg@10" in page
+    assert 'aria-label="AUC over steps"' in page
+    assert 'aria-label="NDCG@10 over steps"' in page
+    assert "NDCG@10 of valid at the end of each epoch." in page
 
 
 def test_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path) -> None:
