@@ -47,7 +47,7 @@ features:
     - {{op: JoinExternal, table: movies, on: movieId, columns: [genres]}}
     - {{op: Categorify, columns: [userId, movieId, genres]}}
     - {{op: LambdaOp, expression: "rating > 0", output: met, dtype: int8}}  # every rating
-evaluate: {{split: test, relevant: all, k: [10], ranking_users: null}}
+evaluate: {{split: test, relevant: all, k: [10], ranking_users: null, bootstrap: 10}}  # intervals are not kept
 """
 
 

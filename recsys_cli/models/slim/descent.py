@@ -65,5 +65,6 @@ def _sweep(products: Tensor, residuals: Tensor, weights: Tensor, own: Tensor, *,
         square = products[place, place]
         best = ((current[place] + square * weights[place] - l1) / (square + l2)).clamp_(min=0)
         best.masked_fill_(own == place, 0.0)
-        current.addr_(products[:, place], weights[place] - best)
+        rest = slice(place + 1, None)
+        current[rest].addr_(products[rest, place], weights[place] - best)
         weights[place] = best
