@@ -14,6 +14,7 @@ from recsys_cli.evaluation.held_out import candidate_items, hold_out
 from recsys_cli.evaluation.measure import Place
 from recsys_cli.evaluation.metrics import PointwiseMetric
 from recsys_cli.evaluation.metrics.named import CutOff
+from recsys_cli.evaluation.problem import value_hashes
 from recsys_cli.evaluation.ranking import rank
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
 from recsys_cli.evaluation.tally import Tally
@@ -54,7 +55,8 @@ def of_rankings(
     num_items = int(data.schema.only(Role.ITEM).cardinality or 0)
     met, rows = read_interactions(data, "train").met(), read_interactions(data, "valid").met()
     candidates = candidate_items(met, num_items=num_items)
-    held_out = hold_out(rows, met, candidates=candidates, num_items=num_items, config=config)
+    users = value_hashes(data, data.schema.only(Role.USER))
+    held_out = hold_out(rows, met, candidates=candidates, num_items=num_items, config=config, user_hashes=users)
     tables = Tables(data, device=place.device)
     name = f"{wanted.metric.name}@{wanted.k}"
     if (reason := why_not(model, held_out, tables, data.schema, device=place.device)) is not None:

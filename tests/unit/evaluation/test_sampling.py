@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
+from recsys_cli.evaluation.known import known_of
+from recsys_cli.evaluation.measure import measure
+from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.evaluation.ranking import rank
 from recsys_cli.evaluation.sampling import drawn
 from recsys_cli.interactions import Interactions
+from recsys_cli.models import build
+from recsys_cli.models.model import Fitted
 
 NUM_ITEMS = 53
 SOME = EvaluateConfig(candidates="sampled-uniform", sampled_items=7)
@@ -84,6 +90,27 @@ def test_draws_follow_from_the_seed(world) -> None:
 
     assert np.array_equal(once.drawn.values, again.drawn.values)
     assert not np.array_equal(once.drawn.values, other.drawn.values)
+
+
+def test_sampled_figures_are_named_so_wherever_they_go(make_prepared) -> None:
+    data = make_prepared()
+    model = build("popularity", {}, data.schema)
+    assert isinstance(model, Fitted)
+    model.fit(known_of(data, "train"))
+    config = SOME.model_copy(update={"k": (3,), "relevant": "all", "bootstrap": 10})
+
+    measured, rankings = measure(model.eval(), data, config)
+
+    names = {*measured.ranking["model"], *measured.beyond["model"]}
+    names |= {name for cohort in measured.cohorts for found in cohort.ranking.values() for name in found}
+    assert names
+    assert all(name.startswith("sampled_") for name in names)
+    assert all(title_of(name).startswith("sampled ") for name in names)
+    assert measured.protocol.candidates.startswith("SAMPLED")
+    assert set(Outcomes.of(rankings).users) == set(measured.ranking["model"])
+    assert rankings.drawn.shape[0] == len(rankings.users)
+    assert 0 < rankings.drawn.shape[1] <= 7
+    assert (rankings.drawn[rankings.drawn > 0] >= 3).all()
 
 
 def test_only_what_is_drawn_or_relevant_is_ranked(world) -> None:
