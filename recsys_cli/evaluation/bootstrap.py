@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.evaluation.metrics import PointwiseMetric
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.metrics import RANKING, Hits, PointwiseMetric
 from recsys_cli.evaluation.result import Estimate
 from recsys_cli.evaluation.tally import Floats, Tally
 from recsys_cli.features.hashing import mix
@@ -41,6 +42,27 @@ def pointwise_estimates(
         name: _estimate(float(metric.compute(tally)[0]), np.concatenate(drawn[name]), biased=metric.biased)
         for name, metric in metrics.items()
     }
+
+
+def ranking_estimates(
+    found: Mapping[str, Hits], k: Sequence[int], config: EvaluateConfig
+) -> dict[str, dict[str, Estimate]]:
+    """Measure what the rankings of several systems find for the same users, with the same resamples of users.
+
+    Args:
+        found: By system.
+        k: The cut-offs.
+        config: Number of resamples and seed, and what the names of the figures begin with.
+    """
+    if not found:
+        return {}
+    columns = [(name, metric, cut_off) for name in found for cut_off in sorted(set(k)) for metric in RANKING.values()]
+    values = np.stack([metric.compute(found[name], cut_off) for name, metric, cut_off in columns], axis=1)
+    means = mean_estimates(values, resamples=config.bootstrap, seed=config.seed)
+    estimates: dict[str, dict[str, Estimate]] = {name: {} for name in found}
+    for (name, metric, cut_off), mean in zip(columns, means, strict=True):
+        estimates[name][f"{config.label}{metric.name}@{cut_off}"] = mean
+    return estimates
 
 
 def mean_estimates(values: Floats, *, resamples: int, seed: int) -> list[Estimate]:

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.bootstrap import mean_estimates, pointwise_estimates
+from recsys_cli.evaluation.bootstrap import pointwise_estimates, ranking_estimates
 from recsys_cli.evaluation.held_out import HeldOut
-from recsys_cli.evaluation.metrics import POINTWISE, RANKING, Hits, Ranked
-from recsys_cli.evaluation.result import Cohort, Estimates
+from recsys_cli.evaluation.metrics import POINTWISE, Hits, Ranked
+from recsys_cli.evaluation.result import Cohort
 from recsys_cli.evaluation.tally import Tally
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
@@ -122,7 +122,7 @@ def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
             )
             for name, scores in parts.scores.items()
         },
-        ranking=_ranking(hits, config),
+        ranking=ranking_estimates(hits, [min(config.k)], config),
     )
 
 
@@ -136,18 +136,3 @@ def _within(who: _Who, ranked: Ranked, held_out: HeldOut) -> Hits | None:
     wanted = np.bincount(owners[who.places[held_out.relevant.values]], minlength=len(ranked.hits))
     hits = ranked.hits & who.places[ranked.places]  # a place that is empty is no hit
     return Hits(hits[wanted > 0], wanted[wanted > 0])
-
-
-def _ranking(hits: Mapping[str, Hits], config: EvaluateConfig) -> dict[str, Estimates]:
-    """Measure the systems on the same users, with the same resamples."""
-    if not hits:
-        return {}
-    k = min(config.k)
-    columns = [(name, metric) for name in hits for metric in RANKING.values()]
-    values = np.stack([metric.compute(hits[name], k) for name, metric in columns], axis=1)
-    found: dict[str, Estimates] = {name: {} for name in hits}
-    for (name, metric), one in zip(
-        columns, mean_estimates(values, resamples=config.bootstrap, seed=config.seed), strict=True
-    ):
-        found[name][f"{config.label}{metric.name}@{k}"] = one
-    return found

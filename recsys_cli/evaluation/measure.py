@@ -17,10 +17,9 @@ from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.baselines import RANKING as BASELINES
 from recsys_cli.evaluation.baselines import fit_baseline
 from recsys_cli.evaluation.beyond import catalogue_of, measure_lists
-from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.cohorts import Parts, measure_cohorts
 from recsys_cli.evaluation.known import known_of
-from recsys_cli.evaluation.metrics import RANKING as METRICS
 from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.pointwise import Rows, measure_rows, predict
 from recsys_cli.evaluation.ranking import Scorer, rank
@@ -190,13 +189,7 @@ class _Measurement:
 
     def _estimates(self, ranked: Mapping[str, Ranked]) -> dict[str, Estimates]:
         """Measure what the rankings find; adds a note where the model's find less than a baseline's."""
-        columns = [(metric, k) for k in sorted(set(self.config.k)) for metric in METRICS.values()]
-        names = [f"{self.config.label}{metric.name}@{k}" for metric, k in columns]
-        found: dict[str, Estimates] = {}
-        for system, hits in ranked.items():
-            values = np.stack([metric.compute(hits, k) for metric, k in columns], axis=1)
-            estimates = mean_estimates(values, resamples=self.config.bootstrap, seed=self.config.seed)
-            found[system] = dict(zip(names, estimates, strict=True))
+        found = ranking_estimates(ranked, self.config.k, self.config)
         if (worse := ranks_worse(found)) is not None:
             self.notes.append(worse)
         return found

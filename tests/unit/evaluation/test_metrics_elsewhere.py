@@ -44,6 +44,7 @@ def test_pointwise_metric_equals_scikit_learn(name: str, theirs, rows) -> None:
 THEIRS = {"hr": "hit_rate", "ndcg": "ndcg", "mrr": "mrr", "recall": "recall", "precision": "precision"}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::Warning")  # of its own compiler
 def test_ranking_metrics_equal_those_of_ranx() -> None:
     ranx = pytest.importorskip("ranx")
