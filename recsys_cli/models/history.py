@@ -68,11 +68,16 @@ class History:
 
     def of_users(self, users: Tensor) -> Ragged:
         """Return the items of some users; users (U,), any of them several times."""
-        starts = self.offsets[users]
-        lengths = self.offsets[users + 1] - starts
-        offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        offsets = self.offsets_of(users)
         places = torch.arange(int(offsets[-1]), device=offsets.device)
-        return Ragged(self.items[places + (starts - offsets[:-1]).repeat_interleave(lengths)], offsets)
+        return Ragged(
+            self.items[places + (self.offsets[users] - offsets[:-1]).repeat_interleave(offsets.diff())], offsets
+        )
+
+    def offsets_of(self, users: Tensor) -> Tensor:
+        """Return where each list that `of_users` returns starts and ends, shape (U + 1,), without making them."""
+        lengths = self.offsets[users + 1] - self.offsets[users]
+        return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
 
     def renamed(self, names: Tensor, *, num_items: int) -> History:
         """Return the same with other numbers for the items, and without those that get a negative one.
@@ -95,12 +100,16 @@ class History:
         return rows
 
 
-def spans(lists: Ragged, *, most: int) -> Iterator[slice]:
+def spans(offsets: Tensor, *, most: int) -> Iterator[slice]:
     """Cut rows into stretches whose lists have about `most` elements together, so that work on them has bounded memory.
 
     A stretch has no more than `most` elements beside those of its first list.
+
+    Args:
+        offsets: Where each row's list starts, and the number of all elements; shape (B + 1,).
+        most: How many elements.
     """
-    group = (lists.offsets[1:] - 1).clamp(min=0) // most
+    group = (offsets[1:] - 1).clamp(min=0) // most
     lengths = torch.unique_consecutive(group, return_counts=True)[1].tolist()
     start = 0
     for length in lengths:

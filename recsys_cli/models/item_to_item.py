@@ -97,11 +97,10 @@ class ItemToItem(Fitted, Recommender):
         assert isinstance(users, Tensor)
         assert isinstance(items, Tensor)
         assert self._met is not None, "begin comes first"
-        places = self._place[items.long()]
-        met = self._met.of_users(users.long())
+        users, places = users.long(), self._place[items.long()]
         scores = torch.zeros(len(places), device=places.device)
-        for rows in spans(met, most=_MOST):
-            scores[rows] = self.learnt.sums_of_pairs(met.span(rows.start, rows.stop), places[rows].clamp(min=0))
+        for rows in spans(self._met.offsets_of(users), most=_MOST):
+            scores[rows] = self.learnt.sums_of_pairs(self._met.of_users(users[rows]), places[rows].clamp(min=0))
         return scores.masked_fill(places < 0, 0.0)
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:

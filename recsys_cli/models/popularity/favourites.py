@@ -60,9 +60,9 @@ class Favourites:
         of_items = _values_of_items(known, item, values, device)
         history = History.of(known.interactions(), user, item, positive_only=positive_only, device=device)
         of_users = torch.zeros(history.num_users, of_items.shape[1], device=device)
-        everybody = history.of_users(torch.arange(history.num_users, device=device))
-        for users in spans(everybody, most=_MOST):
-            counts = add_rows(of_items, everybody.span(users.start, users.stop))
+        everybody = torch.arange(history.num_users, device=device)
+        for users in spans(history.offsets, most=_MOST):
+            counts = add_rows(of_items, history.of_users(everybody[users]))
             best = counts.sort(dim=1, descending=True, stable=True).indices[:, :number]
             of_users[users] = torch.zeros_like(counts).scatter_(1, best, 1.0) * (counts > 0)
         return cls(of_users, of_items)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from met_matrix import rows_of_matrix, schema_of, some_matrix
 
-from recsys_cli.batch import Ragged
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.history import History, spans
@@ -67,13 +66,13 @@ def test_gram_is_the_product_of_the_matrix_with_itself(block: int) -> None:
 @pytest.mark.parametrize("most", [1, 3, 100])
 def test_spans_are_all_rows_in_pieces_that_are_not_too_large(most: int) -> None:
     lengths = torch.tensor([0, 2, 0, 5, 1, 1, 1, 0, 0])
-    lists = Ragged(torch.arange(10), torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]))
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
 
-    pieces = list(spans(lists, most=most))
+    pieces = list(spans(offsets, most=most))
 
     assert [row for piece in pieces for row in range(piece.start, piece.stop)] == list(range(9))
     assert all(lengths[piece].sum() <= most + lengths[piece.start] for piece in pieces)
 
 
 def test_no_rows_are_no_spans() -> None:
-    assert list(spans(Ragged(torch.zeros(0), torch.zeros(1, dtype=torch.int64)), most=5)) == []
+    assert list(spans(torch.zeros(1, dtype=torch.int64), most=5)) == []
