@@ -17,7 +17,7 @@ import torch
 from recsys_cli.config import BenchConfig, BenchModel, RunConfig, with_model
 from recsys_cli.config.bench import missing_cut_offs
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
-from recsys_cli.evaluation.compare.leaderboard import Leaderboard, in_words, standings_of
+from recsys_cli.evaluation.compare.leaderboard import Leaderboard, standings_of
 from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.evaluation.compare.runs import rankings_of
 from recsys_cli.evaluation.metrics.named import better_of, check_figure
@@ -97,7 +97,6 @@ def bench_on(
     )
     if html is not None:
         write_text(html, show(found))
-    emit(Message(in_words(found)))
     return found
 
 

@@ -12,7 +12,7 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.evaluation.compare.leaderboard import Leaderboard
+    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Standing
 
 _SAME = "="
 
@@ -28,30 +28,29 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     from recsys_cli.evaluation.metrics.named import title_of
 
     board = Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
-    metrics = found["metrics"]
-    title = f"{found['split']}: {found['users']:,} users, {found['rows']:,} rows; by {title_of(found['metric'])}"
-    headings = ("", "model", *map(title_of, metrics), "95 % interval", "training", "parameters")
-    table(to, title, headings, [_row(one, metrics) for one in found["standings"]], text=2)
+    title = f"{board.split}: {board.users:,} users, {board.rows:,} rows; by {title_of(board.metric)}"
+    headings = ("", "model", *map(title_of, board.metrics), "95 % interval", "training", "parameters")
+    table(to, title, headings, [_row(one, board) for one in board.standings], text=2)
     line(to, in_words(board))
-    seeds = f"; ± standard deviation over {len(found['seeds'])} seeds" if len(found["seeds"]) > 1 else ""
+    number = len(board.seeds)
+    seeds = f"; ± standard deviation over {number} seeds" if number > 1 else ""
     line(to, f"{_SAME} cannot be told apart from the best; (baseline) is beside every evaluation{seeds}", style="dim")
-    for failure in found["failures"]:
+    for failure in board.failures:
         line(to, f"{failure['label']}, seed {failure['seed']} failed: {failure['message']}", style="yellow")
     if found["report"]:
         line(to, f"page: {found['report']}")
 
 
-def _row(one: Mapping[str, Any], metrics: list[str]) -> tuple[str, ...]:
-    from recsys_cli.evaluation.compare.leaderboard import Score
+def _row(one: Standing, board: Leaderboard) -> tuple[str, ...]:
     from recsys_cli.evaluation.compare.leaderboard_page import figure
 
-    apart, first = one["from_best"], one["scores"][metrics[0]]
-    same = apart is not None and apart["verdict"] == "noise"
+    first = one.scores[board.metric]
+    known = first.low is not None and first.high is not None
     return (
-        f"{one['place']}{_SAME if same else ''}",
-        f"{one['label']} (baseline)" if one["is_baseline"] else one["label"],
-        *(figure(Score.model_validate(one["scores"][metric])) for metric in metrics),
-        "" if first["low"] is None else f"[{first['low']:.4f}, {first['high']:.4f}]",
-        "" if one["seconds"] is None else duration(one["seconds"]),
-        "" if one["parameters"] is None else amount(one["parameters"]),
+        f"{one.place}{_SAME if one.is_same_as_best else ''}" if first.value is not None else "",
+        one.called(seeds=len(board.seeds)),
+        *(figure(one.scores[metric]) for metric in board.metrics),
+        f"[{first.low:.4f}, {first.high:.4f}]" if known else "",
+        "" if one.seconds is None else duration(one.seconds),
+        "" if one.parameters is None else amount(one.parameters),
     )

@@ -54,6 +54,17 @@ class Standing(Frozen):
     runs: tuple[str, ...] = ()
     """Names of the runs' folders."""
 
+    @property
+    def is_same_as_best(self) -> bool:
+        """Whether it cannot be told apart from the best."""
+        return self.from_best is not None and self.from_best.verdict == "noise"
+
+    def called(self, *, seeds: int) -> str:
+        """Return what tables call it: by its label, and what is special about it, if there should be so many seeds."""
+        if self.is_baseline:
+            return f"{self.label} (baseline)"
+        return self.label if self.seeds == seeds else f"{self.label} ({self.seeds} of {seeds} seeds)"
+
 
 class Leaderboard(Frozen):
     """The models of a bench."""
@@ -191,9 +202,11 @@ def in_words(found: Leaderboard) -> str:
     """Say who is best, and who may be as good."""
     best, *others = found.standings
     title = title_of(found.metric)
-    same = [one.label for one in others if one.from_best is not None and one.from_best.verdict == "noise"]
-    if not any(one.from_best for one in others):
+    tested = [one for one in others if one.from_best is not None]
+    same = [one.label for one in tested if one.is_same_as_best]
+    if not tested:
         return f"{best.label} is first by {title}; how sure that is cannot be tested user by user."
     if not same:
-        return f"{best.label} is better by {title} than all others, beyond what chance gives."
+        others_in_words = "all others" if len(tested) == len(others) else "all others that can be tested"
+        return f"{best.label} is better by {title} than {others_in_words}, beyond what chance gives."
     return f"{best.label} is first by {title}; {', '.join(same)} cannot be told apart from it."

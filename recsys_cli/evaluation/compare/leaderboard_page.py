@@ -49,13 +49,8 @@ def figure(score: Score) -> str:
     return f"{score.value:.4f}" if score.deviation is None else f"{score.value:.4f} ± {score.deviation:.4f}"
 
 
-def is_same_as_best(one: Standing) -> bool:
-    """Whether a model cannot be told apart from the best."""
-    return one.from_best is not None and one.from_best.verdict == "noise"
-
-
 def _colour(one: Standing) -> int:
-    if one.place == 1 or is_same_as_best(one):
+    if one.place == 1 or one.is_same_as_best:
         return _BEST
     return _BASELINES if one.is_baseline else _OTHERS
 
@@ -63,11 +58,11 @@ def _colour(one: Standing) -> int:
 def _row(one: Standing, found: Leaderboard) -> list[str]:
     apart = one.from_best
     return [
-        str(one.place),
-        f"{one.label} (baseline)" if one.is_baseline else one.label,
+        str(one.place) if one.scores[found.metric].value is not None else "",
+        one.called(seeds=len(found.seeds)),
         *(figure(one.scores[metric]) for metric in found.metrics),
         "" if apart is None else f"{apart.value:+.4f} [{apart.low:+.4f}, {apart.high:+.4f}]",
-        "" if apart is None else f"{probability(apart.p_holm)}{' (noise)' if is_same_as_best(one) else ''}",
+        "" if apart is None else f"{probability(apart.p_holm)}{' (noise)' if one.is_same_as_best else ''}",
         "" if one.seconds is None else f"{one.seconds:,.1f}",
         "" if one.parameters is None else f"{one.parameters:,}",
     ]

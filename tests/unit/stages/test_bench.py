@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import see
 
 from recsys_cli.config import RunConfig
 from recsys_cli.config.load import dump_to_go_on
@@ -79,7 +80,9 @@ def test_models_are_ranked_over_their_seeds(data: PreparedData, workspace: Works
     assert [text for text in said(events) if text.startswith("5 of 6")] == ["5 of 6: mlp, seed 2"]
     bars = [event for event in events if isinstance(event, Progress) and event.task == "bench"]
     assert (bars[-1].done, bars[-1].total) == (6, 6)
-    assert "Leaderboard by NDCG@5" in (tmp_path / "x.html").read_text()
+    seen = see((tmp_path / "x.html").read_text(), tmp_path, width=360)
+    assert (seen["loaded"], seen["charts"], seen["headings"]) == ([], 1, ["Models", "Method"])
+    assert seen["overflow"] <= 0
 
 
 def test_what_is_there_is_not_trained_again_and_more_is_added(data: PreparedData, workspace: Workspace) -> None:
