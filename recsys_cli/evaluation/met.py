@@ -22,14 +22,12 @@ class Met:
     """That a user met an item.
 
     Attributes:
-        user_idx: Encoded user.
         item_idx: Encoded item.
         label: The main label.
         time: When, in the units of the data; None where it has no times.
         split: Which split the row is in.
     """
 
-    user_idx: int
     item_idx: int
     label: float
     time: int | None
@@ -105,4 +103,4 @@ def num_positive(rows: Interactions) -> int:
 
 def _one(rows: Interactions, split: str, row: int) -> Met:
     time = None if rows.times is None else int(rows.times[row])
-    return Met(int(rows.user_idx[row]), int(rows.item_idx[row]), float(rows.labels[row]), time, split)
+    return Met(int(rows.item_idx[row]), float(rows.labels[row]), time, split)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from recsys_cli.page.bars import Estimated, Group, bars, intervals
 from recsys_cli.page.chart import Line, Steps, chart
 from recsys_cli.page.document import render
-from recsys_cli.page.scale import Axis, is_date, moment, share
+from recsys_cli.page.scale import Axis, day, is_date, moment, share
 
 __all__ = [
     "Axis",
@@ -18,6 +18,7 @@ __all__ = [
     "Steps",
     "bars",
     "chart",
+    "day",
     "intervals",
     "is_date",
     "moment",

@@ -116,6 +116,11 @@ def moment(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
 
 
+def day(seconds: float) -> str:
+    """Write the day of a time in UTC, or the plain number where it is no date."""
+    return moment(seconds).partition(" ")[0]
+
+
 def _round_values(low: float, high: float, about: int) -> list[float]:
     rough = (high - low) / max(about, 1)
     power = 10.0 ** math.floor(math.log10(rough))

@@ -186,6 +186,7 @@ def _recommended_to(item_idx: int, rankings: Rankings, names: Names, *, k: int) 
         "k": min(k, max(rankings.k)),
         "split": rankings.split,
         "users_ranked": len(rankings.users),
+        "sampled": rankings.drawn.shape[1] > 0,
         "systems": {system: int(np.count_nonzero(found)) for system, found in within.items()},
         "users": [
             {

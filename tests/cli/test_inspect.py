@@ -111,6 +111,7 @@ def test_item_is_shown_with_its_place_and_to_whom_it_is_recommended(trained: Rec
     assert found["popularity"] == {"place": 2, "items": 3}
     recommended = found["recommended"]
     assert (recommended["k"], recommended["split"], recommended["users_ranked"]) == (1, "test", 2)  # ann and cem
+    assert recommended["sampled"] is False
     assert recommended["systems"]["model"] == recommended["systems"]["popularity"] == 1
     assert recommended["users"] == [{"user": "cem", "place": 1, "hit": True}]
     assert found["nearest"] == []

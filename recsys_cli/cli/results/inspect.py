@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.cli.tables import facts, line, table
-from recsys_cli.page import is_date, moment
+from recsys_cli.page import day
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ def draw_user(to: Console, found: Mapping[str, Any]) -> None:
     facts(to, [("user", _plain(found["user"])), *_features(found), *_counts(found), ("run", found["run"])])
     to.print()
     history, recommended = found["history"], found["recommended"]
-    met = [(*_title(to, one), _when(one["time"]), f"{one['label']:g}") for one in history]
+    met = [(*_title(to, one), "" if one["time"] is None else day(one["time"]), f"{one['label']:g}") for one in history]
     table(to, "met before, the newest first", (*_heads(to), "time", found["label"]), met, text=len(_heads(to)))
     best = [(*_title(to, one), f"{one['score']:.4f}", _MARK if one["hit"] else "") for one in recommended]
     table(to, "recommended, the best first", (*_heads(to), "score", "hit"), best, text=len(_heads(to)))
@@ -55,7 +55,8 @@ def draw_item(to: Console, found: Mapping[str, Any]) -> None:
 
 def _draw_recommended(to: Console, found: Mapping[str, Any]) -> None:
     counts = [(system, f"{count:,}") for system, count in found["systems"].items()]
-    what = f"in the first {found['k']} places of {found['users_ranked']:,} users of {found['split']}"
+    drawn = ", among items that were drawn" if found["sampled"] else ""
+    what = f"in the first {found['k']} places of {found['users_ranked']:,} users of {found['split']}{drawn}"
     table(to, f"recommended {what}", ("by", "users"), counts)
     users = [(_plain(one["user"]), f"{one['place']:,}", _MARK if one["hit"] else "") for one in found["users"]]
     table(to, "to these by the model, the best places first", ("user", "place", "hit"), users)
@@ -83,12 +84,6 @@ def _counts(found: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
         (split, f"{rows:,} rows, {positive[split] / rows:.0%} with {label} 1" if rows else "0 rows")
         for split, rows in found["rows"].items()
     ]
-
-
-def _when(time: int | None) -> str:
-    if time is None:
-        return ""
-    return moment(time)[:10] if is_date(time, time) else f"{time:,}"
 
 
 def _notes(to: Console, found: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import Role
-from recsys_cli.page import is_date, moment
+from recsys_cli.page import day
 
 NUM_USERS = 5
 _SHOWN = 14
@@ -43,7 +43,7 @@ class User:
     """What the page shows of a user; lists hold the first few.
 
     Attributes:
-        name: Raw id.
+        name: Raw id, or of one without an id the beginning of a hash.
         rows: How much there is of the user, in words.
         history: What was met before, the newest first; liked ones are marked.
         recommended: The model's first places; hits are marked.
@@ -80,10 +80,8 @@ def kind_of(item: Item) -> str:
 
 
 def when(met: Met) -> str:
-    """Write the day of a row; the plain number where times are no dates, nothing where there are none."""
-    if met.time is None:
-        return ""
-    return moment(met.time)[:10] if is_date(met.time, met.time) else f"{met.time:,}"
+    """Write the day of a row; nothing where the data has no times."""
+    return "" if met.time is None else day(met.time)
 
 
 def _user(row: int, user_idx: int, rankings: Rankings, splits: Splits, names: Names, config: EvaluateConfig) -> User:
