@@ -36,7 +36,12 @@ def test_scores_are_those_of_the_formula_also_for_a_longer_history(
 
 
 @pytest.mark.parametrize("shape", [(30, 12), (12, 30)], ids=["few items", "few users"])
-def test_pairs_score_as_the_formula_says_also_what_was_met(shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize("most", [5, 1 << 20])
+def test_pairs_score_as_the_formula_says_also_what_was_met(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], most: int
+) -> None:
+    monkeypatch.setattr("recsys_cli.models.item_to_item._MOST", most)
+    monkeypatch.setattr("recsys_cli.models.ease.model._BLOCK", most * 12)
     matrix = some_matrix(*shape)
     model, scores = fitted("ease", matrix)
     users, items = (torch.from_numpy(places).int() + FIRST for places in np.indices(shape).reshape(2, -1))

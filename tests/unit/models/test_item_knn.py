@@ -30,7 +30,9 @@ def test_cosine_by_hand() -> None:
     np.testing.assert_allclose(scores[0], [both, both, 2 / np.sqrt(4 * 2) + second, 1 / np.sqrt(4)], atol=1e-6)
 
 
-def test_shrinkage_is_added_to_the_product_of_the_lengths() -> None:
+@pytest.mark.parametrize("block", [1, 8, 1 << 20])
+def test_shrinkage_is_added_to_the_product_of_the_lengths(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr("recsys_cli.models.item_knn.model._BLOCK", block)
     scores = scores_after("item-knn", MATRIX, neighbours=3, shrinkage=5)
 
     np.testing.assert_allclose(scores, MATRIX @ cosine(MATRIX, shrinkage=5), atol=1e-6)
