@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from pydantic import Field
 
 from recsys_cli.models.sequence.options import TransformerOptions
@@ -11,13 +9,6 @@ from recsys_cli.models.sequence.options import TransformerOptions
 
 class Config(TransformerOptions):
     """Self-attention over a user's items, to both sides, tells items that are masked (Sun et al., 2019)."""
-
-    train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 50,
-        "batch_size": 128,
-        "learning_rate": 0.001,
-        "monitor": "ndcg@10",
-    }
 
     mask_share: float = Field(0.2, gt=0, lt=1)
     """Share of a sequence's items that are masked in a step of training."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from pydantic import PositiveInt
 
 from recsys_cli.models.sequence.options import SequenceOptions
@@ -11,13 +9,6 @@ from recsys_cli.models.sequence.options import SequenceOptions
 
 class Config(SequenceOptions):
     """A recurrent network reads a user's items and tells the next one (Hidasi et al., 2016 and 2018)."""
-
-    train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 50,
-        "batch_size": 128,
-        "learning_rate": 0.001,
-        "monitor": "ndcg@10",
-    }
 
     hidden: PositiveInt = 128
     """Width of the recurrent state."""

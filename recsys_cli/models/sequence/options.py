@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, model_validator
 
@@ -12,15 +12,23 @@ class SequenceOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    # A step is of users, and MovieLens has few of them: small batches make steps enough of an epoch.
+    train_defaults: ClassVar[dict[str, Any]] = {
+        "epochs": 50,
+        "batch_size": 32,
+        "learning_rate": 0.002,
+        "monitor": "ndcg@10",
+    }
+
     dim: PositiveInt = 64
     """Width of the items' vectors."""
-    length: int = Field(100, ge=3)
+    length: int = Field(50, ge=3)
     """How many items are looked at: the latest when scoring, a random stretch of a longer history in each epoch of training."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Share of elements to drop, of the items' vectors and within the network."""
     negatives: PositiveInt = 512
     """Items that are drawn for each step, as those that might have come instead; all items where there are no more than that."""
-    negatives_power: NonNegativeFloat = 0.0
+    negatives_power: NonNegativeFloat = 0.5
     """Negatives are drawn in proportion to (how often an item comes in train) to this power: 0 for all alike, 1 by popularity. The
     loss is corrected for it: another power changes how sure the estimate is, and not what is estimated."""
     positive_only: bool = False
