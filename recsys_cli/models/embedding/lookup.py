@@ -49,9 +49,10 @@ class Lookup:
         )
 
     def squares(self) -> Tensor:
-        """Return the sum of squares of what each row of the batch looks up, shape (B,), whatever weights its ids have."""
-        lengths = self.rows.square().sum(1, keepdim=True)
-        return replace(self, rows=lengths, weights=None).spread().squeeze(1)
+        """Return the sum of squares of each row that `spread` returns; shape (B,)."""
+        if self.offsets is not None:
+            return self.spread().square().sum(1)
+        return self.map(lambda rows: rows.square().sum(1, keepdim=True)).spread().squeeze(1)
 
     def _counts(self, offsets: Tensor) -> Tensor:
         """Return how often each batch row has each of the used rows, or by which weight; shape (B, U)."""

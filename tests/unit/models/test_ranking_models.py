@@ -272,14 +272,9 @@ def test_embeddings_cost_the_squares_of_what_each_row_looks_up() -> None:
     model = a_model("fm", regularization=0.5, embedding_dim=3)
     free = a_model("fm", regularization=0.0, embedding_dim=3)
     batch = Batch(a_batch().features, a_batch().labels, torch.rand(ROWS))
-    genres = batch.features["genres"]
-    assert isinstance(genres, Ragged)
     cost = torch.zeros(ROWS)
     for tables in (model.machine.vectors, model.machine.first_order.weights):
-        squares = {name: tables.table(name).detach().square().sum(1) for name in tables.names}
-        for row in range(ROWS):
-            elements = genres.values[genres.offsets[row] : genres.offsets[row + 1]]
-            cost[row] += squares["genres"][elements].sum()
-            cost[row] += sum(squares[name][batch.features[name][row]] for name in ("user", "item"))  # type: ignore[index]
+        for vectors in looked_up(tables, batch).values():
+            cost += vectors.square().sum(1)
     expected = free.loss(batch) + 0.5 * (cost * batch.weight).mean()  # type: ignore[operator]
     torch.testing.assert_close(model.train().loss(batch), expected)
