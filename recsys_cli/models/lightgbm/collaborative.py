@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.lightgbm.config import Config
-from recsys_cli.models.lightgbm.factors import factorise
+from recsys_cli.models.lightgbm.cooccurrence import positions
+from recsys_cli.models.lightgbm.factors import factorise, grouped, ridge
 from recsys_cli.models.lightgbm.rows import Categories, Elements, Rows
 
 _BIAS_ROUNDS = 10
@@ -15,10 +16,11 @@ _BIAS_ROUNDS = 10
 
 
 class Collaborative(nn.Module):
-    """Means, biases, factors and tastes of users and items, for each of T labels; all in buffers.
+    """Means, biases, factors, leanings and tastes of users and items, for each of T labels; all in buffers.
 
-    A bias is what is left of a user's labels after those of the items, and the other way round; factors and tastes (how a user
-    takes to a category, or an item to a category of users) explain what biases leave. Ids without rows have zeros: they are told
+    A bias is what is left of a user's labels after those of the items, and the other way round. Three things explain what biases
+    leave: factors; leanings, which are regressions of a user's labels on where the items are by who met them, and the other way
+    round; and tastes, how a user takes to a category, or an item to a category of users. Ids without rows have zeros: they are told
     of as the mean.
 
     Args:
@@ -38,6 +40,10 @@ class Collaborative(nn.Module):
     item_spread: Tensor
     user_factors: Tensor
     item_factors: Tensor
+    user_position: Tensor
+    item_position: Tensor
+    user_leaning: Tensor
+    item_leaning: Tensor
     user_taste: Tensor
     item_taste: Tensor
     category_mean: Tensor
@@ -60,12 +66,17 @@ class Collaborative(nn.Module):
             for name in ("mean", "bias", "spread"):
                 self.register_buffer(f"{side}_{name}", torch.zeros(num_labels, size))
             self.register_buffer(f"{side}_factors", torch.zeros(num_labels, size, config.factors))
+            self.register_buffer(f"{side}_position", torch.zeros(size, config.positions))
+            self.register_buffer(f"{side}_leaning", torch.zeros(num_labels, size, config.positions))
             self.register_buffer(f"{side}_taste", torch.zeros(num_labels, size, small))
 
     def fit(self, rows: Rows, *, seed: int) -> None:
         """Learn from rows, which are on the CPU as this is."""
         for ids, counts in ((rows.users, self.rows_of_user), (rows.items, self.rows_of_item)):
             counts.copy_(torch.bincount(ids, minlength=len(counts)))
+        found = positions((rows.users, rows.items), self.sizes, dim=self.config.positions, seed=seed)
+        self.user_position.copy_(found[0])
+        self.item_position.copy_(found[1])
         for number, label in enumerate(rows.labels.unbind(1)):
             self._learn(number, label, rows, seed)
 
@@ -90,7 +101,17 @@ class Collaborative(nn.Module):
             rounds=self.config.factor_rounds, seed=seed,
         )  # fmt: skip
         self.user_factors[number] *= scale
+        self._learn_leanings(number, left, rows)
         self._learn_tastes(number, left, rows)
+
+    def _learn_leanings(self, number: int, left: Tensor, rows: Rows) -> None:
+        users, items, l2 = rows.users, rows.items, self.config.position_l2
+        for ids, other, vectors, leanings in (
+            (users, items, self.item_position, self.user_leaning[number]),
+            (items, users, self.user_position, self.item_leaning[number]),
+        ):
+            groups = grouped(ids, len(leanings))
+            leanings.copy_(ridge(groups, vectors.double(), other, left, size=len(leanings), l2=l2))
 
     def _learn_tastes(self, number: int, left: Tensor, rows: Rows) -> None:
         elements, smoothing = rows.elements, self.config.smoothing
@@ -111,10 +132,10 @@ class Collaborative(nn.Module):
         told = [self.rows_of_user[users].double(), self.rows_of_item[items].double()]
         for number in range(len(self.mean)):
             biases = self.mean[number].double() + self.user_bias[number][users] + self.item_bias[number][items]
-            # In double precision, so that the company in a batch cannot move a row across a tree's threshold.
-            vectors = self.user_factors[number][users].double() * self.item_factors[number][items]
-            product = vectors.sum(dim=1)
-            told += [biases, product, biases + product]
+            of_user, of_item = self.user_leaning[number][users], self.item_leaning[number][items]
+            product = _products(self.user_factors[number][users], self.item_factors[number][items])
+            leanings = [_products(of_user, self.item_position[items]), _products(of_item, self.user_position[users])]
+            told += [biases, product, biases + product, *leanings, biases + leanings[0]]
             for name, ids in (("user", users), ("item", items)):
                 told += [self.get_buffer(f"{name}_{what}")[number][ids].double() for what in ("mean", "spread")]
             of_categories = self.category_mean[number][elements.category]
@@ -138,6 +159,11 @@ class Collaborative(nn.Module):
             1e-9,
             elements.weight,
         ).view(num_rows, num_columns)
+
+
+def _products(first: Tensor, second: Tensor) -> Tensor:
+    """Return the product of each pair of vectors; in double precision, so that company in a batch moves no row over a threshold."""
+    return (first.double() * second).sum(dim=1)
 
 
 def shrunk_means(ids: Tensor, values: Tensor, like: Tensor, smoothing: float, weight: Tensor | None = None) -> Tensor:

@@ -40,6 +40,10 @@ class Config(BaseModel):
     """L2 penalty of the factors; labels are in units of their standard deviation."""
     factor_rounds: PositiveInt = 8
     """How often the factors of users and those of items are solved for in turn."""
+    positions: PositiveInt = 16
+    """Width of the vectors that say where users and items are by who met what, whatever the label."""
+    position_l2: PositiveFloat = 5.0
+    """L2 penalty of the regressions of labels on them."""
     smoothing: PositiveFloat = 10.0
     """How many rows of the mean a mean over few rows is mixed with."""
     max_categories: PositiveInt = 64

@@ -1,4 +1,4 @@
-"""Factors of users and items by alternating least squares, for rows that are few beside all pairs, in batches of equal length."""
+"""Ridge regressions of many ids at once, in batches of about equal length; and factors, by such regressions in turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLACES = 1 << 16
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Some ids with about as many rows each.
 
     Attributes:
@@ -51,15 +51,25 @@ def factorise(
     users, items = pairs
     draw = torch.Generator().manual_seed(seed)
     of_items = torch.randn(sizes[1], dim, generator=draw, dtype=torch.float64) / dim**0.5
-    of_users = torch.zeros(sizes[0], dim, dtype=torch.float64)
-    by_user, by_item = list(_groups(users, sizes[0])), list(_groups(items, sizes[1]))
+    of_users = of_items[:0]
+    by_user, by_item = grouped(users, sizes[0]), grouped(items, sizes[1])
     for _ in range(rounds):
-        of_users = _solve(by_user, of_items, items, values, like=of_users, l2=l2)
-        of_items = _solve(by_item, of_users, users, values, like=of_items, l2=l2)
+        of_users = ridge(by_user, of_items, items, values, size=sizes[0], l2=l2)
+        of_items = ridge(by_item, of_users, users, values, size=sizes[1], l2=l2)
     return of_users, of_items
 
 
-def _groups(ids: Tensor, size: int) -> Iterator[_Group]:
+def grouped(ids: Tensor, size: int) -> list[Group]:
+    """Return the rows of each id, for `ridge`.
+
+    Args:
+        ids: Whose row, int64, shape (N,).
+        size: Ids are below.
+    """
+    return list(_groups(ids, size))
+
+
+def _groups(ids: Tensor, size: int) -> Iterator[Group]:
     """Cut the ids that have rows into groups: the longest has at most twice the rows of the shortest, or they are few."""
     order = torch.argsort(ids, stable=True)
     counts = torch.bincount(ids, minlength=size)
@@ -71,7 +81,7 @@ def _groups(ids: Tensor, size: int) -> Iterator[_Group]:
         some, longest = by_count[start:stop], lengths[stop - 1]
         places = torch.arange(longest)
         there = places < counts[some, None]
-        yield _Group(some, order[(starts[some, None] + places).where(there, 0)], there)
+        yield Group(some, order[(starts[some, None] + places).where(there, 0)], there)
 
 
 def _cuts(lengths: list[int]) -> list[int]:
@@ -84,17 +94,29 @@ def _cuts(lengths: list[int]) -> list[int]:
     return [*cuts, len(lengths)] if lengths else [0]
 
 
-def _solve(groups: list[_Group], held: Tensor, other: Tensor, values: Tensor, *, like: Tensor, l2: float) -> Tensor:
-    """Return the vectors of one side, by ridge regression of the values on the other side's vectors."""
-    solved = torch.zeros_like(like)
+def ridge(groups: list[Group], vectors: Tensor, other: Tensor, values: Tensor, *, size: int, l2: float) -> Tensor:
+    """Return the weights of each id: the ridge regression of its rows' values on the vectors of who is on the other side.
+
+    Args:
+        groups: Whose rows are which, as `grouped` returns them.
+        vectors: Of the other side, shape (O, D).
+        other: Who is on the other side of each row, shape (N,).
+        values: Shape (N,), float64.
+        size: S, as `grouped` was told.
+        l2: The penalty.
+
+    Returns:
+        Shape (S, D); zeros for ids without rows.
+    """
+    solved = vectors.new_zeros(size, vectors.shape[1])
     for group in groups:
-        vectors = held[other[group.rows]] * group.there.unsqueeze(2)
+        known = vectors[other[group.rows]] * group.there.unsqueeze(2)
         wanted = (values[group.rows] * group.there).unsqueeze(2)
-        if (length := vectors.shape[1]) < (dim := vectors.shape[2]):  # fewer rows than unknowns: the smaller system
-            outer = vectors @ vectors.mT + l2 * torch.eye(length, dtype=held.dtype)
-            found = vectors.mT @ torch.linalg.solve(outer, wanted)
+        if (length := known.shape[1]) < (dim := known.shape[2]):  # fewer rows than unknowns: the smaller system
+            outer = known @ known.mT + l2 * torch.eye(length, dtype=known.dtype)
+            found = known.mT @ torch.linalg.solve(outer, wanted)
         else:
-            inner = vectors.mT @ vectors + l2 * torch.eye(dim, dtype=held.dtype)
-            found = torch.linalg.solve(inner, vectors.mT @ wanted)
+            inner = known.mT @ known + l2 * torch.eye(dim, dtype=known.dtype)
+            found = torch.linalg.solve(inner, known.mT @ wanted)
         solved[group.ids] = found.squeeze(2)
     return solved
