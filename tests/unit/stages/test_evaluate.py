@@ -11,7 +11,9 @@ import pytest
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation import Ceiling, Evaluation
+from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.plan import FittedPlan
+from recsys_cli.metrics import auc
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
@@ -57,6 +59,21 @@ def test_evaluate_measures_the_checkerboard_as_learnt(run: TrainedRun, workspace
     assert any("live system" in note for note in found.notes)
 
 
+def test_evaluate_keeps_what_the_figures_are_of(run: TrainedRun, workspace: Workspace) -> None:
+    evaluate(run, workspace)
+
+    found, kept = Evaluation.read(run.evaluation), Rankings.read(run.rankings)
+    assert kept.systems == tuple(found.ranking)
+    assert (kept.split, kept.k, kept.protocol) == ("valid", (5,), found.protocol.model_dump())
+    assert len(kept.users) == found.counts.users_ranked
+    assert kept.hits["model"].shape == kept.items["model"].shape == (len(kept.users), 5)
+    assert kept.hits["model"].any(axis=1).mean() == pytest.approx(found.ranking["model"]["hr@5"].value)
+    assert auc(kept.labels, kept.logits) == pytest.approx(found.pointwise["model"]["auc"].value)
+    for user, items, hits in zip(kept.users, kept.items["model"], kept.hits["model"], strict=True):
+        liked = kept.row_items[(kept.row_users == user) & (kept.labels == 1)]
+        assert set(items[hits]) <= set(liked)
+
+
 def test_evaluate_equals_what_training_measured(run: TrainedRun, workspace: Workspace) -> None:
     evaluate(run, workspace)
 
@@ -88,6 +105,8 @@ def test_evaluate_again_is_up_to_date_until_something_changes(run: TrainedRun, w
     assert not again(force=True)
     assert not again(seed=1)
     run.report.unlink()
+    assert not again(seed=1)
+    run.rankings.unlink()
     assert not again(seed=1)
     run.evaluation.write_text("{}")
     assert not again(seed=1)
