@@ -26,7 +26,7 @@ class Config(BaseModel):
     shrinkage: float = Field(20.0, ge=0)
     """What is added to the product of the lengths before the division, so that few common users do not make items near."""
     k1: float = Field(1.2, ge=0)
-    """Of bm25: how little the weight of a row differs from 1; only its effect on long items is left where rows are counted once."""
+    """Of bm25: how far weights may differ by the popularity of an item, which `b` measures; with 0 they do not."""
     b: float = Field(0.75, ge=0, le=1)
     """Of bm25: how much less a user of an item that many have met counts."""
     positive_only: bool = False
