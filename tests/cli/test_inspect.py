@@ -234,7 +234,7 @@ def test_the_curves_over_k_go_through_the_figures_of_the_evaluation(trained: Rec
     found = Evaluation.read(run_of() / "evaluation.json")
     rankings = Rankings.read(run_of() / "rankings.safetensors")
 
-    at_k = metrics_at_k(rankings, resamples=found.config.bootstrap, seed=found.config.seed)
+    at_k = metrics_at_k(rankings, found.config)
 
     for metric, systems in at_k.estimates.items():
         for system, estimates in systems.items():

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.held_out import candidate_items
 from recsys_cli.evaluation.met import Splits
-from recsys_cli.evaluation.metrics import RANKING, Hits
+from recsys_cli.evaluation.metrics import Hits
 from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.users import User, sample_users
@@ -30,7 +30,7 @@ METRICS = {
 """Which metrics are drawn over k, and what a reader is told of them."""
 CONSUMED = "met in train"
 """What the popularity of recommendations is compared with."""
-_FIRST_CUT_OFFS, _CUT_OFFS, _RANKS = 10, 24, 120
+_FIRST_CUT_OFFS, _CUT_OFFS, _RANKS = 5, 12, 120
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Shown:
             ids = np.array([lent[int(value)] for value in rankings.user_hashes])
         num_items = int(data.schema.only(Role.ITEM).cardinality or 0)
         return cls(
-            metrics_at_k(rankings, resamples=config.bootstrap, seed=config.seed),
+            metrics_at_k(rankings, config),
             popularity_curves(rankings, train, num_items=num_items),
             sample_users(rankings, splits, names, config, ids=ids),
         )
@@ -78,7 +78,7 @@ class AtK:
     """Metrics over the cut-off.
 
     Attributes:
-        k: The cut-offs, ascending: all up to ten, then fewer and fewer, and those of the config.
+        k: The cut-offs, ascending: all up to five, then fewer and fewer, and those of the config.
         estimates: By metric and system, one for each cut-off.
     """
 
@@ -86,23 +86,23 @@ class AtK:
     estimates: Mapping[str, Mapping[str, list[Estimate]]]
 
 
-def metrics_at_k(rankings: Rankings, *, resamples: int, seed: int) -> AtK:
-    """Compute metrics for cut-offs from 1 to P; with the evaluation's seed they are its figures where it has the cut-off.
+def metrics_at_k(rankings: Rankings, config: EvaluateConfig) -> AtK:
+    """Compute metrics for cut-offs from 1 to P; where the evaluation has the cut-off they are its figures.
 
     Args:
         rankings: Of U users, at least one.
-        resamples: Behind each interval.
-        seed: Decides the resamples.
+        config: Of the evaluation: its seed decides the resamples.
     """
     ks = _cut_offs(rankings.k)
-    found: dict[str, dict[str, list[Estimate]]] = {metric: {} for metric in METRICS}
-    for system, hits in rankings.hits.items():
-        ranked = Hits(hits, rankings.num_relevant)
-        values = np.stack([RANKING[metric].compute(ranked, k) for metric in METRICS for k in ks], axis=1)
-        estimates = mean_estimates(values, resamples=resamples, seed=seed)
-        for place, metric in enumerate(METRICS):
-            found[metric][system] = estimates[place * len(ks) : (place + 1) * len(ks)]
-    return AtK(ks, found)
+    ranked = {system: Hits(hits, rankings.num_relevant) for system, hits in rankings.hits.items()}
+    found = ranking_estimates(ranked, ks, config)
+    return AtK(
+        ks,
+        {
+            metric: {system: [figures[f"{config.label}{metric}@{k}"] for k in ks] for system, figures in found.items()}
+            for metric in METRICS
+        },
+    )
 
 
 def popularity_curves(rankings: Rankings, train: Interactions, *, num_items: int) -> dict[str, Curve]:
