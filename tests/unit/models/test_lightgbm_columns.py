@@ -11,6 +11,7 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models.lightgbm.collaborative import Collaborative
 from recsys_cli.models.lightgbm.config import Config
+from recsys_cli.models.lightgbm.cooccurrence import positions
 from recsys_cli.models.lightgbm.factors import factorise
 from recsys_cli.models.lightgbm.plain import Plain
 from recsys_cli.models.lightgbm.rows import Categories, Elements, Rows
@@ -131,3 +132,35 @@ def test_plain_columns_are_ids_numbers_and_counts() -> None:
     assert found[1][0] == 1
     assert math.isnan(found[1][1])
     assert found[1][2:] == [0] * 6
+
+
+def test_positions_are_shared_by_those_who_met_the_same() -> None:
+    """Two groups of users and items that never meet, and nobody: near within a group, and nothing between."""
+    users = torch.arange(20).repeat_interleave(10)
+    items = users // 10 * 10 + torch.arange(10).repeat(20)
+    of_users, of_items = positions((users, items), (21, 20), dim=2, seed=0)
+    for found in (of_users[:20], of_items):
+        together = (torch.arange(20)[:, None] // 10 == torch.arange(20) // 10).double()
+        torch.testing.assert_close(found @ found.T, together, atol=1e-3, rtol=0)
+    assert not of_users[20].any()
+    twice = positions((users.repeat(2), items.repeat(2)), (21, 20), dim=2, seed=1)[1]
+    torch.testing.assert_close(twice @ twice.T, of_items @ of_items.T, atol=1e-6, rtol=0)
+
+
+def test_positions_are_the_singular_vectors() -> None:
+    draw = torch.Generator().manual_seed(0)
+    met = torch.rand(30, 12, generator=draw) < 0.3
+    users, items = met.nonzero(as_tuple=True)
+    _, found = positions((users, items), (30, 12), dim=3, seed=0)
+    matrix = met.double() / (1 + met.sum(1, keepdim=True)).sqrt()
+    _, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    wanted = right[:3].T * values[:3]
+    wanted = wanted / wanted.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(found @ found.T, wanted @ wanted.T, atol=1e-3, rtol=0)
+
+
+def test_positions_are_wider_than_there_are_ids() -> None:
+    of_users, of_items = positions((torch.tensor([3, 4]), torch.tensor([3, 3])), (5, 4), dim=9, seed=0)
+    assert (of_users.shape, of_items.shape) == ((5, 9), (4, 9))
+    assert torch.isfinite(of_users).all()
+    assert float(of_users[3] @ of_users[4]) == pytest.approx(1, abs=1e-3)
