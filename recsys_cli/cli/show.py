@@ -28,9 +28,9 @@ def show_config(ctx: typer.Context, config: Config = None, overrides: Overrides 
     """Print a config with overrides and every default."""
     session: Session = ctx.obj
     found = read_config(session, joined(config, overrides))
-    from recsys_cli.config import dump
+    from recsys_cli.config.load import dump_to_go_on
 
-    session.answer(found.model_dump(mode="json"), lambda *_: typer.echo(dump(found), nl=False))
+    session.answer(found.model_dump(mode="json"), lambda *_: typer.echo(dump_to_go_on(found), nl=False))
 
 
 def status(ctx: typer.Context) -> None:

@@ -37,7 +37,9 @@ def test_from_the_bench_to_the_paper(benched: Recsys) -> None:
     board = benched("bench", "--json").json
     assert board["metric"] == "ndcg@5"
     assert {one["label"]: len(one["runs"]) for one in board["standings"] if one["runs"]} == {"ease": 2, "popularity": 2}
-    assert len(list(Path("workspace/runs").iterdir())) == 4
+    Path("again.yaml").write_text(benched("config").out)
+    assert benched("-q", "bench", "again.yaml").code == 0
+    assert len(list(Path("workspace/runs").iterdir())) == 4  # nothing was trained twice
 
     runs = {one["label"]: one["runs"] for one in board["standings"]}
     names = (runs["popularity"][0], runs["ease"][0])

@@ -9,7 +9,7 @@ from recsys_cli.evaluation.compare.page import probability
 from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.page import Axis, Estimated, intervals, render
 
-_BEST, _OTHERS, _BASELINES = 1, 2, 3
+_BEST, _OTHERS, _BASELINES = 1, 2, 5
 
 
 def show(found: Leaderboard) -> str:

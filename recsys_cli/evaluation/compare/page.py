@@ -10,7 +10,7 @@ from recsys_cli.evaluation.compare.comparison import Comparison, Difference, Ver
 from recsys_cli.evaluation.compare.words import METHOD
 from recsys_cli.page import Axis, Estimated, intervals, render
 
-_COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 3}
+_COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}
 _NAMES = {"better": "better", "worse": "worse", "noise": "cannot be told apart"}
 
 

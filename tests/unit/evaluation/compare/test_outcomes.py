@@ -158,7 +158,7 @@ def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
     assert "<b>" not in page
     assert page.count('class="dot s1"') == 2
     assert page.count('class="dot s2"') == 1
-    assert page.count('class="dot s3"') == 1
+    assert page.count('class="dot s5"') == 1
     seen = see(page, tmp_path, width=360, dark=True)
     assert seen["loaded"] == []
     assert seen["overflow"] <= 0
