@@ -22,7 +22,7 @@ class TowerOptions(RankingOptions):
 
     hidden: tuple[PositiveInt, ...] = (128, 128, 128)
     """Widths of the dense layers, each followed by ReLU and BatchNorm."""
-    dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout after each dense layer."""
-    embedding_dropout: float = Field(0.0, ge=0, lt=1)
+    embedding_dropout: float = Field(0.3, ge=0, lt=1)
     """Dropout of the embeddings that go into the tower."""

@@ -13,7 +13,7 @@ class Config(TowerOptions):
     """Crosses of all features, of one degree more in each layer, with a tower after or beside them (Wang et al., 2021)."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 10,
+        "epochs": 4,
         "batch_size": 1024,
         "learning_rate": 0.001,
         "sparse": True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from recsys_cli.models.options import TowerOptions
 
@@ -13,10 +13,12 @@ class Config(TowerOptions):
     """Factorization machine plus a tower of dense layers over the same vectors (Guo et al., 2017)."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 10,
+        "epochs": 4,
         "batch_size": 1024,
         "learning_rate": 0.001,
         "sparse": True,
     }
     embedding_dim: PositiveInt = 16
     """Width of the vectors, the same for all features, because they are multiplied with each other."""
+    regularization: float = Field(0.01, ge=0)
+    """How much the embeddings cost (L2), as in the other ranking models; products grow without it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from recsys_cli.models.options import TowerOptions
 
@@ -13,12 +13,16 @@ class Config(TowerOptions):
     """Dot products of all pairs of embeddings, and of the numbers as one more, into a tower (Naumov et al., 2019)."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 10,
+        "epochs": 4,
         "batch_size": 1024,
-        "learning_rate": 0.001,
+        "learning_rate": 0.003,
         "sparse": True,
     }
     embedding_dim: PositiveInt = 32
     """Width of the embeddings, the same for all features, because they are multiplied with each other."""
     bottom: tuple[PositiveInt, ...] = (64,)
     """Widths of the dense layers that lead from the numbers to a vector as wide as the embeddings; each has ReLU and BatchNorm."""
+    regularization: float = Field(0.01, ge=0)
+    """How much the embeddings cost (L2), as in the other ranking models; dot products grow without it."""
+    embedding_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout of the embeddings; it makes dot products small, which costs more than it brings."""

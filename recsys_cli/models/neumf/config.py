@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from recsys_cli.models.options import TowerOptions
 
@@ -16,7 +16,7 @@ class Config(TowerOptions):
     """
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 10,
+        "epochs": 4,
         "batch_size": 1024,
         "learning_rate": 0.001,
         "sparse": True,
@@ -28,3 +28,5 @@ class Config(TowerOptions):
     cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
     content: bool = True
     """Whether the tower looks at all features; false is the paper's model, which knows the ids of user and item alone."""
+    regularization: float = Field(0.01, ge=0)
+    """How much the embeddings cost (L2), as in the other ranking models; products grow without it."""

@@ -13,7 +13,7 @@ class Config(TowerOptions):
     """A linear model, which learns ids and their crosses by heart, plus a tower over embeddings (Cheng et al., 2016)."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 10,
+        "epochs": 4,
         "batch_size": 1024,
         "learning_rate": 0.001,
         "sparse": True,
