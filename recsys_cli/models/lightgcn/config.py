@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from recsys_cli.models.retrieval.options import Comparing
 
@@ -15,7 +15,7 @@ class Config(Comparing):
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 20,
         "batch_size": 4096,
-        "learning_rate": 0.01,
+        "learning_rate": 0.04,
         "monitor": "ndcg@10",
     }
 
@@ -23,5 +23,8 @@ class Config(Comparing):
     """Width of the vectors."""
     layers: NonNegativeInt = 3
     """How many steps along the graph a vector is carried; 0 is matrix factorisation without biases."""
+    regularization: float = Field(0.0001, ge=0)
+    """How much the vectors cost that smoothing begins with: each row that is learnt from adds so many times the squared length of
+    its user's, its item's and (their mean) its negatives' to the loss of training."""
     loss: Literal["bpr", "softmax"] = "bpr"
     """`bpr`: each positive should be above a drawn item, as in the paper. `softmax`: it should be chosen among many."""

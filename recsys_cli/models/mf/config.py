@@ -13,9 +13,9 @@ class Config(Comparing):
     """Matrix factorisation that learns to rank: a vector for each user and item, and a bias for each item."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 20,
-        "batch_size": 1024,
-        "learning_rate": 0.003,
+        "epochs": 30,
+        "batch_size": 4096,
+        "learning_rate": 0.005,
         "monitor": "ndcg@10",
     }
 
