@@ -91,7 +91,7 @@ def missing_cut_offs(metrics: Iterable[str], k: Collection[int]) -> list[str]:
     return [
         f"{metric} is not measured, because evaluate.k has no {cut_off}"
         for metric, cut_off in parts
-        if cut_off.isdecimal() and int(cut_off) not in k
+        if cut_off.isdecimal() and int(cut_off) not in {0, *k}  # 0 is wrong in itself
     ]
 
 

@@ -35,11 +35,7 @@ def find_metric(name: str) -> PointwiseMetric | CutOff | None:
         return None
     base, at, cut_off = name.partition("@")
     if base in RANKING:
-        if not at:
-            raise ConfigError(f"{name} needs a cut-off, such as {name}@10")
-        if not (cut_off.isascii() and cut_off.isdecimal() and int(cut_off)):
-            raise ConfigError(f"the cut-off of {name} has to be a whole number from 1, such as {base}@10")
-        return CutOff(RANKING[base], int(cut_off))
+        return CutOff(RANKING[base], _cut_off(name))
     if base in POINTWISE:
         if at:
             raise ConfigError(f"{base} takes no cut-off, and {name} has one")
@@ -55,15 +51,24 @@ def check_figure(name: str) -> None:
     Raises:
         ConfigError: It has not.
     """
-    base, at, cut_off = name.partition("@")
+    base, at, _ = name.partition("@")
     if base in GROUPED and not at:
         return
     if name == LOSS:
         raise ConfigError(f"{LOSS} is what training minimises, and no figure of an evaluation")
     if base in BEYOND:
-        find_metric(f"{next(iter(RANKING))}{at}{cut_off}")  # which says what is wrong with its cut-off
-        return
-    find_metric(name)
+        _cut_off(name)
+    else:
+        find_metric(name)
+
+
+def _cut_off(name: str) -> int:
+    base, at, cut_off = name.partition("@")
+    if not at:
+        raise ConfigError(f"{name} needs a cut-off, such as {name}@10")
+    if not (cut_off.isascii() and cut_off.isdecimal() and int(cut_off)):
+        raise ConfigError(f"the cut-off of {name} has to be a whole number from 1, such as {base}@10")
+    return int(cut_off)
 
 
 def title_of(name: str) -> str:

@@ -59,6 +59,16 @@ def test_outcomes_average_to_the_figures() -> None:
     assert Outcomes.of(found, metrics={"hr@5"}).metrics == {"hr@5": "users"}
 
 
+def test_figures_of_sampled_candidates_are_called_so() -> None:
+    sampled = Outcomes.of(Rankings(**{**vars(kept(0)), "drawn": np.ones((USERS, 4), dtype=np.int32)}))
+    assert {
+        name for name, unit in sampled.metrics.items() if unit == "users" and not name.startswith("sampled_")
+    } == set()
+    assert sampled.value("sampled_hr@10") == Outcomes.of(kept(0)).value("hr@10")
+    (figure,) = figures_of({"one": sampled, "two": sampled}, ["sampled_hr@10"], **OPTIONS)
+    assert figure.title == "sampled HR@10"
+
+
 def test_users_are_matched_by_value_whatever_their_ids_are() -> None:
     """The same system, evaluated on data in which all users have other ids."""
     order = np.random.default_rng(5).permutation(USERS)
