@@ -26,6 +26,10 @@ from recsys_cli.registry import MODELS, load
 
 RECSYS = str(Path(sys.executable).with_name("recsys"))
 NAME = "quality_ranking"
+WORK = (
+    "fixed random split of ml-latest-small, label rating > 3, test rows; each model with its own defaults; models that learn all "
+    "at once have the rating as a second label, the others hold out 5 % of train to choose their epoch by"
+)
 HOLD_OUT = 0.05
 """Share of train that the choice of an epoch looks at, as for the peers' figures."""
 PEERS = {
@@ -108,8 +112,7 @@ def main() -> None:
         run([RECSYS, "-q", *workspace, "download", "movielens-latest-small", "--from-file", str(given.zip)])
         for model in given.models:
             models[model] = measured(model, given.seeds, files, folder)
-    work = "fixed random split of ml-latest-small, label rating > 3, test rows; each model with its own defaults"
-    keep(NAME, {"work": work, "models": models, "peers (shared/baselines/quality.md)": PEERS})
+            keep(NAME, {"work": WORK, "models": models, "peers (shared/baselines/quality.md)": PEERS})
 
 
 if __name__ == "__main__":
