@@ -78,13 +78,15 @@ def top_places(scores: Tensor, cut_off: int) -> Tensor:
     width = math.isqrt(num_places // max(wanted, 1))  # about as many chunks as places in the best of them
     width = width if width < _VECTOR / 4 else -(-width // _VECTOR) * _VECTOR
     num_chunks = num_places // width
-    chunks = scores[:, : num_chunks * width].unflatten(1, (num_chunks, width))
-    best = top_places(chunks.amax(dim=2), wanted).sort(dim=1).values.unsqueeze(2)
-    rest = torch.arange(num_chunks * width, num_places, device=scores.device)
-    places = (best * width + torch.arange(width, device=scores.device)).flatten(1)
-    places = torch.cat([places, rest.expand(len(scores), -1)], dim=1)
-    near = torch.cat([chunks.gather(1, best.expand(-1, -1, width)).flatten(1), scores[:, rest]], dim=1)
-    return places.gather(1, top_places(near, wanted))
+    rest = num_chunks * width
+    chunks = scores[:, :rest].unflatten(1, (num_chunks, width))
+    best = top_places(chunks.amax(dim=2), wanted).sort(dim=1).values
+    users = torch.arange(len(scores), device=scores.device).unsqueeze(1)
+    near = torch.cat([chunks[users, best].flatten(1), scores[:, rest:]], dim=1)
+    top = top_places(near, wanted)
+    number = torch.div(top, width, rounding_mode="floor")  # which of the best chunks; behind them is the rest
+    inside = best.gather(1, number.clamp(max=wanted - 1)) * width + top % width
+    return torch.where(number < wanted, inside, top + (rest - wanted * width))
 
 
 def _top_by_key(scores: Tensor, wanted: int) -> Tensor:
@@ -92,9 +94,10 @@ def _top_by_key(scores: Tensor, wanted: int) -> Tensor:
 
     A score's bits, read as an integer that sorts the same way, come first in it, and the place second.
     """
-    bits = (scores + 0.0).view(torch.int32).long()  # + 0.0 makes -0.0 equal to 0.0
-    sortable = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    keys = (sortable << 32) - torch.arange(scores.shape[1], device=scores.device)
+    bits = (scores + 0.0).view(torch.int32)  # + 0.0 makes -0.0 equal to 0.0
+    keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()  # all bits but the sign's are turned round where it is negative
+    keys <<= 32
+    keys -= torch.arange(scores.shape[1], device=scores.device)
     return keys.topk(wanted, dim=1).indices
 
 
