@@ -23,4 +23,6 @@ class Config(Comparing):
     """Width of the vectors; the bias comes on top."""
     loss: Literal["bpr", "warp", "softmax"] = "bpr"
     """`bpr`: each positive should be above a drawn item (Rendle et al., 2009). `warp`: the same, with more weight on positives
-    far down the ranking (Weston et al., 2011). `softmax`: the positive should be chosen among many drawn items."""
+    far down the ranking (Weston et al., 2011). `softmax`: the positive should be chosen among many drawn items; train
+    it with train.sparse=true, train.embedding_optimizer=adagrad and train.learning_rate=0.1, because Adam moves rare items, which
+    are hardly more than drawn, as far as all others."""
