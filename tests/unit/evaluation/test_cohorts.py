@@ -22,7 +22,7 @@ def _interactions(*rows: tuple[int, int, int]) -> Interactions:
 
 @pytest.fixture
 def found() -> dict[str, Cohort]:
-    """Five candidates, 3 the head and 4 to 7 the tail; users 3 to 6 have 1 to 4 rows of history, 7 has 2; 2 is a cold user or item."""
+    """Five candidates, 3 the head and 4 to 7 the tail; users 3 to 6 have 1 to 4 rows of history, 7 has 2; id 2 is cold."""
     history = [(user, 3 + place, 1) for user in (3, 4, 5, 6) for place in range(user - 2)]
     train = _interactions(*history, (7, 7, 1), (7, 3, 1))
     rows = _interactions(
