@@ -31,8 +31,8 @@ class Model(Fitted):
     """Trees that predict the main label of a row from its features and from what other rows tell of its user and item.
 
     What a row of train is told is learnt without the fold that the row is in, so its own label is no part of it; a new row is
-    told what all of train says. Folds and draws follow from torch's global generator at construction. The number of threads
-    plays no part.
+    told what all of train says. Folds and draws follow from torch's global generator at construction. Trees are grown the
+    same by any number of threads; positions may differ in their last digits where LAPACK has another number of them.
 
     Raises:
         ConfigError: There is no label, or not one user and one item.
