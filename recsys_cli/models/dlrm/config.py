@@ -13,9 +13,9 @@ class Config(TowerOptions):
     """Dot products of all pairs of embeddings, and of the numbers as one more, into a tower (Naumov et al., 2019)."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 4,
+        "epochs": 3,
         "batch_size": 1024,
-        "learning_rate": 0.003,
+        "learning_rate": 0.002,
         "sparse": True,
     }
     embedding_dim: PositiveInt = 32
@@ -24,5 +24,7 @@ class Config(TowerOptions):
     """Widths of the dense layers that lead from the numbers to a vector as wide as the embeddings; each has ReLU and BatchNorm."""
     regularization: float = Field(0.01, ge=0)
     """How much the embeddings cost (L2), as in the other ranking models; dot products grow without it."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout after each dense layer; of so few inputs every one is needed."""
     embedding_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout of the embeddings; it makes dot products small, which costs more than it brings."""
