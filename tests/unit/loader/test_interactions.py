@@ -44,7 +44,9 @@ def test_buckets_are_neither_ranked_for_nor_recommended(make_prepared) -> None:
     data = make_prepared(users=10, items=8, rows=100)
     rows = read_interactions(data, "valid")
 
-    counts = measure(Constant(), with_buckets(data, userId=2, movieId=3), EvaluateConfig(k=(1,), bootstrap=10))[0].counts
+    counts = measure(Constant(), with_buckets(data, userId=2, movieId=3), EvaluateConfig(k=(1,), bootstrap=10))[
+        0
+    ].counts
 
     assert counts.candidates == 5
     assert counts.users <= 8

@@ -205,7 +205,9 @@ def test_weights_that_are_no_numbers_are_not_saved(
                 step.model.get_parameter("tower.first.linear.bias")[0] = torch.inf
 
     monkeypatch.setattr(Step, "_update", breaking)
-    with pytest.raises(TrainingError, match=r"model\.tower\.first\.linear\.bias is not finite after step 5 \(epoch 1\)"):
+    with pytest.raises(
+        TrainingError, match=r"model\.tower\.first\.linear\.bias is not finite after step 5 \(epoch 1\)"
+    ):
         train_on(make_prepared(), a_config(checkpoint_steps=1), workspace)
     (run,) = workspace.runs()
     assert Checkpoint.load(run.checkpoint("last")).meta["progress"]["total_steps"] == 4
