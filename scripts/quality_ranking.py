@@ -21,7 +21,7 @@ from fixed_splits import SCRIPT, hold_out, latest_run, make_splits, means, split
 from measure import RESULTS, keep, machine, run
 
 from recsys_cli.models.model import Fitted
-from recsys_cli.models.pointwise import Pointwise
+from recsys_cli.models.ranking.pointwise import Pointwise
 from recsys_cli.registry import MODELS, load
 
 RECSYS = str(Path(sys.executable).with_name("recsys"))

@@ -12,7 +12,7 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.pointwise import Pointwise
+from recsys_cli.models.ranking.pointwise import Pointwise
 
 BY_HEART = [name for name in names_of(Pointwise) if name != "logistic"]
 """Those that look at features together: what each adds by itself does not tell 64 rows apart."""

@@ -13,9 +13,9 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.dcn_v2.config import Config
 from recsys_cli.models.embedding import Lookup, dims_of, embed
-from recsys_cli.models.numbers import numbers
-from recsys_cli.models.tabular import Tabular
-from recsys_cli.models.tower import Tower
+from recsys_cli.models.ranking.numbers import numbers
+from recsys_cli.models.ranking.tabular import Tabular
+from recsys_cli.models.ranking.tower import Tower
 
 
 class Cross(nn.Module):

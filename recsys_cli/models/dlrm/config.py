@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from recsys_cli.models.options import TowerOptions
+from recsys_cli.models.ranking.options import TowerOptions
 
 
 class Config(TowerOptions):

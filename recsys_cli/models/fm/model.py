@@ -10,10 +10,10 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.embedding import Lookup
-from recsys_cli.models.factorization import FactorizationMachine
 from recsys_cli.models.fm.config import Config
-from recsys_cli.models.numbers import numbers
-from recsys_cli.models.tabular import Tabular
+from recsys_cli.models.ranking.factorization import FactorizationMachine
+from recsys_cli.models.ranking.numbers import numbers
+from recsys_cli.models.ranking.tabular import Tabular
 
 
 class Model(Tabular):

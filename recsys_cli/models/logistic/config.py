@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from recsys_cli.models.options import RankingOptions
+from recsys_cli.models.ranking.options import RankingOptions
 
 
 class Config(RankingOptions):

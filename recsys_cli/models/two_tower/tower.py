@@ -12,7 +12,7 @@ from recsys_cli.batch import Batch, Feature
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Schema
 from recsys_cli.models.embedding import Embeddings
-from recsys_cli.models.tower import Tower
+from recsys_cli.models.ranking.tower import Tower
 from recsys_cli.models.two_tower.config import Config
 
 _SHORTEST = 1e-3

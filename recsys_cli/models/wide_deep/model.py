@@ -11,10 +11,10 @@ from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.embedding import Lookup, dims_of, embed
-from recsys_cli.models.factorization import FirstOrder
-from recsys_cli.models.numbers import numbers, numeric_names
-from recsys_cli.models.tabular import Tabular
-from recsys_cli.models.tower import Tower
+from recsys_cli.models.ranking.factorization import FirstOrder
+from recsys_cli.models.ranking.numbers import numbers, numeric_names
+from recsys_cli.models.ranking.tabular import Tabular
+from recsys_cli.models.ranking.tower import Tower
 from recsys_cli.models.wide_deep.config import Config
 from recsys_cli.registry import suggest
 

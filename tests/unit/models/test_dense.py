@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from recsys_cli.models.dense import ConcatLinear
 from recsys_cli.models.embedding import Lookup
+from recsys_cli.models.ranking.dense import ConcatLinear
 
 
 @pytest.mark.parametrize("used", [1, 511, 512, 513, 1500])

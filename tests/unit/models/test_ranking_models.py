@@ -16,8 +16,8 @@ from recsys_cli.models import build
 from recsys_cli.models.dcn_v2.model import Cross
 from recsys_cli.models.dlrm.model import pairwise_products
 from recsys_cli.models.embedding import Embeddings
-from recsys_cli.models.factorization import sum_of_pairs
-from recsys_cli.models.tabular import Tabular
+from recsys_cli.models.ranking.factorization import sum_of_pairs
+from recsys_cli.models.ranking.tabular import Tabular
 
 ROWS = 12
 SIZES = {"user": 9, "item": 8, "genres": 7}

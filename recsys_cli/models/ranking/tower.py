@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from recsys_cli.models.batch_norm import BatchNorm
-from recsys_cli.models.dense import ConcatLinear
 from recsys_cli.models.embedding import Lookup
+from recsys_cli.models.ranking.dense import ConcatLinear
 
 
 class Tower(nn.Module):

@@ -12,9 +12,9 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.embedding import Lookup
-from recsys_cli.models.numbers import numeric_names
-from recsys_cli.models.options import RankingOptions
-from recsys_cli.models.pointwise import Pointwise
+from recsys_cli.models.ranking.numbers import numeric_names
+from recsys_cli.models.ranking.options import RankingOptions
+from recsys_cli.models.ranking.pointwise import Pointwise
 
 
 class Tabular(Pointwise):

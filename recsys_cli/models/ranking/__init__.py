@@ -1,0 +1,1 @@
+"""What ranking models share: columns and embeddings, linear parts, products and towers. No torch is imported here."""
