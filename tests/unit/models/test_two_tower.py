@@ -143,7 +143,7 @@ def test_each_tower_looks_at_the_features_of_its_id(hidden: tuple[int, ...]) -> 
 
 def test_a_list_of_numbers_is_refused() -> None:
     columns = (*SCHEMA.columns, column("prices", table="item", kind=Kind.NUMERIC, ragged=True))
-    with pytest.raises(ConfigError, match="two-tower takes no lists of numbers, and prices has them"):
+    with pytest.raises(ConfigError, match="takes no lists of numbers, and prices has them"):
         build("two-tower", {}, Schema(columns=columns))
 
 
