@@ -18,7 +18,7 @@ from recsys_cli.stages.summary import summary
 from recsys_cli.training.checkpoint import Checkpoint, weights
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.events import EpochRecord
-from recsys_cli.training.goal import Figures
+from recsys_cli.training.goal import Figures, Goal
 from recsys_cli.training.validation import Validation
 from recsys_cli.workspace import write_text
 
@@ -47,7 +47,7 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
             hint="train.devices=1, and no train.continue_from",
         )
     known = known_of(data, "train", device=model.device, memory=config.train.memory)
-    goal = goal_of(config.train, data, model, emit=job.emit)
+    goal = _goal(job, model)
     started = time.perf_counter()
     with torch.no_grad():
         model.fit(known, progress=lambda done, total: job.emit(Progress(f"fit {name}", done, total, "parts")))
@@ -70,6 +70,16 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
         device=model.device.type,
         devices=1,
     )  # fmt: skip
+
+
+def _goal(job: Job, model: Fitted) -> Goal:
+    """Return what to measure; a ranking that this data has not is left out, because there are no epochs to choose from by it."""
+    try:
+        return goal_of(job.config.train, job.data, model, emit=job.emit)
+    except ConfigError as error:
+        job.emit(Message(f"{error.message}, so it is not measured after fitting", "warning"))
+        options = job.config.train.model_copy(update={"monitor": "auc"})
+        return goal_of(options, job.data, model, emit=job.emit)
 
 
 def _validated(job: Job, model: Fitted, validation: Validation) -> Figures:

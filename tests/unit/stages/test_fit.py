@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rated import FEATURES
 from safetensors.numpy import load_file
@@ -15,6 +17,7 @@ from safetensors.numpy import load_file
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation import Evaluation
+from recsys_cli.features.schema import UNSEEN
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.profile import profile_on
@@ -54,6 +57,20 @@ def test_it_can_be_chosen_by_a_ranking(make_prepared: MakePrepared, workspace: W
     run = train_on(make_prepared(), a_config(monitor="ndcg@10"), workspace).artifact
 
     assert run.manifest["valid"]["ndcg@10"] > 0
+
+
+def test_a_ranking_that_the_data_has_not_is_left_out(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared()
+    for path in (data.folder / "valid").glob("*.parquet"):
+        rows = pq.read_table(path)
+        nobody = pa.array(np.full(rows.num_rows, UNSEEN, np.int32))
+        pq.write_table(rows.set_column(rows.column_names.index("userId"), "userId", nobody), path)
+    told: list[str] = []
+
+    run = train_on(data, a_config(monitor="ndcg@10"), workspace, emit=lambda event: told.append(str(event))).artifact
+
+    assert run.manifest["valid"].keys() == {"loss", "auc"}
+    assert any("ndcg@10 cannot be measured" in text and "not measured after fitting" in text for text in told)
 
 
 def test_it_ranks_as_the_baseline_of_its_name_does(make_prepared: MakePrepared, workspace: Workspace) -> None:
