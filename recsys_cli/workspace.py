@@ -197,7 +197,7 @@ class Workspace:
         return sorted(manifest.parent for manifest in (self.root / kind).glob("*/manifest.json"))
 
     def run(self, name: str) -> TrainedRun:
-        """Return a run by its name or by a unique beginning or end of it.
+        """Return a run by its name, by a unique beginning or end of it, or by its model where no other run has that.
 
         Raises:
             MissingArtifactError: There is none such, or more than one.
@@ -227,9 +227,11 @@ class Workspace:
         return data
 
     def runs_like(self, name: str) -> list[TrainedRun]:
-        """Return the run of a name, or those that begin or end with it."""
-        exact = [run for run in self.runs() if run.folder.name == name]
-        return exact or [r for r in self.runs() if r.folder.name.startswith(name) or r.folder.name.endswith(name)]
+        """Return the run of a name, or those that begin or end with it, or those of a model of that name."""
+        runs = self.runs()
+        exact = [run for run in runs if run.folder.name == name]
+        parts = [run for run in runs if run.folder.name.startswith(name) or run.folder.name.endswith(name)]
+        return exact or parts or [run for run in runs if f"-{name}-" in run.folder.name]
 
     def data_like(self, key: str) -> list[PreparedData]:
         """Return the prepared data whose keys begin as given."""

@@ -131,10 +131,13 @@ def test_lock_is_waited_for_and_then_given_up(workspace: Workspace) -> None:
 
 
 def test_run_is_found_by_a_part_of_its_name(workspace: Workspace) -> None:
-    for name in ("20260101T000000-mlp-aaaa", "20260102T000000-mlp-bbbb"):
+    for name in ("20260101T000000-mlp-aaaa", "20260102T000000-mlp-bbbb", "20250102T000000-ease-cccc"):
         write_text(workspace.root / "runs" / name / "config.yaml", "")
 
     assert workspace.run("bbbb").folder.name == "20260102T000000-mlp-bbbb"
+    assert workspace.run("ease").folder.name == "20250102T000000-ease-cccc"
+    with pytest.raises(MissingArtifactError, match="2 runs match 'mlp'"):
+        workspace.run("mlp")
     with pytest.raises(MissingArtifactError, match="2 runs match '2026'"):
         workspace.run("2026")
     with pytest.raises(MissingArtifactError, match=r"no run 'x'.*there are: .*aaaa, .*bbbb"):
