@@ -190,7 +190,7 @@ class _Measurement:
     def _estimates(self, ranked: Mapping[str, Ranked]) -> dict[str, Estimates]:
         """Measure what the rankings find; adds a note where the model's find less than a baseline's."""
         found = ranking_estimates(ranked, self.config.k, self.config)
-        if (worse := ranks_worse(found)) is not None:
+        if (worse := ranks_worse(found, of_labels=self.model.probabilistic)) is not None:
             self.notes.append(worse)
         return found
 

@@ -61,15 +61,21 @@ def _candidates(config: EvaluateConfig, counts: Counts) -> str:
     )
 
 
-def ranks_worse(systems: Mapping[str, Estimates]) -> str | None:
-    """Say so, and why that can be, where a baseline's rankings are better than the model's beyond doubt."""
+def ranks_worse(systems: Mapping[str, Estimates], *, of_labels: bool) -> str | None:
+    """Say so, and why that can be, where a baseline's rankings are better than the model's beyond doubt.
+
+    Args:
+        systems: The figures of rankings.
+        of_labels: Whether the model tells how likely labels are, and not what is chosen.
+    """
+    why = (
+        " Labels tell which of the items that people chose they liked; a model that learns from them alone has not seen which "
+        "items people choose."
+    )
     for metric, estimate in systems.get(MODEL, {}).items():
         for name, others in systems.items():
             if "ndcg" in metric and (estimate.high or 0) < (others[metric].low or 0):
-                return (
-                    f"The model ranks the catalogue worse than {name} ({metric}). Labels tell which of the items that people "
-                    "chose they liked; a model that learns from them alone has not seen which items people choose."
-                )
+                return f"The model ranks the catalogue worse than {name} ({metric}).{why if of_labels else ''}"
     return None
 
 
