@@ -15,10 +15,10 @@ import json
 import statistics
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
+from fixed_splits import SCRIPT, make_splits
 from measure import RESULTS, keep, machine, run
 
 HERE = Path(__file__).resolve().parent
@@ -55,14 +55,14 @@ def main() -> None:
     """Fit and evaluate each model on each split and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("zip", type=Path)
-    parser.add_argument("--splits", type=Path, default=HERE.parents[1] / "shared" / "baselines" / "make_splits.py")
+    parser.add_argument("--splits", type=Path, default=SCRIPT)
     parser.add_argument("--models", nargs="+", default=[*WITHOUT_CHANCE, "ials"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        files = _splits(given.zip, given.splits, folder)
+        files = make_splits(given.zip, given.splits, folder)
         run([RECSYS, "-q", "-w", str(folder), "download", "movielens-latest-small", "--from-file", str(given.zip)])
         found = {
             split: {model: _measured(model, files / split, folder, given.seeds) for model in given.models}
@@ -80,14 +80,6 @@ def main() -> None:
             "machine": machine("torch", "numpy", "implicit"),
         },
     )
-
-
-def _splits(archive: Path, script: Path, folder: Path) -> Path:
-    with zipfile.ZipFile(archive) as opened:
-        member = next(name for name in opened.namelist() if name.endswith("ratings.csv"))
-        (folder / "ratings.csv").write_bytes(opened.read(member))
-    run([sys.executable, str(script), str(folder), str(folder / "splits")])
-    return folder / "splits"
 
 
 def _measured(model: str, split: Path, folder: Path, seeds: list[int]) -> dict[str, Any]:

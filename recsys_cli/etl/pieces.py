@@ -53,22 +53,13 @@ class Piece:
         with pa.OSFile(str(self.path)) as source:
             file = pa.ipc.open_file(source, options=_options(schema, names))
             for place in range(file.num_record_batches):
-                yield self._texts(file.get_batch(place), self.packed).select(names)
+                yield _texts(file.get_batch(place), self.packed).select(names)
 
     def batch(self, place: int, options: pa.ipc.IpcReadOptions | None) -> pa.RecordBatch:
         """Return the rows of a place as they are in the file."""
         # Not mapped but read: mapped pages would count as memory of this process, all pieces of them.
         with pa.OSFile(str(self.path)) as file:
             return pa.ipc.open_file(file, options=options).get_batch(place)
-
-    @staticmethod
-    def _texts(rows: pa.RecordBatch, names: Iterable[str]) -> pa.Table:
-        """Return rows with some columns of numbers as the texts that they stand for."""
-        table = pa.Table.from_batches([rows])
-        for name in set(names) & set(table.column_names):
-            texts = unpacked(as_packed(rows.column(name)))
-            table = table.set_column(table.schema.get_field_index(name), name, texts)
-        return table
 
 
 @dataclass(frozen=True)
@@ -96,12 +87,21 @@ def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.T
     ]
     for span in spans:
         rows = span.piece.batch(span.place, options).slice(span.first, span.last - span.first)
-        found.append(span.piece._texts(rows, span.piece.packed - packed).select(names))
+        found.append(_texts(rows, span.piece.packed - packed).select(names))
     together = pa.concat_tables(found).combine_chunks()
     for place, name in enumerate(names):
         if name in packed:
             together = together.set_column(place, name, as_packed(together.column(place).chunk(0)))
     return together
+
+
+def _texts(rows: pa.RecordBatch, names: Iterable[str]) -> pa.Table:
+    """Return rows with some columns of numbers as the texts that they stand for."""
+    table = pa.Table.from_batches([rows])
+    for name in set(names) & set(table.column_names):
+        texts = unpacked(as_packed(rows.column(name)))
+        table = table.set_column(table.schema.get_field_index(name), name, texts)
+    return table
 
 
 def _options(schema: pa.Schema, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from recsys_cli.etl.engine import ROW, Engine
 from recsys_cli.etl.executor import Executor
 from recsys_cli.etl.fit import row_numbers
+from recsys_cli.etl.packed import with_texts
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
 from recsys_cli.events import Emit, Progress
@@ -78,7 +79,7 @@ class Transform:
         if order is not None:
             table = table.take(pa.array(order))  # numbers are moved here, and what was read may be texts
         if self.user is not None:
-            users = self.staged.read(self.split, shard, columns=[self.user], shuffled=widens)[self.user]
+            users = with_texts(rows.select([self.user])).column(self.user)
             table = table.append_column(USER_HASH, pa.array(hash_values(users.combine_chunks())))
         write_table(table, self.folder / f"{shard:05d}.parquet")
         return Written(table.num_rows, count_missing(table, self.schema))

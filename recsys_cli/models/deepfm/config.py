@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from recsys_cli.models.ranking.options import TowerOptions
+from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptions
 
 
 class Config(TowerOptions):
     """Factorization machine plus a tower of dense layers over the same vectors (Guo et al., 2017)."""
 
-    train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 4,
-        "batch_size": 1024,
-        "learning_rate": 0.001,
-        "sparse": True,
-    }
+    train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     embedding_dim: PositiveInt = 16
     """Width of the vectors, the same for all features, because they are multiplied with each other."""
     regularization: float = Field(0.01, ge=0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from recsys_cli.models.ranking.options import TowerOptions
+from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptions
 
 
 class Config(TowerOptions):
@@ -15,12 +16,7 @@ class Config(TowerOptions):
     Trained on labels, negative ones included; for implicit feedback the op NegativeSampling draws them.
     """
 
-    train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 4,
-        "batch_size": 1024,
-        "learning_rate": 0.001,
-        "sparse": True,
-    }
+    train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     factors: PositiveInt = 16
     """Width of the user and item vectors that are multiplied with each other."""
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32

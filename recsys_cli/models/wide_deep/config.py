@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from recsys_cli.models.ranking.options import TowerOptions
+from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptions
 
 
 class Config(TowerOptions):
     """A linear model, which learns ids and their crosses by heart, plus a tower over embeddings (Cheng et al., 2016)."""
 
-    train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 4,
-        "batch_size": 1024,
-        "learning_rate": 0.001,
-        "sparse": True,
-    }
+    train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
     """Width of the tower's embeddings: one for all, by column name, or (for columns not named, and with null) from the
     cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
