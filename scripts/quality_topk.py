@@ -21,12 +21,12 @@ from typing import Any
 from fixed_splits import SCRIPT, make_splits
 from measure import RESULTS, keep, machine, run
 
+from recsys_cli.models import kind_of
+
 HERE = Path(__file__).resolve().parent
 RECSYS = str(Path(sys.executable).with_name("recsys"))
 NAME = "quality_topk"
 METRICS = ("hr@10", "recall@10", "ndcg@10", "mrr@10")
-WITHOUT_CHANCE = ("popularity", "item-knn", "ease", "slim")
-"""Models that come to the same for every seed."""
 PUBLISHED = {
     "popularity": {"hr@10": 0.0410, "recall@10": 0.0410, "ndcg@10": 0.0188, "mrr@10": 0.0122},
     "item-knn": {"hr@10": 0.0689, "recall@10": 0.0689, "ndcg@10": 0.0313, "mrr@10": 0.0200},
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("zip", type=Path)
     parser.add_argument("--splits", type=Path, default=SCRIPT)
-    parser.add_argument("--models", nargs="+", default=[*WITHOUT_CHANCE, "ials"])
+    parser.add_argument("--models", nargs="+", default=["popularity", "item-knn", "ease", "slim", "ials"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
 
@@ -87,7 +87,7 @@ def _measured(model: str, split: Path, folder: Path, seeds: list[int]) -> dict[s
     config = folder / f"{split.name}.yaml"
     config.write_text(CONFIG.format(split), encoding="utf-8")
     runs = []
-    for seed in seeds[:1] if model in WITHOUT_CHANCE else seeds:
+    for seed in seeds[:1] if kind_of(model).deterministic else seeds:
         run([RECSYS, "-q", "-w", str(folder), "run", str(config), f"model.name={model}", f"train.seed={seed}"])
         latest = max((folder / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
         runs.append(json.loads((latest / "evaluation.json").read_text(encoding="utf-8")))

@@ -53,10 +53,12 @@ class Model(nn.Module, ABC):
         probabilistic: Whether its scores are logits, so that they mean probabilities and not an order alone.
         folds_in: Whether all that it knows of a user is what `begin` tells it of the user's history, so that it can recommend
             to users who came after it had learnt.
+        deterministic: Whether no chance is in how it learns, so that one run says as much as a run for each of several seeds.
     """
 
     probabilistic: ClassVar[bool] = False
     folds_in: ClassVar[bool] = False
+    deterministic: ClassVar[bool] = False
     device = torch.device("cpu")
 
     @property

@@ -91,9 +91,9 @@ def without_regularization(name: str) -> dict[str, float]:
     return {option: 0.0 for option in ("regularization", "dropout", "embedding_dropout") if option in fields}
 
 
-def a_model(name: str, *, sparse: bool = False, **options: object) -> Model:
+def a_model(name: str, *, sparse: bool = False, torch_seed: int = 0, **options: object) -> Model:
     """Build a model that has been told what is known, and fitted if it is one that is."""
-    torch.manual_seed(0)
+    torch.manual_seed(torch_seed)
     model = build(name, options, SCHEMA, sparse=sparse)
     known = some_known()
     if isinstance(model, Fitted):

@@ -82,3 +82,14 @@ def test_columns_are_found_by_name_not_by_position(model: Model, name: str) -> N
 def test_same_seed_is_the_same_model(name: str) -> None:
     first, second = a_model(name).state_dict(), a_model(name).state_dict()
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_another_seed_is_another_model_unless_it_is_deterministic(name: str) -> None:
+    """A bench makes one run of a deterministic model, and counts it for all seeds."""
+    models = [a_model(name, torch_seed=seed).eval() for seed in (0, 1)]
+    first, second = (model.state_dict() for model in models)
+    same = all(first[key].shape == second[key].shape and torch.equal(first[key], second[key]) for key in first)
+    assert same == models[0].deterministic
+    if models[0].deterministic:
+        assert isinstance(models[0], Fitted)  # the order of steps is drawn
+        assert torch.equal(*(model.score(a_batch()) for model in models))

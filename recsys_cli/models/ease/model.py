@@ -22,6 +22,7 @@ class Model(ItemToItem):
     With P = (XᵀX + λ)⁻¹ it is B = 1 - P diag(P)⁻¹.
     """
 
+    deterministic = True
     learnt: DenseWeights | FewUsers
 
     def __init__(self, config: Config, schema: Schema) -> None:

@@ -21,6 +21,7 @@ _BLOCK = 1 << 24
 class Model(ItemToItem):
     """An item's score is the sum of its nearness to those of its nearest items that the user has met."""
 
+    deterministic = True
     learnt: Neighbours
 
     def __init__(self, config: Config, schema: Schema) -> None:

@@ -27,6 +27,7 @@ class Model(Fitted, Recommender):
     """
 
     folds_in = True
+    deterministic = True
     counts: Tensor
 
     def __init__(self, config: Config, schema: Schema) -> None:

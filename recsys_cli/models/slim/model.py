@@ -13,6 +13,7 @@ from recsys_cli.models.slim.descent import columns
 class Model(ItemToItem):
     """W minimises ½|X - XW|² + β/2 |W|² + λ|W|₁ with W >= 0 and a diagonal of zeros (Ning and Karypis 2011, eq. 3)."""
 
+    deterministic = True
     learnt: DenseWeights
 
     def __init__(self, config: Config, schema: Schema) -> None:
