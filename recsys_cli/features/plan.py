@@ -24,11 +24,23 @@ from recsys_cli.features.ops import (
     Rename,
 )
 from recsys_cli.features.program import GATHERED, INTERACTIONS, Program, State, compile_plan
-from recsys_cli.features.schema import Column, Kind, Role, Schema, file_of
+from recsys_cli.features.schema import Column, Kind, Role, Schema, Task, file_of
 from recsys_cli.features.spec import Spec
 
 _NUMBERS = {Role.LABEL, Role.WEIGHT, Role.LIST_WEIGHT}
 """Parts that only numbers can play."""
+
+
+class Label(BaseModel):
+    """A label, and how it is predicted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    name: str
+    """The column."""
+    task: Task = "binary"
+    """`binary`: it is 0 or 1 (or between, as how sure a yes is), and predicted by a probability. `regression`: it is a number in
+    units of its own, such as stars or seconds, trained by the squared error, and predicted and measured in these units."""
 
 
 class FeaturePlan(BaseModel):
@@ -40,8 +52,9 @@ class FeaturePlan(BaseModel):
     """Column with the user's id; has to be categorified."""
     item: str
     """Column with the item's id; has to be categorified."""
-    label: str | Annotated[tuple[str, ...], Field(min_length=1)]
-    """Column to predict, or a list of them; metrics and reports are about the first."""
+    label: str | Label | Annotated[tuple[str | Label, ...], Field(min_length=1)]
+    """Column to predict, or a list of them; metrics and reports are about the first. One that is a number in units of its own,
+    such as a rating to be predicted as such, is written {name: rating, task: regression}."""
     weight: str | None = None
     """Column with how much a row counts in the loss, 0 or more; the model never sees it, and new rows need not have it."""
     list_weights: dict[str, str] = {}
@@ -71,7 +84,17 @@ class FeaturePlan(BaseModel):
     @property
     def labels(self) -> tuple[str, ...]:
         """The columns to predict, the main one first."""
-        return (self.label,) if isinstance(self.label, str) else self.label
+        return tuple(label.name for label in self._labels)
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """How each label is predicted, the main one first."""
+        return {label.name: label.task for label in self._labels}
+
+    @property
+    def _labels(self) -> tuple[Label, ...]:
+        written = self.label if isinstance(self.label, tuple) else (self.label,)
+        return tuple(Label(name=one) if isinstance(one, str) else one for one in written)
 
     @property
     def categorified(self) -> tuple[str, ...]:
@@ -280,6 +303,8 @@ class FittedPlan:
                 kind=Kind.CATEGORICAL, dtype="int32", cardinality=spec.cardinality, vocabulary=spec.vocabulary,
                 buckets=spec.buckets, weights=self.plan.list_weights.get(name), **shared,
             )  # fmt: skip
+        if role is Role.LABEL:
+            shared["task"] = self.plan.tasks[name]
         dtype: Any = spec.dtype or ("int64" if role is Role.TIMESTAMP else "float32")
         return Column(kind=Kind.NUMERIC, dtype=dtype, **shared)
 

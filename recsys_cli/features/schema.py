@@ -16,12 +16,17 @@ PADDING, NULL, UNSEEN = 0, 1, 2
 """Encoded ids with a fixed meaning: padding, null, and out of vocabulary. The vocabulary starts at FIRST."""
 FIRST = 3
 USER_HASH = "\x01user"
-"""A column (uint64) that the held-out rows of a split by user have beside the schema's: a hash of the user, who has no id."""
+"""A column (uint64) that held-out rows have beside the schema's: a hash of the user who has no id of its own, null for others.
+Rows of train have it where the vocabulary leaves out users of train."""
 
 
 def file_of(name: str) -> str:
     """Return the name of the parquet file that belongs to a column, whatever characters the column's name has."""
     return quote(name, safe=" ") + ".parquet"
+
+
+Task = Literal["binary", "regression"]
+"""How a label is predicted: how likely it is, or by the number itself."""
 
 
 class Role(StrEnum):
@@ -71,6 +76,8 @@ class Column(BaseModel):
     """Column with the numbers that its elements are multiplied by where a list is summed; None where each counts once."""
     lengths: tuple[int, int] | None = None
     """Shortest and longest list in train, where ValueCount has counted them."""
+    task: Task = "binary"
+    """Of a label: whether it says yes or no, or is a number in units of its own."""
     table: str | None = None
     """The column whose ids number the rows of the table it lives in; None where it lives in the interactions."""
 
@@ -84,6 +91,11 @@ class Column(BaseModel):
         if (self.kind is Kind.CATEGORICAL) != (self.cardinality is not None):
             raise ValueError(f"column {self.name}: cardinality goes with categorical columns, and only with them")
         return self
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether it is a label that is predicted in its own units."""
+        return self.task == "regression"
 
 
 class Schema(BaseModel):

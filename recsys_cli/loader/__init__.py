@@ -1,8 +1,9 @@
 """Parquet to Batch: reads prepared data, resident or streaming, and looks up the tables that a batch's ids point into."""
 
 from recsys_cli.loader.loader import Loader
+from recsys_cli.loader.scales import scales
 from recsys_cli.loader.tables import Tables
 from recsys_cli.loader.targets import check_targets
 from recsys_cli.loader.users import Users
 
-__all__ = ["Loader", "Tables", "Users", "check_targets"]
+__all__ = ["Loader", "Tables", "Users", "check_targets", "scales"]

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import UNSEEN, USER_HASH, Column, Role
 from recsys_cli.interactions import Interactions
+from recsys_cli.loader.scales import scales
+from recsys_cli.loader.targets import as_number
 from recsys_cli.workspace import PreparedData
 
 
@@ -19,7 +21,7 @@ def read_interactions(data: PreparedData, split: str, *, times: bool = False) ->
     A bucket is no user and no item of its own: ids of buckets are read as UNSEEN.
 
     Raises:
-        DataError: A label is neither 0 nor 1; the metrics here would mean nothing.
+        DataError: A label is neither 0 nor 1, and no number in units of its own; the metrics here would mean nothing.
     """
     schema = data.schema
     user, item, label = schema.only(Role.USER).name, schema.only(Role.ITEM).name, schema.label.name
@@ -31,27 +33,45 @@ def read_interactions(data: PreparedData, split: str, *, times: bool = False) ->
         return Interactions(nothing, nothing, np.empty(0, np.float32), times=np.empty(0, np.int64) if timed else None)
     table = pa.concat_tables(parts)
     labels = table[label].to_numpy().astype(np.float32)
-    wrong = labels[(labels != 0) & (labels != 1)]
-    if len(wrong):
-        raise DataError(
-            f"{data.folder / split}: label {label!r} has the value {wrong[0]:g}; evaluation needs labels of 0 and 1",
-            hint='derive one in the config, such as {op: LambdaOp, expression: "rating > 3", output: label}',
-        )
+    _check(labels, schema.label, f"{data.folder / split}: label {label!r}")
     users, items = (_ids(table, schema[name]) for name in (user, item))
     drawn = table[sampled[0]].to_numpy() != 0 if sampled else None
     when = table[timed[0]].cast(pa.int64()).fill_null(0).to_numpy() if timed else None
-    return Interactions(users, items, labels, drawn, when)
+    return Interactions(users, items, labels, drawn, when, _mean(data))
 
 
 def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] | None:
-    """Return a hash of the user of each row, who has no id of its own, in the order of `read_interactions`; shape (N,).
+    """Return a hash of the user of each row who has no id of its own, in the order of `read_interactions`; shape (N,).
 
-    None where the data was not split by user, so that users are told apart by their ids.
+    What stands there for a user with an id means nothing. None where the split has no hashes: train mostly, where each user has
+    an id, and all splits of data that was prepared before they were written.
     """
     shards = data.shards(split)
     if not shards or USER_HASH not in pq.read_schema(shards[0]).names:
         return None
-    return pa.concat_tables([pq.read_table(path, columns=[USER_HASH]) for path in shards])[USER_HASH].to_numpy()
+    hashes = pa.concat_tables([pq.read_table(path, columns=[USER_HASH]) for path in shards])[USER_HASH]
+    return hashes.fill_null(0).to_numpy()
+
+def _check(labels: npt.NDArray[np.float32], column: Column, where: str) -> None:
+    if column.is_regression:
+        if not np.isfinite(labels).all():
+            raise DataError(
+                f"{where} is missing in a row or infinite; evaluation needs numbers",
+                hint=f"leave such rows out in features.ops: {{op: Dropna, columns: [{column.name}]}}",
+            )
+        return
+    wrong = labels[(labels != 0) & (labels != 1)]
+    if len(wrong):
+        raise DataError(
+            f"{where} has the value {wrong[0]:g}; evaluation needs labels of 0 and 1",
+            hint='derive one in the config, such as {op: LambdaOp, expression: "rating > 3", output: label}; '
+            + as_number(column.name),
+        )
+
+
+def _mean(data: PreparedData) -> float | None:
+    found = scales(data).get(data.schema.label.name)
+    return None if found is None else found.mean
 
 
 def _is_time(column: Column) -> bool:

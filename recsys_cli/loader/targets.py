@@ -15,19 +15,25 @@ from recsys_cli.workspace import PreparedData
 
 
 def check_targets(data: PreparedData) -> None:
-    """Refuse labels that are no probabilities, and weights that are no weights, in train and valid.
+    """Refuse labels that cannot be learnt, and weights that are no weights, in train and valid.
 
     Binary cross-entropy would go down without end for a label of 5 or a weight of -1.
 
     Raises:
-        DataError: A label is missing or not from 0 to 1; a weight is missing, negative or infinite; or a file is unreadable.
+        DataError: A label is missing; it is not from 0 to 1, or of a number infinite; a weight is missing, negative or infinite;
+            or a file is unreadable.
     """
     schema, splits = data.schema, [split for split in ("train", "valid") if split == "train" or data.rows(split)]
     for split in splits:
         for column in schema.labels:
-            _check_label(_values(data, split, column), column.name, split)
+            _check_label(_values(data, split, column), column, split)
         if schema.weight is not None:
             _check_weight(_values(data, split, schema.weight), schema.weight.name, split)
+
+
+def as_number(name: str) -> str:
+    """Return what to write in a config so that a label is predicted in its own units, as the end of a hint."""
+    return f"or to predict the number itself, features.label: {{name: {name}, task: regression}}"
 
 
 @dataclass
@@ -43,16 +49,24 @@ class _Values:
         self.low, self.high, self.missing = min(self.low, low), max(self.high, high), self.missing + missing
 
 
-def _check_label(values: _Values, name: str, split: str) -> None:
+def _check_label(values: _Values, column: Column, split: str) -> None:
+    name = column.name
     if values.missing:
         raise DataError(
             f"{values.missing} rows of {split} have no label {name}",
             hint=f"leave them out in features.ops: {{op: Dropna, columns: [...]}} of the columns that {name} is made of",
         )
-    if values.low < 0 or values.high > 1:
+    if column.is_regression:
+        if np.isinf([values.low, values.high]).any():
+            raise DataError(
+                f"the label {name} goes from {values.low:g} to {values.high:g} in {split}, and has to be finite",
+                hint=f"make it so in features.ops: {{op: Clip, columns: [{name}], max_value: ...}}",
+            )
+    elif values.low < 0 or values.high > 1:
         raise DataError(
             f"the label {name} goes from {values.low:g} to {values.high:g} in {split}, and has to be 0 or 1",
-            hint=f"make it so in features.ops, such as {{op: LambdaOp, expression: {name} > 3, output: label}}",
+            hint=f"make it so in features.ops, such as {{op: LambdaOp, expression: {name} > 3, output: label}}; "
+            f"{as_number(name)}",
         )
 
 

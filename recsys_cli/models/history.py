@@ -51,7 +51,7 @@ class History:
         )
         wanted = _own(users, user) & _own(items, item)
         if positive_only:
-            wanted &= torch.tensor(interactions.labels, device=device) > 0.5
+            wanted &= torch.from_numpy(interactions.positive).to(device)
         num_users, num_items = int(user.cardinality or 0), int(item.cardinality or 0)
         pairs = torch.unique(users[wanted] * num_items + items[wanted])
         return cls(_offsets(pairs // num_items, num_users), pairs % num_items, num_items)

@@ -50,7 +50,8 @@ class Model(nn.Module, ABC):
 
     Attributes:
         device: Where it computes, and where batches have to be; its tables may be elsewhere.
-        probabilistic: Whether its scores are logits, so that they mean probabilities and not an order alone.
+        probabilistic: Whether its scores say what the main label is, as logits, or as the number itself where that is what the
+            label is; and not an order alone.
         folds_in: Whether all that it knows of a user is what `begin` tells it of the user's history, so that it can recommend
             to users who came after it had learnt.
         deterministic: Whether no chance is in how it learns, so that one run says as much as a run for each of several seeds.

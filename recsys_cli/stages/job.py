@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import torch
@@ -14,9 +14,10 @@ import yaml
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.events import Emit, Message, Progress, Unit
-from recsys_cli.loader import Loader, Users, check_targets
+from recsys_cli.loader import Loader, Users, check_targets, scales
 from recsys_cli.models import build, trained
 from recsys_cli.models.model import Fitted, Known, Model, Trained
+from recsys_cli.models.ranking.pointwise import Pointwise
 from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.fit import fit
@@ -100,9 +101,10 @@ class Job:
         keep_freed_memory()
         torch.manual_seed(options.seed)
         placement = wanted.embedding.placement
-        return build(wanted.name, wanted.options, self.data.schema, sparse=options.sparse, placement=placement).to(
-            device
-        )
+        model = build(wanted.name, wanted.options, self.data.schema, sparse=options.sparse, placement=placement)
+        if isinstance(model, Pointwise):
+            model.set_scales({name: astuple(scale) for name, scale in scales(self.data).items()})
+        return model.to(device)
 
     def training(self, model: Model, *, memory: int, begun: bool) -> Training:
         """Return everything that a model is trained with.

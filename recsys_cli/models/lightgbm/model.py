@@ -105,7 +105,8 @@ class Model(Fitted):
     def _how(self) -> dict[str, Any]:
         options = self.config
         return {
-            "objective": "cross_entropy",  # log loss, which takes labels between 0 and 1 too
+            # Log loss, which takes labels between 0 and 1 too; trees of a squared error are the same in all units.
+            "objective": "regression" if self.schema.label.is_regression else "cross_entropy",
             "learning_rate": options.learning_rate,
             "num_leaves": options.num_leaves,
             "min_data_in_leaf": options.min_data_in_leaf,
@@ -120,7 +121,7 @@ class Model(Fitted):
         }
 
     def score(self, batch: Batch) -> Tensor:
-        """Return the trees' sum, which is a logit; shape (B,).
+        """Return the trees' sum, which is a logit, or the number that the label is; shape (B,).
 
         Raises:
             TrainingError: It has not been fitted.

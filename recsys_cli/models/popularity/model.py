@@ -93,7 +93,7 @@ class Model(Fitted, Recommender):
     def _weights(self, rows: Interactions) -> npt.NDArray[np.float64]:
         weights = np.ones(len(rows))
         if self.config.positive_only:
-            weights *= rows.labels > 0.5
+            weights *= rows.positive
         if self.config.half_life is None and self.config.window is None:
             return weights
         if rows.times is None:

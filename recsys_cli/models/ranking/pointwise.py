@@ -1,10 +1,11 @@
-"""What ranking models share: one logit for each label of a row, and binary cross-entropy."""
+"""What ranking models share: one output for each label of a row, and the loss of it: cross-entropy, or the squared error."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
@@ -17,6 +18,9 @@ from recsys_cli.models.model import Trained
 class Pointwise(Trained):
     """A model that tells for a row how likely each of its labels is; the first label is the one that is scored by.
 
+    Of a label that is a number it tells the number. Inside it is standardised by `set_scales`, so that a model starts at the
+    mean and learns at the usual rates, whatever the units; the scales are kept with the weights.
+
     Args:
         schema: Has at least one label.
         label_weights: How much each label's loss counts, by name; 1 where it is not named.
@@ -26,6 +30,8 @@ class Pointwise(Trained):
     """
 
     probabilistic = True
+    label_mean: Tensor
+    label_deviation: Tensor
 
     def __init__(self, schema: Schema, label_weights: Mapping[str, float]) -> None:
         super().__init__()
@@ -40,27 +46,55 @@ class Pointwise(Trained):
                 hint="features.label names one label or several",
             )
         self.label_weights = tuple(label_weights.get(name, 1.0) for name in self.labels)
+        self.is_regression = tuple(column.is_regression for column in schema.labels)
+        if any(self.is_regression):
+            self.register_buffer("label_mean", torch.zeros(len(self.labels)))
+            self.register_buffer("label_deviation", torch.ones(len(self.labels)))
+
+    def set_scales(self, scales: Mapping[str, tuple[float, float]]) -> None:
+        """Take in the mean and the standard deviation of labels that are numbers, by name; called before training.
+
+        Args:
+            scales: As train has them.
+        """
+        for place, label in enumerate(self.labels):
+            if self.is_regression[place] and label in scales:
+                self.label_mean[place], self.label_deviation[place] = scales[label]
 
     @abstractmethod
     def logits(self, batch: Batch) -> Tensor:
-        """Return a logit for each label in the order of `labels`, shape (B, T), float32."""
+        """Return an output for each label in the order of `labels`, shape (B, T), float32.
+
+        It is a logit; or of a number, how many standard deviations it is above the mean.
+        """
 
     def score(self, batch: Batch) -> Tensor:
-        """Return the main label's logit; shape (B,)."""
-        return self.logits(batch)[:, 0]
+        """Return the main label's logit, or the number in its own units; shape (B,)."""
+        main = self.logits(batch)[:, 0]
+        return self.label_mean[0] + self.label_deviation[0] * main.float() if self.is_regression[0] else main
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over rows of weight * binary cross-entropy, summed over the labels; a float32 scalar."""
-        alone = scores is not None and len(self.labels) == 1
-        return self.cross_entropy(scores.unsqueeze(1) if alone and scores is not None else self.logits(batch), batch)
+        """Return the mean over rows of weight * loss, summed over the labels; a float32 scalar."""
+        if scores is None or len(self.labels) > 1:
+            return self.loss_of(self.logits(batch), batch)
+        main = (scores - self.label_mean[0]) / self.label_deviation[0] if self.is_regression[0] else scores
+        return self.loss_of(main.unsqueeze(1), batch)
 
-    def cross_entropy(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of given logits, shape (B, T)."""
-        losses = [
-            weight * F.binary_cross_entropy_with_logits(logit.float(), batch.labels[label].float(), weight=batch.weight)
-            for label, weight, logit in zip(self.labels, self.label_weights, logits.unbind(1), strict=True)
-        ]
-        total = losses[0]
-        for loss in losses[1:]:
-            total = total + loss
+    def loss_of(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of given outputs, shape (B, T).
+
+        It is the binary cross-entropy; or of a number, half the squared error in standard deviations. That is the log loss of
+        a normal distribution but for a constant, so the two may be added up.
+        """
+        total = logits.new_zeros((), dtype=torch.float32)
+        for place, (label, weight, logit) in enumerate(
+            zip(self.labels, self.label_weights, logits.unbind(1), strict=True)
+        ):
+            told = batch.labels[label].float()
+            if self.is_regression[place]:
+                error = logit.float() - (told - self.label_mean[place]) / self.label_deviation[place]
+                squares = error.square() if batch.weight is None else error.square() * batch.weight
+                total = total + weight * squares.mean() / 2
+            else:
+                total = total + weight * F.binary_cross_entropy_with_logits(logit.float(), told, weight=batch.weight)
         return total

@@ -44,9 +44,9 @@ class Tabular(Pointwise):
         return self.outputs(batch)[0].float()
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over rows of weight * (binary cross-entropy, summed over the labels, and cost of the embeddings).
+        """Return the mean over rows of weight * (loss, summed over the labels, and cost of the embeddings).
 
-        In evaluation mode embeddings cost nothing, so that validation tells the log loss.
+        In evaluation mode embeddings cost nothing, so that validation tells how well labels are predicted.
         """
         if not (self.training and self.regularization):
             return super().loss(batch, scores=scores)
@@ -56,4 +56,4 @@ class Tabular(Pointwise):
             cost = cost + lookup.squares()
         if batch.weight is not None:
             cost = cost * batch.weight
-        return self.cross_entropy(logits.float(), batch) + self.regularization * cost.mean()
+        return self.loss_of(logits.float(), batch) + self.regularization * cost.mean()

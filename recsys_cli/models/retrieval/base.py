@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from recsys_cli.batch import Batch
+from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.model import Known, Trained, Vectors
 from recsys_cli.models.retrieval.catalogue import POSITIVE, Catalogue
@@ -41,11 +42,16 @@ class Retrieval(Trained, Vectors):
         schema: Has one user, one item, and a label.
 
     Raises:
-        ConfigError: It has not.
+        ConfigError: It has not, or the label is a number in units of its own.
     """
 
     def __init__(self, schema: Schema) -> None:
         super().__init__()
+        if schema.label.is_regression:
+            raise ConfigError(
+                f"the model learns who chose what, from rows with label 1, and the label {schema.label.name} is a number",
+                hint="name a label of 0 and 1 in features.label, or train a model that predicts labels, such as fm",
+            )
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.label = schema.label.name
         self._known: Known | None = None

@@ -45,7 +45,7 @@ class Catalogue:
         self.items = torch.from_numpy(items).to(device)
         self._liked = History.of(interactions, user, item, positive_only=True, device=device)
         self._keys = self._free_before(self._liked)
-        rows = interactions.item_idx[interactions.labels > POSITIVE]
+        rows = interactions.item_idx[interactions.positive]
         counts = np.bincount(rows, minlength=self._liked.num_items).clip(min=1) / max(len(rows), 1)
         self._share = torch.from_numpy(counts.astype(np.float32)).to(device)
 

@@ -66,7 +66,7 @@ class Histories:
             )
         keep = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
         if positive_only:
-            keep &= interactions.labels > 0
+            keep &= interactions.positive
         users, items, times = interactions.user_idx[keep], interactions.item_idx[keep], interactions.times[keep]
         order = np.lexsort((times, users))  # stable, so rows of the same time stay in the order of the rows
         offsets = np.zeros(num_users + 1, np.int64)

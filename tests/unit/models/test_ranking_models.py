@@ -252,7 +252,7 @@ def test_one_kind_of_feature_is_enough(name: str, columns: tuple[Column, ...]) -
 def test_embeddings_cost_in_training_alone(name: str) -> None:
     batch = a_batch()
     model, free = a_model(name, regularization=0.5), a_model(name, regularization=0.0)
-    assert model.loss(batch) == free.loss(batch) == free.cross_entropy(free.logits(batch), batch)
+    assert model.loss(batch) == free.loss(batch) == free.loss_of(free.logits(batch), batch)
     losses = []
     for one in (model, free):
         torch.manual_seed(0)  # drops the same of both
