@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
+from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.gru4rec.config import Config
 from recsys_cli.models.sequence.causal import CausalModel
 
@@ -24,7 +25,7 @@ class Model(CausalModel):
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
     ) -> None:
         super().__init__(config, schema, sparse=sparse, placement=placement)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         between = config.dropout if config.layers > 1 else 0.0
         self.network = nn.GRU(config.dim, config.hidden, config.layers, batch_first=True, dropout=between)
         self.outward = nn.Linear(config.hidden, config.dim)

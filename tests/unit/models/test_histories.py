@@ -94,6 +94,20 @@ def test_softmax_over_all_items_is_the_cross_entropy() -> None:
     torch.testing.assert_close(losses, torch.nn.functional.cross_entropy(scores, targets, reduction="none"))
 
 
+def test_the_gradient_of_a_sampled_softmax_is_that_of_its_formula() -> None:
+    torch.manual_seed(0)
+    positive, negative = torch.randn(6, requires_grad=True), torch.randn(6, 9, requires_grad=True)
+    log_expected, hits, weight = torch.randn(9), torch.rand(6, 9) < 0.3, torch.rand(6)
+    terms = torch.where(hits, 0.0, (negative - log_expected).exp())
+    written_out = (positive.exp() + terms.sum(dim=1)).log() - positive
+    losses = sampled_softmax(positive, negative, log_expected, hits)
+    torch.testing.assert_close(losses, written_out)
+    expected = torch.autograd.grad((written_out * weight).sum(), [positive, negative])
+    found = torch.autograd.grad((losses * weight).sum(), [positive, negative])
+    torch.testing.assert_close(found, expected)
+    assert not found[1][hits].any()
+
+
 def test_an_item_that_is_the_only_negative_of_itself_costs_nothing() -> None:
     positive = torch.tensor([1.0], requires_grad=True)
     loss = sampled_softmax(positive, positive.unsqueeze(1), torch.zeros(1), torch.tensor([[True]]))

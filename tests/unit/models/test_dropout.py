@@ -1,0 +1,45 @@
+"""Dropout by 16 bits an element: how much it drops, what it leaves, and that it follows torch's generator."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from recsys_cli.models.dropout import Dropout
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.9])
+def test_a_share_is_dropped_and_the_mean_stays(share: float) -> None:
+    torch.manual_seed(0)
+    dropped = Dropout(share)(torch.full((500, 401), 2.0))
+    assert (dropped == 0).float().mean().item() == pytest.approx(share, abs=0.005)
+    torch.testing.assert_close(dropped[dropped != 0].unique(), torch.tensor([2.0 / (1 - share)]), rtol=1e-4, atol=0)
+    assert dropped.mean().item() == pytest.approx(2.0, rel=0.03)
+
+
+def test_rows_and_columns_are_dropped_alike() -> None:
+    """Four elements share a random number; none of them may follow from another."""
+    torch.manual_seed(0)
+    kept = Dropout(0.5)(torch.ones(20_000, 8)).bool().double()
+    together = torch.corrcoef(kept.T) - torch.eye(8, dtype=torch.float64)
+    assert together.abs().max().item() < 0.04
+
+
+def test_what_is_dropped_follows_from_the_seed_and_has_no_gradient() -> None:
+    dropout, values = Dropout(0.4), torch.rand(7, 13, requires_grad=True)
+    torch.manual_seed(3)
+    first = dropout(values)
+    torch.manual_seed(3)
+    torch.testing.assert_close(dropout(values), first, rtol=0, atol=0)
+    assert not torch.equal(dropout(values), first)
+    first.sum().backward()
+    assert values.grad is not None
+    torch.testing.assert_close(values.grad * values, first)
+
+
+def test_nothing_is_dropped_when_it_is_not_trained_or_of_nothing() -> None:
+    values = torch.rand(5, 3)
+    assert Dropout(0.9).eval()(values) is values
+    assert Dropout(0.0)(values) is values
+    assert torch.equal(Dropout(1.0)(values), torch.zeros(5, 3))
+    assert Dropout(0.5)(torch.zeros(0, 3)).shape == (0, 3)
