@@ -1,11 +1,11 @@
 """How well models rank ml-latest-small on fixed splits, beside what others measured on the same rows with another evaluator.
 
-usage: quality_topk.py ZIP [--splits make_splits.py] [--models popularity item-knn ease slim ials …] [--seeds 0 1 2]
+usage: quality_topk.py ZIP [--splits make_splits.py] [--on loo temporal] [--models popularity item-knn ease …] [--seeds 0 1 2]
 
 ZIP is MovieLens latest-small. The splits are made by the given script: `loo` holds out each user's last two rows for test and
 valid, `temporal` the last two tenths of all rows. Every rating counts, models have their default options, and each is fitted
 to train; what users met in train and valid is their history at the test (protocol P1 of ../shared/baselines/quality.md). What
-was measured before of models that are not named stays in the result.
+was measured before of models or splits that are not named stays in the result.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from recsys_cli.models import kind_of
 HERE = Path(__file__).resolve().parent
 RECSYS = str(Path(sys.executable).with_name("recsys"))
 NAME = "quality_topk"
+SPLITS = ("loo", "temporal")
 METRICS = ("hr@10", "recall@10", "ndcg@10", "mrr@10")
 PUBLISHED = {
     "popularity": {"hr@10": 0.0410, "recall@10": 0.0410, "ndcg@10": 0.0188, "mrr@10": 0.0122},
@@ -56,6 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("zip", type=Path)
     parser.add_argument("--splits", type=Path, default=SCRIPT)
+    parser.add_argument("--on", nargs="+", choices=SPLITS, default=SPLITS)
     parser.add_argument("--models", nargs="+", default=["popularity", "item-knn", "ease", "slim", "ials"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
@@ -66,7 +68,7 @@ def main() -> None:
         run([RECSYS, "-q", "-w", str(folder), "download", "movielens-latest-small", "--from-file", str(given.zip)])
         found = {
             split: {model: _measured(model, files / split, folder, given.seeds) for model in given.models}
-            for split in ("loo", "temporal")
+            for split in given.on
         }
     before = json.loads((RESULTS / f"{NAME}.json").read_text()) if (RESULTS / f"{NAME}.json").is_file() else {}
     keep(
@@ -74,7 +76,7 @@ def main() -> None:
         {
             "work": "ml-latest-small, every rating counts, fitted to train, history train and valid, full ranking of items with a "
             "train row; mean over seeds, and their standard deviation where there are several",
-            **{split: before.get(split, {}) | figures for split, figures in found.items()},
+            **{split: before.get(split, {}) | found.get(split, {}) for split in SPLITS},
             "temporal ranks for": "users with a train row alone; quality.md ranks for others too, by popularity",
             "published for loo": {"source": "shared/baselines/quality.md, P1, another evaluator", **PUBLISHED},
             "machine": machine("torch", "numpy", "implicit"),
