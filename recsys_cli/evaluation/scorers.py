@@ -18,6 +18,9 @@ from recsys_cli.models.model import Model, Recommender, Vectors
 
 NOT_A_NUMBER = "train again with a lower train.learning_rate or with train.precision=fp32"
 """What to do about a model whose scores are not finite."""
+_NO_NUMBER = "the model scores some pair of user and item with no number"
+_MODERATE = 1e15
+"""Products of vectors whose numbers are smaller than it are finite, however long the vectors are."""
 
 
 def why_not(
@@ -72,17 +75,21 @@ class ModelScorer:
         """
         users = torch.from_numpy(user_idx).to(self._items.device)
         with torch.inference_mode():
-            scores = self._by_vector(users) if isinstance(self._model, Vectors) else self._by_model(users)
+            if isinstance(self._model, Vectors):
+                return self._by_vector(self._model, users)
+            scores = self._by_model(users)
             # A sum is finite if all are, but for overflow; looking at each one would take longer than ranking them.
             if not (torch.isfinite(scores.sum()) or torch.isfinite(scores).all()):
-                raise TrainingError("the model scores some pair of user and item with no number", hint=NOT_A_NUMBER)
+                raise TrainingError(_NO_NUMBER, hint=NOT_A_NUMBER)
         return scores
 
-    def _by_vector(self, users: Tensor) -> Tensor:
-        assert isinstance(self._model, Vectors)
+    def _by_vector(self, model: Vectors, users: Tensor) -> Tensor:
         if self._vectors is None:
-            self._vectors = self._model.item_vectors(self._items.long())
-        return self._model.user_vectors(users) @ self._vectors.T
+            self._vectors = model.item_vectors(self._items.long())
+            _look_at(self._vectors)
+        vectors = model.user_vectors(users)
+        _look_at(vectors)
+        return (self._vectors @ vectors.T).T  # so that a candidate's scores are neighbours: rankings are fastest then
 
     def _by_model(self, users: Tensor) -> Tensor:
         if isinstance(self._model, Recommender):
@@ -104,3 +111,9 @@ class ModelScorer:
         ids = {self._user: users.repeat_interleave(len(items)), self._item: items.repeat(len(users))}
         logits = self._model.score(Batch(self._tables.join(ids), {}))
         return logits.view(len(users), len(items))
+
+
+def _look_at(vectors: Tensor) -> None:
+    """Stop where vectors could make a product that is not finite: looking at the products would take far longer."""
+    if vectors.numel() and not vectors.abs().amax() < _MODERATE:
+        raise TrainingError(_NO_NUMBER, hint=NOT_A_NUMBER)

@@ -19,7 +19,7 @@ from recsys_cli.evaluation.measure import Place, choose_split
 from recsys_cli.evaluation.measure import measure as measure_and_keep
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Model, Vectors
 from recsys_cli.workspace import PreparedData
 
 
@@ -215,6 +215,20 @@ def test_measure_refuses_scores_that_are_no_numbers(make_prepared) -> None:
     class Broken(Model):
         def score(self, batch: Batch) -> Tensor:
             return torch.full((batch.num_rows,), float("nan"))
+
+    with pytest.raises(TrainingError, match="no number"):
+        measure(Broken(), make_prepared(), CONFIG)
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+@pytest.mark.parametrize("number", [float("nan"), float("-inf"), 1e30])
+def test_measure_refuses_vectors_whose_products_may_be_no_numbers(make_prepared, side: str, number: float) -> None:
+    class Broken(Half, Vectors):
+        def user_vectors(self, users: Tensor) -> Tensor:
+            return torch.full((len(users), 2), number if side == "user" else 1.0)
+
+        def item_vectors(self, items: Tensor) -> Tensor:
+            return torch.full((len(items), 2), number if side == "item" else 1.0)
 
     with pytest.raises(TrainingError, match="no number"):
         measure(Broken(), make_prepared(), CONFIG)
