@@ -26,7 +26,8 @@ from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measured
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
-from recsys_cli.evaluation.words import count, describe, ranks_worse
+from recsys_cli.evaluation.verdict import verdicts
+from recsys_cli.evaluation.words import count, describe
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.loader import Loader, Tables
 from recsys_cli.loader.interactions import read_interactions
@@ -109,11 +110,14 @@ class _Measurement:
             self.model.begin(Known(lambda: asked.history, tables.join))
         ranked, num_empty = self._rank(asked, tables)
         with self._timed("metrics of rankings"):
-            ranking = self._estimates(ranked)
+            ranking = ranking_estimates(ranked, self.config.k, self.config)
             beyond = self._beyond(ranked, asked)
         with self._timed("cohorts"):
             parts = Parts(asked.rows, asked.history, asked.held_out, of_rows.scores, ranked, bool(asked.num_folded))
             cohorts = measure_cohorts(parts, self.config)
+        with self._timed("verdict"):
+            of_labels = self.model.probabilistic
+            sentences = verdicts(of_rows, asked.rows.labels, ranked, self.config, of_labels=of_labels)
         counts = count(asked, num_empty=num_empty)
         measured = Measured(
             split=asked.split,
@@ -126,6 +130,7 @@ class _Measurement:
             cohorts=cohorts,
             counts=counts,
             protocol=describe(asked.split, self.config, counts),
+            verdict=sentences,
             notes=tuple(self.notes),
             seconds=self.seconds,
         )
@@ -186,13 +191,6 @@ class _Measurement:
             self.place.emit(Progress(f"rank by {name}", done, len(asked.held_out.user_idx), unit="users"))
 
         return rank(asked.held_out, scorer, cut_off=max(self.config.k), progress=progress)
-
-    def _estimates(self, ranked: Mapping[str, Ranked]) -> dict[str, Estimates]:
-        """Measure what the rankings find; adds a note where the model's find less than a baseline's."""
-        found = ranking_estimates(ranked, self.config.k, self.config)
-        if (worse := ranks_worse(found, of_labels=self.model.probabilistic)) is not None:
-            self.notes.append(worse)
-        return found
 
     def _beyond(self, ranked: Mapping[str, Ranked], asked: Asked) -> dict[str, Estimates]:
         if not ranked:

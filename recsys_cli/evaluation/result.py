@@ -155,6 +155,8 @@ class Measured(Frozen):
     """How much it rests on."""
     protocol: Protocol
     """How it was measured."""
+    verdict: tuple[str, ...] = ()
+    """Whether the model beats the baselines by paired tests, in sentences."""
     notes: tuple[str, ...] = ()
     """What a reader of the figures has to know."""
     seconds: dict[str, float]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.fold_in import HISTORY
-from recsys_cli.evaluation.result import MODEL, Counts, Estimates, Protocol
+from recsys_cli.evaluation.result import Counts, Protocol
 from recsys_cli.features.schema import FIRST
 
 
@@ -59,24 +59,6 @@ def _candidates(config: EvaluateConfig, counts: Counts) -> str:
         f"drawn {how} for each user by seed {config.seed}. Such figures are higher than those of the full catalogue, may order "
         "systems differently, and compare with none but those of the same draw."
     )
-
-
-def ranks_worse(systems: Mapping[str, Estimates], *, of_labels: bool) -> str | None:
-    """Say so, and why that can be, where a baseline's rankings are better than the model's beyond doubt.
-
-    Args:
-        systems: The figures of rankings.
-        of_labels: Whether the model tells how likely labels are, and not what is chosen.
-    """
-    why = (
-        " Labels tell which of the items that people chose they liked; a model that learns from them alone has not seen which "
-        "items people choose."
-    )
-    for metric, estimate in systems.get(MODEL, {}).items():
-        for name, others in systems.items():
-            if "ndcg" in metric and (estimate.high or 0) < (others[metric].low or 0):
-                return f"The model ranks the catalogue worse than {name} ({metric}).{why if of_labels else ''}"
-    return None
 
 
 def _users(config: EvaluateConfig, counts: Counts) -> Iterator[str]:

@@ -17,7 +17,7 @@ from recsys_cli.stages.finished import config_of, model_of, names_of
 from recsys_cli.training import hardware
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
 
-_VERSION = 2
+_VERSION = 3
 """Of what is measured: part of the key, so that figures of an earlier version are measured again."""
 _HOW = {"batch_size"}
 """What of the evaluate section is how, not what: no part of the key."""

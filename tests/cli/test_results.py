@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from recsys_cli.cli import app
 from recsys_cli.cli.results import etl, evaluate, train
+from recsys_cli.evaluation.result import Counts
 
 ETL: dict[str, Any] = {
     "up_to_date": False,
@@ -124,8 +125,8 @@ def estimate(value: float | None, spread: float = 0.01) -> dict[str, float | Non
 def test_evaluate_marks_what_is_best_in_the_metric_s_own_sense(
     metric: str, values: tuple[float, ...], best: set[float]
 ) -> None:
-    systems = {f"system {number}": {metric: estimate(value)} for number, value in enumerate(values)}
-    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found), systems, 120)
+    systems = {name: {metric: estimate(value)} for name, value in zip(("model", "one", "other"), values, strict=False)}
+    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, [metric]), systems, 120)
     marked = {float(word.strip("*")) for word in text.split() if word.startswith("*")}
     assert marked == best
 
@@ -135,11 +136,59 @@ def test_evaluate_shows_whole_figures_at_any_width(width: int) -> None:
     systems = {
         name: {"auc": estimate(0.7943), "log_loss": estimate(None)} for name in ("model", "item mean", "constant")
     }
-    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found), systems, width)
+    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, ["auc", "log_loss"]), systems, width)
     assert text.count("*0.7943") == 3
     assert text.count("[0.7843,") == 3
     assert text.count("0.8043]") == 3
     assert text.count("–") >= 3
+
+
+def evaluation() -> dict[str, Any]:
+    """Give what an evaluation with all there can be looks like: two cut-offs, eight cohorts, notes."""
+    of_rows = dict.fromkeys(("auc", "pr_auc", "log_loss", "accuracy", "f1", "rmse", "mae", "gauc"), estimate(0.7943))
+    of_rankings = {f"{name}@{k}": estimate(0.1234) for k in (10, 50) for name in ("hr", "ndcg", "mrr", "recall", "map")}
+    counts = dict.fromkeys(Counts.model_fields, 10_000)
+    ranking = dict.fromkeys(("model", "popularity", "ease"), of_rankings)
+    cohort = {"rows": 2500, "users": 500, "pointwise": {"model": {"auc": estimate(0.6)}}, "ranking": ranking}
+    return {
+        "up_to_date": False,
+        "run": "20261121T121227-mlp-dbbd8a2c",
+        "split": "test",
+        "counts": counts,
+        "config": {"candidates": "all", "k": [50, 10]},
+        "pointwise": dict.fromkeys(("model", "item mean", "constant"), of_rows),
+        "ranking": ranking,
+        "beyond": {name: {"coverage@10": {"value": 0.0421, "low": None, "high": None}} for name in ranking},
+        "cohorts": [{**cohort, "name": f"cohort {number}"} for number in range(8)],
+        "verdict": ["By AUC the model is better than item mean and constant."],
+        "notes": ["What a reader of the figures has to know."],
+        "seconds": {"rank": 2.0},
+        "report": "workspace/runs/x/report.html",
+    }
+
+
+def test_evaluate_answers_shortly_and_keeps_the_rest_for_the_report() -> None:
+    text = drawn(evaluate.draw, evaluation(), 100)
+    assert len(text.splitlines()) <= 33
+    for shown in ("*0.7943 [0.7843, 0.8043]", "NDCG@10", "0.0421", "cohort 7", "better than item mean", "has to know"):
+        assert shown in text
+    for kept_back in ("NDCG@50", "MRR@10", "accuracy"):
+        assert kept_back not in text
+    assert text.endswith("took 2.0 s; report: workspace/runs/x/report.html\n")
+
+
+def test_evaluate_of_labels_that_are_numbers_shows_their_errors() -> None:
+    errors = {"rmse": estimate(0.8812), "mae": estimate(0.6745), "normalized_entropy": estimate(0.9)}
+    ratings = evaluation() | {
+        "pointwise": {"model": errors, "constant": errors},
+        "ranking": {},
+        "beyond": {},
+        "cohorts": [],
+    }
+    text = drawn(evaluate.draw, ratings, 100)
+    assert "RMSE" in text
+    assert "MAE" in text
+    assert "entropy" not in text
 
 
 @pytest.fixture(scope="module")

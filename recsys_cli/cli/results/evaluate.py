@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from recsys_cli.workspace import TrainedRun
 
 _MARK = "*"
+_BETWEEN = 3
+"""Columns between two columns of a table."""
 MODEL = "model"
 """The system that is evaluated, as evaluation.json names it."""
 
@@ -28,38 +30,52 @@ def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
 
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Show model and baselines side by side."""
+    """Show what a reader wants first, the model beside the baselines; the report and --json have the rest."""
+    from recsys_cli.evaluation.metrics.named import headlines
     from recsys_cli.evaluation.result import Counts
 
-    counts = Counts.model_validate(found["counts"])
-    what = f"{found['run']} on {found['split']}"
-    _draw_systems(to, f"{what}: {counts.rows:,} rows", found["pointwise"])
-    ranked = ranked_in_words(counts, found["config"])
-    _draw_systems(to, f"ranking {ranked}", found["ranking"])
-    _draw_systems(to, "what the rankings show", found["beyond"])
-    _draw_cohorts(to, found["cohorts"])
-    line(to, f"{_MARK} best of its line; in brackets the 95 % interval", style="dim")
+    counts, config = Counts.model_validate(found["counts"]), found["config"]
+    of_model = found["pointwise"].get(MODEL, {})
+    rows = headlines([name for name, estimate in of_model.items() if estimate["value"] is not None])
+    _draw_systems(to, f"{found['run']} on {found['split']}: {counts.rows:,} rows", found["pointwise"], rows)
+    label = "" if config["candidates"] == "all" else "sampled_"
+    first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage")]
+    both = {name: {**figures, **found["beyond"].get(name, {})} for name, figures in found["ranking"].items()}
+    _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first)
+    _draw_cohorts(to, found["cohorts"], first[0])
+    line(to, f"{_MARK} best of its line; in brackets the 95 % interval; the report has all other figures", style="dim")
+    if found["verdict"]:
+        line(to, " ".join(found["verdict"]), style="bold")
     if found.get("ceiling"):
         line(to, f"the data allows an AUC of {found['ceiling']['auc']:.4f} at best")
-    protocol = found["protocol"]
-    line(to, f"protocol: {' '.join(protocol[part] for part in ('candidates', 'seen', 'relevant'))}", style="dim")
     for note in found["notes"]:
         line(to, f"note: {note}", style="yellow")
     state = "was measured before" if found["up_to_date"] else f"took {duration(sum(found['seconds'].values()))}"
     line(to, f"{state}; report: {found['report']}")
 
 
-def _draw_systems(to: Console, title: str, systems: Mapping[str, Any]) -> None:
-    if not systems:
+def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: Sequence[str]) -> None:
+    """Show some figures of all systems, over as many lines as the terminal needs; nothing where the model has none of them."""
+    metrics = [metric for metric in metrics if metric in systems.get(MODEL, {})]
+    if not metrics:
         return
-    metrics = list(dict.fromkeys(metric for estimates in systems.values() for metric in estimates))
-    lines = 1 if to.width >= 27 * len(systems) + 28 else 2 if to.width >= 19 * len(systems) + 14 else 3
-    cells = []
-    for metric in metrics:
-        estimates = [estimates.get(metric) for estimates in systems.values()]
-        best = _best(metric, estimates)
-        cells.append((_title(metric), *(_cell(e, best=best, lines=lines) for e in estimates)))
+    for lines in (1, 2, 3):
+        cells = []
+        for metric in metrics:
+            estimates = [estimates.get(metric) for estimates in systems.values()]
+            best = _best(metric, estimates)
+            cells.append((_title(metric), *(_cell(e, best=best, lines=lines) for e in estimates)))
+        if _width(("", *systems), cells) <= to.width:
+            break
     table(to, title, ("", *systems), cells)
+
+
+def _width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return the columns that a table needs if no cell is to be broken."""
+    widest = [
+        max(len(part) for cell in column for part in cell.split("\n")) for column in zip(heads, *rows, strict=True)
+    ]
+    return sum(widest) + _BETWEEN * (len(widest) - 1)
 
 
 def ranked_in_words(counts: Counts, config: Mapping[str, Any]) -> str:
@@ -71,19 +87,22 @@ def ranked_in_words(counts: Counts, config: Mapping[str, Any]) -> str:
     return f"{items} for {counts.users_in_words}"
 
 
-def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]]) -> None:
-    """Show for each cohort how well its rows are told apart, and one figure of its rankings, beside the baselines'."""
+def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str) -> None:
+    """Show for each cohort how well its rows are predicted, and one figure of its rankings, beside the baselines'."""
+    first = next((name for cohort in cohorts for name in cohort["pointwise"][MODEL]), "")
     systems = next((list(cohort["ranking"]) for cohort in cohorts if cohort["ranking"]), [])
-    metric = next((name for cohort in cohorts for name in cohort["ranking"].get(MODEL, {}) if "ndcg" in name), "")
-    heads = [f"{_title(metric)} {'' if name == MODEL else name}".strip() for name in systems]
-    lines = 1 if to.width >= 60 + 27 * len(systems) else 2 if to.width >= 50 + 19 * len(systems) else 3
     cells = []
     for cohort in cohorts:
-        auc = _cell(cohort["pointwise"][MODEL]["auc"], best=None, lines=lines)
-        figures = [_cell(cohort["ranking"].get(name, {}).get(metric), best=None, lines=lines) for name in systems]
         users = f"{cohort['users']:,}" if cohort["users"] else "–"
-        cells.append((cohort["name"], f"{cohort['rows']:,}", auc, *((users, *figures) if systems else ())))
-    table(to, "by cohort", ("", "rows", "AUC", *(("users", *heads) if systems else ())), cells)
+        figures = [_figure(cohort["ranking"].get(name, {}).get(metric)) for name in systems]
+        ranked = (users, *figures) if systems else ()
+        cells.append((cohort["name"], f"{cohort['rows']:,}", _figure(cohort["pointwise"][MODEL].get(first)), *ranked))
+    heads = ("", "rows", _title(first), *(("users", *systems) if systems else ()))
+    table(to, f"by cohort: {_title(first)} of the model{f', {_title(metric)} of all' if systems else ''}", heads, cells)
+
+
+def _figure(estimate: Mapping[str, Any] | None) -> str:
+    return "–" if estimate is None or estimate["value"] is None else f"{estimate['value']:.4f}"
 
 
 def _title(metric: str) -> str:
@@ -96,7 +115,7 @@ def _cell(estimate: Mapping[str, Any] | None, *, best: float | None, lines: int)
     """Write a figure and its interval, over more lines where the terminal is narrow."""
     if estimate is None or estimate["value"] is None:
         return "–"
-    figure = f"{_MARK if estimate['value'] == best else ''}{estimate['value']:.4f}"
+    figure = f"{_MARK if estimate['value'] == best else ''}{_figure(estimate)}"
     if estimate["low"] is None or estimate["high"] is None:
         return figure
     before, between = (" " if lines == 1 else "\n"), (" " if lines < 3 else "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from recsys_cli.errors import ConfigError
@@ -15,6 +16,9 @@ LOSS = "loss"
 
 SAMPLED = "sampled_"
 """What the names of figures of sampled candidates begin with."""
+
+
+_OF_CLASSES, _OF_NUMBERS = ("auc", "gauc", "log_loss"), ("rmse", "mae")
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,11 @@ def title_of(name: str) -> str:
     known = POINTWISE.get(metric) or GROUPED.get(metric) or RANKING.get(metric) or BEYOND.get(metric)
     title = f"{known.title}{at}{k}" if known else name.removeprefix(SAMPLED)
     return f"sampled {title}" if name.startswith(SAMPLED) else title
+
+
+def headlines(known: Collection[str]) -> tuple[str, ...]:
+    """Choose what a reader wants first of the figures of rows that are known."""
+    return tuple(name for name in (_OF_CLASSES if "auc" in known else _OF_NUMBERS) if name in known)
 
 
 def better_of(name: str) -> Better | None:

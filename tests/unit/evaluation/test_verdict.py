@@ -1,0 +1,73 @@
+"""Whether a model beats the baselines, in sentences: on rows and users where that is known by construction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.metrics import Ranked
+from recsys_cli.evaluation.pointwise import MeasuredRows
+from recsys_cli.evaluation.result import Curve, Estimate
+from recsys_cli.evaluation.verdict import verdicts
+
+CONFIG = EvaluateConfig(k=(10, 2), bootstrap=50)
+LABELS = np.tile(np.float32([0, 1]), 200)
+
+
+def rows(scores: dict[str, np.ndarray], **of_model: float | None) -> MeasuredRows:
+    estimates = {name: {metric: Estimate(value=value) for metric, value in of_model.items()} for name in scores}
+    return MeasuredRows(scores, estimates, {}, {}, Curve(x=(), y=()))
+
+
+def ranked(first_is_right: np.ndarray) -> Ranked:
+    """Give rankings of one place's worth: for each user whether it is right."""
+    hits = np.zeros((len(first_is_right), 10), np.bool_)
+    hits[:, 0] = first_is_right
+    return Ranked(hits, np.ones(len(hits), np.int64), np.zeros(hits.shape, np.int32))
+
+
+def test_says_what_the_model_beats_by_auc() -> None:
+    noise = np.random.default_rng(0).normal(size=len(LABELS)).astype(np.float32)
+    scores = {"model": noise + LABELS, "worse": noise, "same": 2 * (noise + LABELS), "best": LABELS}
+    (said,) = verdicts(rows(scores, auc=0.7, rmse=0.5), LABELS, {}, CONFIG, of_labels=True)
+    assert said == "By AUC the model is better than worse, worse than best and not to be told apart from same."
+
+
+def test_says_it_of_errors_where_labels_are_numbers() -> None:
+    ratings = np.tile(np.float32([1, 2, 4]), 100)
+    scores = {"model": ratings + 0.1, "mean": np.full_like(ratings, ratings.mean())}
+    (said,) = verdicts(rows(scores, rmse=0.1), ratings, {}, CONFIG, of_labels=True)
+    assert said == "By RMSE the model is better than mean."
+
+
+def test_says_nothing_where_the_figure_is_not_defined() -> None:
+    one_class = np.ones_like(LABELS)
+    scores = {"model": LABELS, "constant": one_class}
+    assert verdicts(rows(scores, auc=None, rmse=0.1), one_class, {}, CONFIG, of_labels=True) == ()
+
+
+@pytest.mark.parametrize("of_labels", [True, False])
+def test_says_by_which_rankings_the_model_is_beaten_and_why_that_can_be(of_labels: bool) -> None:
+    users = np.arange(300)
+    systems = {"model": ranked(users < 100), "ease": ranked(users < 200), "popularity": ranked(users < 20)}
+    found = rows({"model": LABELS}, auc=None)
+    said, *why = verdicts(found, LABELS, systems, CONFIG, of_labels=of_labels)
+    assert said == "By NDCG@2 the model is better than popularity and worse than ease."
+    assert [sentence[:6] for sentence in why] == (["Labels"] if of_labels else [])
+
+
+def test_says_of_sampled_candidates_that_they_are() -> None:
+    users = np.arange(300)
+    systems = {"model": ranked(users < 200), "ease": ranked(users < 100)}
+    config = CONFIG.model_copy(update={"candidates": "sampled-uniform"})
+    (said,) = verdicts(rows({"model": LABELS}, auc=None), LABELS, systems, config, of_labels=True)
+    assert said == "By sampled NDCG@2 the model is better than ease."
+
+
+def test_says_nothing_of_rankings_for_nobody() -> None:
+    nobody = ranked(np.empty(0, np.bool_))
+    assert (
+        verdicts(rows({"model": LABELS}, auc=None), LABELS, {"model": nobody, "ease": nobody}, CONFIG, of_labels=True)
+        == ()
+    )
