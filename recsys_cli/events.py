@@ -34,6 +34,7 @@ class Progress:
         total: Units in all, or None where it is not known. `done == total` ends the bar.
         unit: What is counted.
         fields: Short values to show beside the bar, such as the loss.
+        left: Seconds that the rest will take, where who works knows better than the pace so far tells.
     """
 
     task: str
@@ -41,6 +42,7 @@ class Progress:
     total: int | None
     unit: Unit = "rows"
     fields: Mapping[str, str] = field(default_factory=dict)
+    left: float | None = None
 
 
 Event = Message | Progress

@@ -81,7 +81,9 @@ class Pace:
     def line(self, event: Progress, now: float) -> str:
         """Say how far it is."""
         speed = (event.done - self.first) / max(now - self.start, 1e-9)
-        left = (event.total - event.done) / speed if speed and event.total is not None else None
+        left = event.left
+        if left is None and speed and event.total is not None:
+            left = (event.total - event.done) / speed
         return f"{event.task}: {_facts(event, _amount(event), speed, left)}"
 
     def summary(self, event: Progress, now: float) -> str:
@@ -109,8 +111,9 @@ def _bars(console: Console, stage: str) -> Iterator[Emit]:
             bars.remove_task(tasks.pop(_STARTING))
         paces.setdefault(event.task, Pace(time.monotonic(), event.done))
         if event.task not in tasks:
-            tasks[event.task] = bars.add_task(event.task, total=event.total, unit=event.unit, fields={})
-        bars.update(tasks[event.task], total=event.total, completed=event.done, fields=event.fields)
+            tasks[event.task] = bars.add_task(event.task, total=event.total, unit=event.unit, fields={}, until=None)
+        until = None if event.left is None else time.monotonic() + event.left
+        bars.update(tasks[event.task], total=event.total, completed=event.done, fields=event.fields, until=until)
         if _ends(event):
             bars.remove_task(tasks.pop(event.task))
             pace, now = paces.pop(event.task), time.monotonic()
@@ -138,8 +141,10 @@ def _columns(console: Console) -> Bars:
             total = None if task.total is None else int(task.total)
             event = Progress(task.description, int(task.completed), total, unit, task.fields["fields"] if roomy else {})
             amount = _amount(event) if wide or total is None else share(event.done / max(event.total or 1, 1))
-            left = None if task.finished else task.time_remaining
-            return Text(_facts(event, amount, task.speed or 0.0, left), no_wrap=True, overflow="ellipsis")
+            until = task.fields["until"]
+            left = task.time_remaining if until is None else max(0.0, until - time.monotonic())
+            facts = _facts(event, amount, task.speed or 0.0, None if task.finished else left)
+            return Text(facts, no_wrap=True, overflow="ellipsis")
 
     name = TextColumn(
         "{task.description}",

@@ -1,20 +1,21 @@
 """`recsys bench`: several models on the same data, each with several seeds, ranked in one table.
 
 Each model with each seed is an ordinary run of the workspace, found again by its key: a bench that was broken off goes on where it
-was, and a model that was trained before is not trained again.
+was, and a model that was trained before is not trained again. A deterministic model has one run, which counts for all seeds.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from recsys_cli.config import BenchConfig, BenchModel, RunConfig, with_model
+from recsys_cli.config import BenchConfig, RunConfig, with_model
 from recsys_cli.config.bench import missing_cut_offs
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
 from recsys_cli.evaluation.compare.leaderboard import Leaderboard, standings_of
@@ -22,6 +23,7 @@ from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.evaluation.compare.runs import rankings_of
 from recsys_cli.evaluation.metrics.named import better_of, check_figure
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
+from recsys_cli.stages.cells import Cell, cells_of, seconds_left
 from recsys_cli.stages.choice import run_key, unfinished_run
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.evaluate import evaluate
@@ -29,16 +31,19 @@ from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_text
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One model with one seed."""
+@dataclass
+class _Made:
+    """What there is so far, by label.
 
-    label: str
-    model: BenchModel
-    seed: int
+    Attributes:
+        runs: Evaluated ones.
+        took: Seconds of each cell, of one that was there already those of its training.
+        failures: What could not be made, as a leaderboard has it.
+    """
 
-    def __str__(self) -> str:
-        return f"{self.label}, seed {self.seed}"
+    runs: dict[str, list[TrainedRun]] = field(default_factory=dict)
+    took: dict[str, list[float]] = field(default_factory=dict)
+    failures: list[dict[str, Any]] = field(default_factory=list)
 
 
 def bench(
@@ -79,22 +84,17 @@ def bench_on(
     """Make the bench on given data; see `bench`."""
     wanted = _wanted(config)
     metrics = _metrics(config, wanted, metric)
-    cells = list(_cells(wanted))
-    runs: dict[str, list[TrainedRun]] = {}
-    failures: list[dict[str, Any]] = []
+    cells = cells_of(wanted)
+    made = _Made()
+    emit(Progress("bench", 0, len(cells), unit="runs"))
     for number, cell in enumerate(cells, start=1):
         emit(Message(f"{number} of {len(cells)}: {cell}"))
-        try:
-            runs.setdefault(cell.label, []).append(_made(cell, data, config, workspace, emit))
-        except Exception as error:  # a model that cannot be trained is no reason to leave out those that can
-            failures.append(_failure(cell, error))
-            emit(Message(f"{cell} failed: {failures[-1]['message']}", "warning"))
+        _make(cell, made, data, config, workspace, emit)
         gc.collect()
         torch.cuda.empty_cache()
-        emit(Progress("bench", number, len(cells), unit="runs"))
-    found = _leaderboard(
-        config, {label: several for label, several in runs.items() if several}, metrics, failures, data
-    )
+        left = seconds_left(cells[number:], made.took)
+        emit(Progress("bench", number, len(cells), unit="runs", left=left))
+    found = _leaderboard(config, cells, made, metrics, data)
     if html is not None:
         write_text(html, show(found))
     return found
@@ -119,19 +119,21 @@ def _metrics(config: RunConfig, wanted: BenchConfig, metric: str | None) -> tupl
     return tuple(f"{config.evaluate.label}{name}" if "@" in name else name for name in chosen)
 
 
-def _cells(wanted: BenchConfig) -> Iterator[Cell]:
-    """Yield all models with the first seed, then all with the next: a bench that is broken off has something of each."""
-    for seed in wanted.seeds:
-        for label, model in zip(wanted.labels, wanted.models, strict=True):
-            yield Cell(label, model, seed)
-
-
-def _made(cell: Cell, data: PreparedData, config: RunConfig, workspace: Workspace, emit: Emit) -> TrainedRun:
-    """Return the evaluated run of a cell, from wherever it was left."""
-    own = with_model(config, cell.model, seed=cell.seed)
-    resume = unfinished_run(workspace, run_key(own, data)) is not None
-    run = train_on(data, own, workspace, resume=resume, emit=_quieter(emit)).artifact
-    return evaluate(run, workspace, config=own.evaluate, emit=_quieter(emit)).artifact
+def _make(cell: Cell, made: _Made, data: PreparedData, config: RunConfig, workspace: Workspace, emit: Emit) -> None:
+    """Train and measure a cell, from wherever it was left."""
+    started = time.perf_counter()
+    known = 0.0
+    try:
+        own = with_model(config, cell.model, seed=cell.seed)
+        resume = unfinished_run(workspace, run_key(own, data)) is not None
+        run = train_on(data, own, workspace, resume=resume, emit=_quieter(emit)).artifact
+        run = evaluate(run, workspace, config=own.evaluate, emit=_quieter(emit)).artifact
+        made.runs.setdefault(cell.label, []).append(run)
+        known = run.manifest["seconds"]["train"]
+    except Exception as error:  # a model that cannot be trained is no reason to leave out those that can
+        made.failures.append(_failure(cell, error))
+        emit(Message(f"{cell} failed: {made.failures[-1]['message']}", "warning"))
+    made.took.setdefault(cell.label, []).append(max(known, time.perf_counter() - started))
 
 
 def _quieter(emit: Emit) -> Emit:
@@ -151,20 +153,17 @@ def _failure(cell: Cell, error: Exception) -> dict[str, Any]:
 
 
 def _leaderboard(
-    config: RunConfig,
-    runs: dict[str, list[TrainedRun]],
-    metrics: tuple[str, ...],
-    failures: list[dict[str, Any]],
-    data: PreparedData,
+    config: RunConfig, cells: Sequence[Cell], made: _Made, metrics: tuple[str, ...], data: PreparedData
 ) -> Leaderboard:
-    if not runs:
-        last = failures[-1]
+    if not made.runs:
+        last = made.failures[-1]
         raise TrainingError(
-            f"none of {len(failures)} runs could be made; the last one, {last['label']}: {last['message']}",
+            f"none of {len(made.failures)} runs could be made; the last one, {last['label']}: {last['message']}",
             hint=last["hint"],
         )
-    rankings = rankings_of(next(iter(runs.values()))[0])
+    rankings = rankings_of(next(iter(made.runs.values()))[0])
     options = config.evaluate
+    deterministic = {cell.label for cell in cells if cell.deterministic}
     return Leaderboard(
         metric=metrics[0],
         better=better_of(metrics[0]),
@@ -174,7 +173,9 @@ def _leaderboard(
         users=len(rankings.users),
         rows=len(rankings.labels),
         seeds=_wanted(config).seeds,
-        standings=standings_of(runs, metrics, resamples=options.bootstrap, seed=options.seed),
-        failures=tuple(failures),
+        standings=standings_of(
+            made.runs, metrics, deterministic=deterministic, resamples=options.bootstrap, seed=options.seed
+        ),
+        failures=tuple(made.failures),
         protocol=rankings.protocol,
     )

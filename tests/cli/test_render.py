@@ -144,6 +144,17 @@ def test_a_pipe_gets_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "hello\n")
 
 
+def test_who_works_may_know_better_how_long_the_rest_takes() -> None:
+    """One run of two in a second, and the other one is a slow model."""
+    written: list[str] = []
+    clock = Clock()
+    draw = Lines(written.append, clock)
+    draw(Progress("bench", 0, 2, unit="runs"))
+    clock.now += 12
+    draw(Progress("bench", 1, 2, unit="runs", left=300.0))
+    assert written == ["bench: 50.0 % of 2 runs · 5 runs/min · 5 min left"]
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_bars_fit_the_terminal(width: int) -> None:
     screen = io.StringIO()
@@ -157,8 +168,10 @@ def test_bars_fit_the_terminal(width: int) -> None:
                 )
             )
         emit(Progress("count", 5, None, "users"))
+        emit(Progress("bench", 1, 20, "runs", left=3_000.0))
         emit(Progress("train epoch 1/20 of a task with a long name", 100, 100))
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     assert "[not markup]" in plain
     assert "train epoch" in plain
+    assert "50 min left" in plain
     assert all(len(line) <= width for part in plain.splitlines() for line in part.split("\r"))

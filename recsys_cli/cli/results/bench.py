@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,16 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Standing
+    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Score, Standing
 
 _SAME = "="
+_INTERVAL, _TRAINING, _PARAMETERS = "95 % interval", "training", "parameters"
+_TEXT = 2
+"""Columns of text; those of numbers follow."""
+_BETWEEN = 3
+"""Spaces between two columns."""
+_NAME = 16
+"""Characters of a model's name that have to fit on its first line."""
 
 
 def result(found: Leaderboard, *, html: Path | None) -> dict[str, Any]:
@@ -24,33 +31,82 @@ def result(found: Leaderboard, *, html: Path | None) -> dict[str, Any]:
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show the table, what failed, and who may be as good as the best."""
-    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, in_words
+    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, failures_in_words, in_words
     from recsys_cli.evaluation.metrics.named import title_of
 
     board = Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
     title = f"{board.split}: {board.users:,} users, {board.rows:,} rows; by {title_of(board.metric)}"
-    headings = ("", "model", *map(title_of, board.metrics), "95 % interval", "training", "parameters")
-    table(to, title, headings, [_row(one, board) for one in board.standings], text=2)
+    columns = _fitting(_columns(board), width=to.width)
+    table(to, title, list(columns), zip(*columns.values(), strict=True), text=_TEXT)
     line(to, in_words(board))
-    number = len(board.seeds)
-    seeds = f"; ± standard deviation over {number} seeds" if number > 1 else ""
-    line(to, f"{_SAME} cannot be told apart from the best; (baseline) is beside every evaluation{seeds}", style="dim")
-    for failure in board.failures:
-        line(to, f"{failure['label']}, seed {failure['seed']} failed: {failure['message']}", style="yellow")
+    line(to, "; ".join(_marks(board)), style="dim")
+    for what, message, hint in failures_in_words(board):
+        line(to, f"{what} failed: {message}{f' ({hint})' if hint else ''}", style="yellow")
     if found["report"]:
         line(to, f"page: {found['report']}")
 
 
-def _row(one: Standing, board: Leaderboard) -> tuple[str, ...]:
+def _columns(board: Leaderboard) -> dict[str, list[str]]:
+    """Write the table's columns by heading."""
     from recsys_cli.evaluation.compare.leaderboard_page import figure
+    from recsys_cli.evaluation.metrics.named import title_of
 
-    first = one.scores[board.metric]
-    known = first.low is not None and first.high is not None
-    return (
-        f"{one.place}{_SAME if one.is_same_as_best else ''}" if first.value is not None else "",
-        one.called(seeds=len(board.seeds)),
-        *(figure(one.scores[metric]) for metric in board.metrics),
-        f"[{first.low:.4f}, {first.high:.4f}]" if known else "",
-        "" if one.seconds is None else duration(one.seconds),
-        "" if one.parameters is None else amount(one.parameters),
-    )
+    lines, seeds = board.standings, len(board.seeds)
+    figures = {title_of(metric): [figure(one.scores[metric], seeds=seeds) for one in lines] for metric in board.metrics}
+    of_seeds = {"seeds": [one.seeds_in_words(seeds=seeds) for one in lines]} if seeds > 1 else {}
+    return {
+        "": [_place(one, board.metric) for one in lines],
+        "model": [one.called for one in lines],
+        **figures,
+        _INTERVAL: [_interval(one.scores[board.metric]) for one in lines],
+        **of_seeds,
+        _TRAINING: ["" if one.seconds is None else duration(one.seconds) for one in lines],
+        _PARAMETERS: ["" if one.parameters is None else amount(one.parameters) for one in lines],
+    }
+
+
+def _fitting(columns: dict[str, list[str]], *, width: int) -> dict[str, list[str]]:
+    """Make a table fit: deviations and ends of intervals go below; then parameters, interval and training time are left out."""
+    if _width(columns) <= width:
+        return columns
+    fitting = {
+        heading: texts if position < _TEXT else [_in_two(text) for text in texts]
+        for position, (heading, texts) in enumerate(columns.items())
+    }
+    for heading in (_PARAMETERS, _INTERVAL, _TRAINING):
+        if _width(fitting) > width:
+            del fitting[heading]
+    return fitting
+
+
+def _in_two(text: str) -> str:
+    """Write a figure and what belongs to it below each other."""
+    mean, _, deviation = text.partition(" ± ")
+    return f"{mean}\n± {deviation}" if deviation.strip("\u2007–") else mean.replace(", ", ",\n ")
+
+
+def _width(columns: Mapping[str, list[str]]) -> int:
+    """Return how wide a table is if the names of models go on below."""
+    cells = [
+        [*heading.split(), *(line for text in texts for line in text.split("\n"))] for heading, texts in columns.items()
+    ]
+    widest = [max(map(len, lines)) for lines in cells]
+    return sum([widest[0], min(widest[1], _NAME), *widest[_TEXT:]]) + _BETWEEN * (len(columns) - 1)
+
+
+def _place(one: Standing, metric: str) -> str:
+    return "" if one.scores[metric].value is None else f"{one.place}{_SAME if one.is_same_as_best else ''}"
+
+
+def _interval(score: Score) -> str:
+    return f"[{score.low:.4f}, {score.high:.4f}]" if score.low is not None and score.high is not None else ""
+
+
+def _marks(board: Leaderboard) -> Iterator[str]:
+    """Say what marks mean."""
+    yield f"{_SAME} cannot be told apart from the best"
+    yield "(baseline) is beside every evaluation"
+    if len(board.seeds) > 1:
+        yield f"± standard deviation over {len(board.seeds)} seeds"
+        if any(one.deterministic for one in board.standings):
+            yield "any seed: no chance is in it, so one run counts for all"

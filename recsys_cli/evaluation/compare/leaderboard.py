@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ class Score(Frozen):
     value: float | None
     """The mean over the seeds; None where it is not defined."""
     deviation: float | None = None
-    """Standard deviation over the seeds; None for one seed."""
+    """Standard deviation over the seeds; None for one run."""
     low: float | None = None
     """Lower end of the 95 % interval: over users or rows, each with its mean over the seeds; else that of the first seed."""
     high: float | None = None
@@ -47,6 +47,8 @@ class Standing(Frozen):
     """Its difference from the best; None for the best, and where the figure cannot be tested."""
     seeds: int
     """How many runs it is the mean of."""
+    deterministic: bool = False
+    """Whether every seed comes to the same, so that one run counts for all."""
     seconds: float | None = None
     """How long its training took, on the mean."""
     parameters: int | None = None
@@ -59,11 +61,18 @@ class Standing(Frozen):
         """Whether it cannot be told apart from the best."""
         return self.from_best is not None and self.from_best.verdict == "noise"
 
-    def called(self, *, seeds: int) -> str:
-        """Return what tables call it: by its label, and what is special about it, if there should be so many seeds."""
+    @property
+    def called(self) -> str:
+        """What tables call it."""
+        return f"{self.label} (baseline)" if self.is_baseline else self.label
+
+    def seeds_in_words(self, *, seeds: int) -> str:
+        """Return which seeds its figures are of, if there should be so many: `3`, `2 of 3`, or `any` where it is deterministic."""
         if self.is_baseline:
-            return f"{self.label} (baseline)"
-        return self.label if self.seeds == seeds else f"{self.label} ({self.seeds} of {seeds} seeds)"
+            return ""
+        if self.deterministic:
+            return "any"
+        return f"{self.seeds}" if self.seeds == seeds else f"{self.seeds} of {seeds}"
 
 
 class Leaderboard(Frozen):
@@ -104,13 +113,19 @@ class _System:
 
 
 def standings_of(
-    runs: Mapping[str, Sequence[TrainedRun]], metrics: Sequence[str], *, resamples: int, seed: int
+    runs: Mapping[str, Sequence[TrainedRun]],
+    metrics: Sequence[str],
+    *,
+    deterministic: Collection[str] = (),
+    resamples: int,
+    seed: int,
 ) -> tuple[Standing, ...]:
     """Put models in order.
 
     Args:
         runs: The evaluated runs of each model, one for each seed, by label; all on the same problem.
         metrics: Figures to show; models are sorted by the first.
+        deterministic: Labels of models whose one run counts for all seeds.
         resamples: For the bootstrap over users.
         seed: Decides its draws.
 
@@ -133,6 +148,7 @@ def standings_of(
             scores=scores,
             from_best=apart.get(system.label),
             seeds=len(system.runs),
+            deterministic=system.label in deterministic,
             seconds=_mean([run.manifest["seconds"]["train"] for run in system.runs]),
             parameters=system.runs[0].manifest["parameters"] if system.runs else None,
             runs=tuple(run.folder.name for run in system.runs),
@@ -210,3 +226,14 @@ def in_words(found: Leaderboard) -> str:
         others_in_words = "all others" if len(tested) == len(others) else "all others that can be tested"
         return f"{best.label} is better by {title} than {others_in_words}, beyond what chance gives."
     return f"{best.label} is first by {title}; {', '.join(same)} cannot be told apart from it."
+
+
+def failures_in_words(found: Leaderboard) -> list[tuple[str, str, str | None]]:
+    """Return what could not be made: the model with its seeds, why, and what to do; seeds that failed alike are one."""
+    alike: dict[tuple[str, str, str | None], list[int]] = {}
+    for failure in found.failures:
+        alike.setdefault((failure["label"], failure["message"], failure["hint"]), []).append(failure["seed"])
+    return [
+        (f"{label}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}", message, hint)
+        for (label, message, hint), seeds in alike.items()
+    ]

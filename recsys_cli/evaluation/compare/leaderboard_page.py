@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Score, Standing, in_words
+from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Score, Standing, failures_in_words, in_words
 from recsys_cli.evaluation.compare.page import probability
 from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.page import Axis, Estimated, intervals, render
 
 _BEST, _OTHERS, _BASELINES = 1, 2, 5
+_NO_DEVIATION = f"{'–':\u2007>6}"
+"""As wide as a deviation, in spaces that are as wide as digits: the means before it stay below each other."""
 
 
 def show(found: Leaderboard) -> str:
@@ -22,7 +24,8 @@ def show(found: Leaderboard) -> str:
         title=titles[0],
         sentence=in_words(found),
         figure=standings(found),
-        head=["", "model", *titles, f"{titles[0]} less the best's", "p (Holm)", "seconds", "parameters"],
+        failures=failures_in_words(found),
+        head=["", "model", *titles, f"{titles[0]} less the best's", "p (Holm)", "seeds", "seconds", "parameters"],
         rows=[_row(one, found) for one in found.standings],
     )
 
@@ -42,11 +45,13 @@ def standings(found: Leaderboard) -> Markup:
     return intervals(f"Models by {title}", drawn, x=axis, names=[one for one in names if one[0] in there])
 
 
-def figure(score: Score) -> str:
-    """Write a mean, and its standard deviation over the seeds where there are several."""
+def figure(score: Score, *, seeds: int) -> str:
+    """Write a mean, and its standard deviation over the seeds where the bench has several: a dash if it is of one run."""
     if score.value is None:
         return "–"
-    return f"{score.value:.4f}" if score.deviation is None else f"{score.value:.4f} ± {score.deviation:.4f}"
+    if seeds == 1:
+        return f"{score.value:.4f}"
+    return f"{score.value:.4f} ± {_NO_DEVIATION if score.deviation is None else f'{score.deviation:.4f}'}"
 
 
 def _colour(one: Standing) -> int:
@@ -59,10 +64,11 @@ def _row(one: Standing, found: Leaderboard) -> list[str]:
     apart = one.from_best
     return [
         str(one.place) if one.scores[found.metric].value is not None else "",
-        one.called(seeds=len(found.seeds)),
-        *(figure(one.scores[metric]) for metric in found.metrics),
+        one.called,
+        *(figure(one.scores[metric], seeds=len(found.seeds)) for metric in found.metrics),
         "" if apart is None else f"{apart.value:+.4f} [{apart.low:+.4f}, {apart.high:+.4f}]",
         "" if apart is None else f"{probability(apart.p_holm)}{' (noise)' if one.is_same_as_best else ''}",
+        one.seeds_in_words(seeds=len(found.seeds)),
         "" if one.seconds is None else f"{one.seconds:,.1f}",
         "" if one.parameters is None else f"{one.parameters:,}",
     ]

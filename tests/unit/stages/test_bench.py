@@ -16,7 +16,8 @@ from recsys_cli.config import RunConfig
 from recsys_cli.config.load import dump_to_go_on
 from recsys_cli.errors import ConfigError, TrainingError
 from recsys_cli.evaluation import Evaluation
-from recsys_cli.evaluation.compare.leaderboard import in_words
+from recsys_cli.evaluation.compare.leaderboard import failures_in_words, in_words
+from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.events import Event, Message, Progress
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.stages.bench import bench_on
@@ -77,12 +78,27 @@ def test_models_are_ranked_over_their_seeds(data: PreparedData, workspace: Works
     assert popularity.parameters == workspace.run(popularity.runs[0]).manifest["parameters"]
     assert any(one.is_baseline for one in found.standings)
     assert "ease is better by NDCG@5 than all others" in in_words(found)
-    assert [text for text in said(events) if text.startswith("5 of 6")] == ["5 of 6: mlp, seed 2"]
+    assert said(events) == ["1 of 4: popularity", "2 of 4: mlp, seed 1", "3 of 4: ease", "4 of 4: mlp, seed 2"]
     bars = [event for event in events if isinstance(event, Progress) and event.task == "bench"]
-    assert (bars[-1].done, bars[-1].total) == (6, 6)
+    assert [(bar.done, bar.total) for bar in bars] == [(done, 4) for done in range(5)]
+    assert [bar.left is None for bar in bars] == [True, False, False, False, False]
+    assert bars[-1].left == 0
     seen = see((tmp_path / "x.html").read_text(), tmp_path, width=360)
     assert (seen["loaded"], seen["charts"], seen["headings"]) == ([], 1, ["Models", "Method"])
     assert seen["overflow"] <= 0
+
+
+def test_a_deterministic_model_is_fitted_once_for_all_seeds(data: PreparedData, workspace: Workspace) -> None:
+    found = bench_on(data, a_config(data, GOOD, {**STEPS, "train": {"epochs": 1}}, seeds=(1, 2, 3)), workspace)
+    assert len(workspace.runs()) == 4
+    ease, mlp = (next(one for one in found.standings if one.label == label) for label in ("ease", "mlp"))
+    assert (ease.deterministic, ease.seeds, ease.seeds_in_words(seeds=3)) == (True, 1, "any")
+    assert (mlp.deterministic, mlp.seeds, mlp.seeds_in_words(seeds=3)) == (False, 3, "3")
+    assert ease.scores["ndcg@5"].deviation is None
+    assert ease.scores["ndcg@5"].value == figures(workspace.run(ease.runs[0]), "ndcg@5")
+    page = show(found)
+    assert "Models with “any” seed have no chance in them" in page
+    assert f"{ease.scores['ndcg@5'].value:.4f} ± \u2007\u2007\u2007\u2007\u2007–" in page
 
 
 def test_what_is_there_is_not_trained_again_and_more_is_added(data: PreparedData, workspace: Workspace) -> None:
@@ -92,7 +108,7 @@ def test_what_is_there_is_not_trained_again_and_more_is_added(data: PreparedData
     assert bench_on(data, a_config(data, GOOD), workspace) == first
     more = bench_on(data, a_config(data, GOOD, "popularity", seeds=(1, 2)), workspace, metric="auc")
     assert run.evaluation.stat().st_mtime_ns == before
-    assert len(workspace.runs()) == 4
+    assert len(workspace.runs()) == 2
     assert (more.metric, more.metrics) == ("auc", ("auc", "ndcg@5"))
     assert next(one for one in more.standings if one.label == "ease").runs[0] == run.folder.name
 
@@ -123,10 +139,13 @@ def test_a_model_that_fails_is_told_and_the_others_go_on(
     monkeypatch.setattr(stage, "train_on", broken)
     events: list[Event] = []
     diverging = {**STEPS, "hidden": [], "train": {"learning_rate": 1e30}}
-    found = bench_on(data, a_config(data, "popularity", diverging, GOOD), workspace, emit=events.append)
-    assert [one["label"] for one in found.failures] == ["popularity", "mlp"]
+    config = a_config(data, "popularity", diverging, GOOD, seeds=(1, 2))
+    found = bench_on(data, config, workspace, emit=events.append)
+    assert [(one["label"], one["seed"]) for one in found.failures] == [("popularity", 1), ("mlp", 1), ("mlp", 2)]
     assert found.failures[0]["message"] == "ValueError: shapes do not match"
     assert "not a finite number" in found.failures[1]["message"]
+    assert [what for what, *_ in failures_in_words(found)] == ["popularity, seed 1", "mlp, seeds 1, 2"]
+    assert "mlp, seeds 1, 2" in show(found)
     assert [one.label for one in found.standings if one.runs] == ["ease"]
     assert any(event.level == "warning" for event in events if isinstance(event, Message))
     with pytest.raises(

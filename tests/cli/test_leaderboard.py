@@ -1,0 +1,71 @@
+"""The leaderboard on terminals of several widths: every number whole, and what does not fit left out whole."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from recsys_cli.cli.results.bench import draw
+
+METRICS = ("ndcg@10", "recall@10", "auc")
+
+
+def standing(place: int, label: str, deviation: float | None, **facts: Any) -> dict[str, Any]:
+    score = {"value": 0.25 - place / 100, "deviation": deviation, "low": 0.1234, "high": 0.2987}
+    return {
+        "place": place, "label": label, "is_baseline": False, "scores": dict.fromkeys(METRICS, score), "seeds": 3,
+        "seconds": 321.0, "parameters": 1_234_567, "runs": ["20261121T121227-mlp-dbbd8a2c"], **facts,
+    }  # fmt: skip
+
+
+def board(*, seeds: tuple[int, ...] = (1, 2, 3)) -> dict[str, Any]:
+    baseline = {"is_baseline": True, "seeds": 0, "seconds": None, "parameters": None, "runs": []}
+    return {
+        "metric": "ndcg@10", "better": "higher", "metrics": METRICS, "data": "0123456789abcdef", "split": "test",
+        "users": 610, "rows": 10_090, "seeds": seeds, "protocol": {}, "report": None,
+        "standings": [
+            standing(1, "ease", None, deterministic=True, seeds=1),
+            standing(2, "mlp embedding_dim=32, hidden=[128,128], epochs=9", 0.0021),
+            standing(3, "gru4rec", 0.0034, seeds=2),
+            standing(4, "item mean", None, **baseline),
+        ],
+        "failures": [
+            {"label": "gru4rec", "seed": 3, "message": "no memory", "hint": "a smaller batch"},
+            *({"label": "fm", "seed": seed, "message": "not finite", "hint": None} for seed in (1, 2, 3)),
+        ],
+    }  # fmt: skip
+
+
+def drawn(found: dict[str, Any], width: int) -> str:
+    screen = io.StringIO()
+    draw(Console(file=screen, width=width, force_terminal=True, color_system=None, highlight=False), found)
+    assert all(len(line) <= width for line in screen.getvalue().splitlines())
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_figures_are_whole_at_any_width(width: int) -> None:
+    text = drawn(board(), width)
+    assert text.count("0.2400") == text.count("0.2300") == len(METRICS)
+    assert text.count("± 0.0021") == len(METRICS)
+    assert "any" in text
+    assert "2 of 3" in text
+    assert ("0.2400 ±" in text) == (width == 200)  # on one line
+    assert text.count("0.2987]") == (4 if width >= 100 else 0)
+    assert text.count("1.23 M") == (3 if width >= 100 else 0)
+    assert ("5 min" in text) == (width >= 80)
+
+
+def test_what_failed_is_told_once_with_its_seeds_and_what_to_do() -> None:
+    text = drawn(board(), 200)
+    assert "gru4rec, seed 3 failed: no memory (a smaller batch)\n" in text
+    assert "fm, seeds 1, 2, 3 failed: not finite\n" in text
+
+
+def test_with_one_seed_nothing_is_said_of_seeds() -> None:
+    text = drawn({**board(seeds=(1,)), "failures": []}, 200)
+    assert "seed" not in text
+    assert "±" not in text
