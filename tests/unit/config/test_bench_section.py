@@ -8,7 +8,6 @@ import pytest
 
 from recsys_cli.config import RunConfig, dump, load, vary, with_model
 from recsys_cli.config.load import dump_to_go_on, model_config_type, train_defaults
-from recsys_cli.errors import ConfigError
 
 HEAD = """\
 dataset: {name: movielens-25m}
@@ -30,25 +29,6 @@ bench:
     - {name: mlp, hidden: [16], train: {batch_size: 222, epochs: 9}}
   seeds: [1, 2]
 """
-
-
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Write a config with a bench, named x.yaml in the working directory so that messages are short."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(bench: str, *, head: str = HEAD) -> Path:
-        path = Path("x.yaml")
-        path.write_text(head + bench)
-        return path
-
-    return write
-
-
-def problems(path: Path, *overrides: str) -> list[str]:
-    with pytest.raises(ConfigError, match=r"x\.yaml: \d+ problem") as caught:
-        load(path, overrides)
-    return [line.strip() for line in caught.value.message.splitlines()[1:]]
 
 
 def cells(config: RunConfig, seed: int = 5) -> list[RunConfig]:
@@ -124,7 +104,7 @@ def test_models_of_one_name_are_called_by_what_differs(write) -> None:
         ("- popularity", "bench.models: has popularity twice"),
     ],
 )
-def test_what_is_wrong_with_an_entry_is_told_with_its_line(write, entry: str, expected: str) -> None:
+def test_what_is_wrong_with_an_entry_is_told_with_its_line(problems, write, entry: str, expected: str) -> None:
     found = problems(write(f"bench:\n  models:\n    - popularity\n    {entry}\n"))
     assert len(found) == 1
     assert expected in found[0]
@@ -143,12 +123,12 @@ def test_what_is_wrong_with_an_entry_is_told_with_its_line(write, entry: str, ex
         ("models: []", "bench.models: needs 1 or more, and has 0"),
     ],
 )
-def test_what_is_wrong_with_the_rest_is_told(write, line: str, expected: str) -> None:
+def test_what_is_wrong_with_the_rest_is_told(problems, write, line: str, expected: str) -> None:
     models = "" if line.startswith("models") else "  models: [popularity]\n"
     (found,) = problems(write(f"bench:\n{models}  {line}\n"))
     assert expected in found
 
 
-def test_what_is_wrong_with_the_config_is_told_once(write) -> None:
+def test_what_is_wrong_with_the_config_is_told_once(problems, write) -> None:
     (found,) = problems(write(GOOD, head=HEAD.replace("hidden: [7]", "hiden: [7]")))
     assert found == "x.yaml:9: model.hiden: unknown key (did you mean hidden?)"

@@ -40,13 +40,6 @@ def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def problems(path: Path, *overrides: str) -> list[str]:
-    """Load, and return the lines of the error."""
-    with pytest.raises(ConfigError, match=r"x\.yaml: \d+ problem") as caught:
-        load(path, overrides)
-    return [line.strip() for line in caught.value.message.splitlines()[1:]]
-
-
 def change(path: Path, old: str, new: str) -> None:
     """Replace a line's text in the file."""
     assert old in GOOD
@@ -140,13 +133,13 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ("train:", "etl: {engine: polar}\ntrain:", "x.yaml:15: etl.engine: unknown engine 'polar' (did you mean pola"),
     ],
 )
-def test_load_names_the_mistake(config_file: Path, old: str, new: str, line: str) -> None:
+def test_load_names_the_mistake(problems, config_file: Path, old: str, new: str, line: str) -> None:
     change(config_file, old, new)
     found = problems(config_file)
     assert any(text.startswith(line) for text in found), found
 
 
-def test_load_says_every_problem_in_the_order_of_the_file(config_file: Path) -> None:
+def test_load_says_every_problem_in_the_order_of_the_file(problems, config_file: Path) -> None:
     config_file.write_text(
         GOOD.replace("movielens-25m", "movilens").replace("hidden", "hiden").replace("epochs", "epoch")
         + "evaluate: {k: [ten]}\n"
@@ -242,7 +235,7 @@ def test_overrides_that_make_no_sense_are_named(config_file: Path, text: str, me
         load(config_file, [text])
 
 
-def test_overrides_are_where_their_mistakes_are(config_file: Path) -> None:
+def test_overrides_are_where_their_mistakes_are(problems, config_file: Path) -> None:
     assert problems(config_file, "train.epochs=many", "model.dropot=0.1") == [
         "override train.epochs=many: train.epochs: has to be a whole number, not 'many'",
         "override model.dropot=0.1: model.dropot: unknown key (did you mean dropout?)",
@@ -284,13 +277,13 @@ def test_load_takes_a_cluster(config_file: Path, cluster: str) -> None:
 
 
 @pytest.mark.parametrize("cluster", ["tcp:/x", "tcp://10.0.0.7", "10.0.0.7:8786", "http://here:8786", "tcp://:8786"])
-def test_load_says_what_a_cluster_may_be(config_file: Path, cluster: str) -> None:
+def test_load_says_what_a_cluster_may_be(problems, config_file: Path, cluster: str) -> None:
     (line,) = problems(config_file, f"etl.cluster={cluster}")
     assert "etl.cluster: has to be local, local_cuda, or the address of a Dask scheduler such as tcp://" in line
     assert line.endswith(f"not {cluster!r}")
 
 
-def test_load_suggests_the_cluster_that_was_meant(config_file: Path) -> None:
+def test_load_suggests_the_cluster_that_was_meant(problems, config_file: Path) -> None:
     (line,) = problems(config_file, "etl.cluster=locale")
     assert line.endswith("not 'locale' (did you mean local?)")
 

@@ -32,25 +32,6 @@ GOOD = """\
 """
 
 
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Write a config with a space, named x.yaml in the working directory so that messages are short."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(space: str) -> Path:
-        path = Path("x.yaml")
-        path.write_text(HEAD + space)
-        return path
-
-    return write
-
-
-def problems(path: Path, *overrides: str) -> list[str]:
-    with pytest.raises(ConfigError, match=r"x\.yaml: \d+ problem") as caught:
-        load(path, overrides)
-    return [line.strip() for line in caught.value.message.splitlines()[1:]]
-
-
 def test_a_good_space_is_read_and_written(write) -> None:
     config = load(write(GOOD))
     assert config.tune is not None
@@ -107,13 +88,13 @@ def test_a_good_space_is_read_and_written(write) -> None:
         ("train.clip: 5", "tune.space.train.clip: has to be a mapping"),
     ],
 )
-def test_the_mistake_is_named_with_its_line(write, entry: str, line: str) -> None:
+def test_the_mistake_is_named_with_its_line(problems, write, entry: str, line: str) -> None:
     found = problems(write(f"    {entry}\n"), "train.epochs=3")
     assert len(found) == 1
     assert found[0].startswith(f"x.yaml:12: {line}")
 
 
-def test_all_mistakes_come_at_once_those_of_other_sections_too(write) -> None:
+def test_all_mistakes_come_at_once_those_of_other_sections_too(problems, write) -> None:
     path = write("    train.clip: {low: 5, high: 1}\n    train.sparse: {choices: [maybe]}\n")
     assert problems(path, "tune.trails=3", "train.epochs=0") == [
         "x.yaml:12: tune.space.train.clip: low has to be less than high, and 5 is not less than 1",
@@ -123,12 +104,12 @@ def test_all_mistakes_come_at_once_those_of_other_sections_too(write) -> None:
     ]
 
 
-def test_a_space_given_on_the_line_is_checked_too(write) -> None:
+def test_a_space_given_on_the_line_is_checked_too(problems, write) -> None:
     (found,) = problems(write(GOOD), "tune.space={train.epochs: {low: 0, high: 2}}")
     assert found.endswith("tune.space: train.epochs: has to be at least 1, not 0")
 
 
-def test_a_section_without_space_is_a_mistake(write) -> None:
+def test_a_section_without_space_is_a_mistake(problems, write) -> None:
     (found,) = problems(write(GOOD), "tune={trials: 3}")
     assert found.endswith("tune.space: is missing")
 

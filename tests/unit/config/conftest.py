@@ -1,0 +1,38 @@
+"""Fixtures of the tests of configs: a file that is written as a person would, and what is said to be wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.config import load
+from recsys_cli.errors import ConfigError
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Write:
+    """Write what comes after the HEAD of the test's module, or after another, as x.yaml in the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(rest: str, *, head: str = request.module.HEAD) -> Path:
+        path = Path("x.yaml")
+        path.write_text(head + rest)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def problems() -> Callable[..., list[str]]:
+    """Load a config that is not good, and return the lines of the error."""
+
+    def problems(path: Path, *overrides: str) -> list[str]:
+        with pytest.raises(ConfigError, match=r"x\.yaml: \d+ problem") as caught:
+            load(path, overrides)
+        return [line.strip() for line in caught.value.message.splitlines()[1:]]
+
+    return problems
