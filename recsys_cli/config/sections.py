@@ -119,8 +119,8 @@ class EvaluateConfig(Section):
     seed: int = Field(42, ge=0)
     """Decides the sample of users and the resamples."""
     title: str | None = None
-    """Column of a raw table beside the interactions with what an item is called, for people who read the report; None for one
-    that is called title or name."""
+    """Column of a raw table with what an item is called, for people who read the report: of one beside the interactions, or else
+    of the interactions. None for one beside them that is called title or name."""
     batch_size: int = Field(16_384, ge=1)
     """Rows scored at a time; changes no figure. Larger ones spend more time on getting memory than on computing in it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rated import FEATURES
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
+from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.titles import read_titles
 
 IDS = pa.array([7, 1, 9, 2], pa.int64())
@@ -50,9 +52,47 @@ def test_another_column_may_be_the_title() -> None:
     assert titles(found) == ["Leer", "Spielzeug", None, "Hitze"]
 
 
+def rated_with_titles(num_rows: int) -> None:
+    """Write interactions that have the titles; the first row of an item lacks its title."""
+    rows = [f"{row},{row % 3},,1" if row < 3 else f"{row},{row % 3},Title {row % 3},1" for row in range(num_rows)]
+    Path("ratings.csv").write_text("\n".join(["userId,movieId,title,rating", *rows, "9,2,Another title of 2,1"]))
+
+
+def test_titles_may_stand_in_the_interactions_if_the_config_says_so() -> None:
+    rated_with_titles(10)
+    ids = pa.array([2, 7, 1])
+    assert titles(read_titles(config(), Path(), ids, title="title")) == ["Title 2", None, "Title 1"]
+    assert read_titles(config(), Path(), ids, title=None) is None
+    assert read_titles(config(people="users.csv"), Path(), ids, title=None) is None
+
+
+def test_a_table_of_items_goes_before_the_interactions() -> None:
+    rated_with_titles(10)
+    found = read_titles(config(movies="movies.csv"), Path(), pa.array([2, 1]), title="title")
+    assert titles(found) == ["Heat, hot", "Toy Story"]
+
+
+def test_long_interactions_are_read_until_all_have_a_title(monkeypatch: pytest.MonkeyPatch) -> None:
+    rated_with_titles(100)
+    ids, batches = pa.array([2, 0, 1]), 0
+    whole = Reader.batches
+
+    def row_by_row(reader: Reader) -> Iterator[pa.Table]:
+        nonlocal batches
+        for table in whole(reader):
+            for row in range(table.num_rows):
+                batches += 1
+                yield table.slice(row, 1)
+
+    monkeypatch.setattr(Reader, "batches", row_by_row)
+    assert titles(read_titles(config(), Path(), ids, title="title")) == ["Title 2", "Title 0", "Title 1"]
+    assert batches == 6
+
+
 def test_a_column_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
     with pytest.raises(
-        ConfigError, match="no table has a column 'heading' beside movieId; there are year, title, local"
+        ConfigError,
+        match="no table has a column 'heading' beside movieId; there are year, title, local, userId, rating",
     ):
         read_titles(config(movies="movies.csv"), Path(), IDS, title="heading")
 
