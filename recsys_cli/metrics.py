@@ -48,3 +48,17 @@ def log_loss(labels: npt.ArrayLike, logits: npt.ArrayLike) -> float:
     if target.size == 0:
         return float("nan")
     return float(np.mean(np.maximum(logit, 0) - logit * target + np.log1p(np.exp(-np.abs(logit)))))
+
+
+def rmse(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> float:
+    """Return the root of the mean squared error, in the units of the labels.
+
+    Args:
+        labels: Numbers; shape (N,).
+        predictions: What was predicted for them; shape (N,).
+
+    Returns:
+        At least 0, or NaN for no rows.
+    """
+    errors = np.asarray(predictions, dtype=np.float64) - np.asarray(labels, dtype=np.float64)
+    return float(np.sqrt(np.mean(errors**2))) if errors.size else float("nan")

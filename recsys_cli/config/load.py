@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,15 +109,30 @@ def _check(document: Document) -> tuple[RunConfig | None, list[str]]:
 
 
 def _with_train_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """Return plain values with what the model's own Config says of the train section where that says nothing."""
+    """Return plain values with what the model's own Config and the label say of the train section where that says nothing."""
     model, train = values.get("model"), values.get("train", {})
-    if not (isinstance(model, dict) and isinstance(model.get("name"), str) and isinstance(train, dict)):
+    if not isinstance(train, dict):
         return values
-    try:
-        kind = model_config_type(model["name"])
-    except ConfigError:
-        return values  # which is told of as a problem of the model
-    return {**values, "train": {**train_defaults(kind), **train}}
+    defaults = _label_defaults(values.get("features"))
+    if isinstance(model, dict) and isinstance(model.get("name"), str):
+        with suppress(ConfigError):  # which is told of as a problem of the model
+            defaults |= train_defaults(model_config_type(model["name"]))
+    kept = {key: value for key, value in defaults.items() if key not in _out_of_place(train)}
+    return {**values, "train": {**kept, **train}} if kept else values
+
+
+def _out_of_place(train: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the keys whose defaults are of another way to update tables than the train section asks for."""
+    if train.get("sparse") is False or train.get("embedding_weight_decay"):
+        return ("sparse", "embedding_optimizer", "embedding_learning_rate")
+    return ("embedding_learning_rate",) if "embedding_optimizer" in train else ()
+
+
+def _label_defaults(features: Any) -> dict[str, Any]:
+    """Return what is monitored where neither the config nor the model says it: of a main label that is a number its RMSE."""
+    label = features.get("label") if isinstance(features, dict) else None
+    main = label[0] if isinstance(label, list) and label else label
+    return {"monitor": "rmse"} if isinstance(main, dict) and main.get("task") == "regression" else {}
 
 
 def train_defaults(model: type[BaseModel]) -> Mapping[str, Any]:

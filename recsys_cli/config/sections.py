@@ -107,8 +107,9 @@ class EvaluateConfig(Section):
     """Cut-offs of the ranking metrics."""
     ranking_users: int | None = Field(2_000, ge=1)
     """Rank for a seeded sample of so many users (named as a sample in all results); None for all."""
-    relevant: Literal["positive", "all"] = "positive"
-    """Which held-out interactions a ranking should find: those with label 1, or all."""
+    relevant: Literal["positive", "all"] | float = "positive"
+    """Which held-out interactions a ranking should find: those with label 1, or all. Of a label that is a number `positive` is what
+    is above its mean in train, and a number such as 4 what is at least so much."""
     candidates: Literal["all", "sampled-uniform", "sampled-popularity"] = "all"
     """What is ranked: all items with a train row, or those to be found among some that are drawn for each user, evenly or by
     their train rows. Sampled figures compare with none of a full ranking, and are named as such in all results."""
@@ -163,6 +164,7 @@ class RunConfig(Section):
     def _sections_agree(self) -> RunConfig:
         problems = [f"features: {problem}" for problem in self.features.wrong_roles()]
         problems += self._placement_problems()
+        problems += self._label_problems()
         if self.bench is not None:
             problems += [
                 f"bench.metrics: {problem}" for problem in missing_cut_offs(self.bench.metrics, self.evaluate.k)
@@ -174,6 +176,16 @@ class RunConfig(Section):
         if problems:
             raise ValueError("\n  ".join(problems))
         return self
+
+    def _label_problems(self) -> list[str]:
+        """Say what of training is of labels of 0 and 1 alone."""
+        tasks, train, label = self.features.tasks, self.train, self.features.labels[0]
+        problems = []
+        if train.positive_weight is not None and tasks[label] == "regression":
+            problems.append(f"train.positive_weight is of labels of 0 and 1, and the label {label} is a number")
+        if train.label_smoothing and "binary" not in tasks.values():
+            problems.append("train.label_smoothing is of labels of 0 and 1, and there is none")
+        return problems
 
     def _placement_problems(self) -> list[str]:
         placement, train = self.model.embedding.placement, self.train

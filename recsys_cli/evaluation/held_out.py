@@ -133,7 +133,7 @@ def hold_out(
     place_of = np.full(num_items, -1, dtype=np.int64)
     place_of[candidates] = np.arange(len(candidates))
     known = rows.user_idx >= FIRST
-    wanted = known & (rows.labels > 0.5) if config.relevant == "positive" else known
+    wanted = known & is_relevant(rows, config.relevant)
     user, item = rows.user_idx[wanted].astype(np.int64), rows.item_idx[wanted].astype(np.int64)
 
     pairs = np.unique(user[item >= FIRST] * num_items + item[item >= FIRST])
@@ -153,6 +153,18 @@ def hold_out(
         num_eligible=len(eligible),
         num_without=len(np.unique(rows.user_idx[known])) - len(eligible),
     )
+
+
+def is_relevant(rows: Interactions, relevant: str | float) -> npt.NDArray[np.bool_]:
+    """Return which rows a ranking should find, as far as their label goes; shape (N,).
+
+    Args:
+        rows: Any.
+        relevant: As `evaluate.relevant`.
+    """
+    if relevant == "all":
+        return np.ones(len(rows), dtype=bool)
+    return rows.positive if isinstance(relevant, str) else rows.labels >= relevant
 
 
 def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:

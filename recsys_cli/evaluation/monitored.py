@@ -12,7 +12,7 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
 from recsys_cli.evaluation.measure import Place
-from recsys_cli.evaluation.metrics import PointwiseMetric
+from recsys_cli.evaluation.metrics import OF_NUMBERS, PointwiseMetric
 from recsys_cli.evaluation.metrics.named import CutOff
 from recsys_cli.evaluation.problem import value_hashes
 from recsys_cli.evaluation.ranking import rank
@@ -26,15 +26,17 @@ from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
 
 
-def of_rows(metric: PointwiseMetric, positive: npt.NDArray[np.bool_], logits: npt.NDArray[np.float32]) -> float:
+def of_rows(metric: PointwiseMetric, labels: npt.NDArray[np.float32], logits: npt.NDArray[np.float32]) -> float:
     """Return a figure of rows, as `recsys evaluate` has it; NaN where it is not defined.
 
     Args:
         metric: What to measure.
-        positive: Which rows have the label, shape (N,).
+        labels: Of rows, shape (N,); above 0.5 they count as 1, unless the metric is of numbers.
         logits: Their scores, shape (N,).
     """
-    return float(metric.compute(Tally.of(positive.astype(np.float32), logits))[0])
+    if metric in OF_NUMBERS.values():
+        return float(metric.compute(Tally.of_errors(labels, logits))[0])
+    return float(metric.compute(Tally.of((labels > 0.5).astype(np.float32), logits))[0])
 
 
 def of_rankings(

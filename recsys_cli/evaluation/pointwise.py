@@ -11,10 +11,11 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import TrainingError
+from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES_OF_NUMBERS
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
 from recsys_cli.evaluation.bootstrap import pointwise_estimates, weighted_estimate
 from recsys_cli.evaluation.curves import precision_recall_curve, reliability_curve, roc_curve
-from recsys_cli.evaluation.metrics import GROUPED
+from recsys_cli.evaluation.metrics import GROUPED, OF_NUMBERS
 from recsys_cli.evaluation.metrics import POINTWISE as METRICS
 from recsys_cli.evaluation.result import MODEL, Curve, Estimates
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
@@ -59,7 +60,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """Scores (N,), estimates, ROC and precision-recall curves by system, and the model's reliability curve."""
+    """Scores (N,), estimates, ROC and precision-recall curves by system, and the model's reliability curve.
+
+    Of labels that are numbers there are no curves.
+    """
 
     scores: dict[str, npt.NDArray[np.floating]]
     estimates: dict[str, Estimates]
@@ -71,14 +75,17 @@ class MeasuredRows:
 def measure_rows(
     logits: npt.NDArray[np.float32], rows: Rows, *, config: EvaluateConfig, probabilistic: bool = True
 ) -> MeasuredRows:
-    """Measure the model's logits and the baselines.
+    """Measure the model's logits and the baselines; of labels that are numbers, the numbers that they predict.
 
     Args:
         logits: What `predict` returned for the held-out rows, shape (N,).
         rows: The rows.
         config: Seed and number of resamples.
-        probabilistic: Whether the model's scores are logits; of others, only their order is measured.
+        probabilistic: Whether the model's scores say what the label is; of others only their order is measured, which of labels
+            that are numbers is nothing.
     """
+    if rows.held_out.mean is not None:
+        return _measure_numbers(logits, rows, config=config, predicts=probabilistic)
     systems: dict[str, npt.NDArray[np.floating]] = {MODEL: logits}
     for name, baseline in BASELINES.items():
         systems[name] = baseline.fit(rows.train, num_items=rows.num_items).logits(rows.held_out)
@@ -100,6 +107,21 @@ def measure_rows(
         precision_recall={name: precision_recall_curve(tally) for name, tally in tallies.items()},
         reliability=reliability_curve(tallies[MODEL]) if probabilistic else Curve(x=(), y=()),
     )
+
+
+def _measure_numbers(
+    numbers: npt.NDArray[np.float32], rows: Rows, *, config: EvaluateConfig, predicts: bool
+) -> MeasuredRows:
+    systems: dict[str, npt.NDArray[np.floating]] = {MODEL: numbers} if predicts else {}
+    for name, baseline in BASELINES_OF_NUMBERS.items():
+        systems[name] = baseline.fit(rows.train, num_items=rows.num_items).numbers(rows.held_out)
+    estimates = {
+        name: pointwise_estimates(
+            Tally.of_errors(rows.held_out.labels, found), OF_NUMBERS, resamples=config.bootstrap, seed=config.seed
+        )
+        for name, found in systems.items()
+    }
+    return MeasuredRows(systems, {MODEL: {}} | estimates, roc={}, precision_recall={}, reliability=Curve(x=(), y=()))
 
 
 def _by_user(scores: npt.NDArray[np.floating], rows: Interactions, config: EvaluateConfig) -> Estimates:

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from recsys_cli.errors import DataError
+from recsys_cli.features.schema import Task
 
 VERSION = 1
 _ITEMS, _HITS = "items/", "hits/"
@@ -43,7 +44,8 @@ class Rankings:
         drawn: Encoded items that each user's ranking was sampled from, beside what should be found; shape (U, C), and C is
             0 where all candidates were ranked. A 0 in it is none.
         logits: The model's score of each row, in file order; shape (N,).
-        labels: The main label of each row; shape (N,).
+        labels: The main label of each row; shape (N,), uint8, or float32 where it is a number.
+        task: What the label is: then scores are logits of labels of 0 and 1, or the numbers themselves.
         row_users: Encoded user of each row; shape (N,).
         row_items: Encoded item of each row; shape (N,).
     """
@@ -60,9 +62,10 @@ class Rankings:
     hits: dict[str, npt.NDArray[np.bool_]]
     drawn: npt.NDArray[np.int32]
     logits: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.uint8] | npt.NDArray[np.float32]
     row_users: npt.NDArray[np.int32]
     row_items: npt.NDArray[np.int32]
+    task: Task = "binary"
 
     @property
     def systems(self) -> tuple[str, ...]:
@@ -72,7 +75,7 @@ class Rankings:
     def save(self, path: Path) -> None:
         """Write one safetensors file: to a temporary name beside `path`, then renamed."""
         meta = {"version": VERSION, "systems": self.systems}
-        meta |= {name: getattr(self, name) for name in ("split", "k", "protocol", "problem", "rows")}
+        meta |= {name: getattr(self, name) for name in ("split", "k", "protocol", "problem", "rows", "task")}
         tensors: dict[str, npt.NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
         tensors |= {_ITEMS + system: items for system, items in self.items.items()}
         tensors |= {_HITS + system: hits.astype(np.uint8) for system, hits in self.hits.items()}
@@ -99,6 +102,7 @@ class Rankings:
                     protocol=meta["protocol"],
                     problem=meta["problem"],
                     rows=meta["rows"],
+                    task=meta.get("task", "binary"),
                     items={system: file.get_tensor(_ITEMS + system) for system in meta["systems"]},
                     hits={system: file.get_tensor(_HITS + system) != 0 for system in meta["systems"]},
                     **{name: file.get_tensor(name) for name in _ARRAYS},

@@ -34,6 +34,12 @@ class Tally:
         rows = np.bincount(group, minlength=len(scores)).astype(np.float64)
         return cls(scores, positive[None], (rows - positive)[None])
 
+    @classmethod
+    def of_errors(cls, labels: npt.NDArray[np.float32], predictions: npt.ArrayLike) -> Tally:
+        """Group rows by how far a prediction is above the label, both (N,): all that figures of numbers need to know."""
+        errors = np.asarray(predictions, dtype=np.float64) - labels
+        return cls.of(np.ones(len(errors), np.float32), errors)
+
     @property
     def rows(self) -> Floats:
         """Rows of each score, shape (R, G)."""

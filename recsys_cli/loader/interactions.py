@@ -52,6 +52,7 @@ def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] |
     hashes = pa.concat_tables([pq.read_table(path, columns=[USER_HASH]) for path in shards])[USER_HASH]
     return hashes.fill_null(0).to_numpy()
 
+
 def _check(labels: npt.NDArray[np.float32], column: Column, where: str) -> None:
     if column.is_regression:
         if not np.isfinite(labels).all():

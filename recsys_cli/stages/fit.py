@@ -78,7 +78,8 @@ def _goal(job: Job, model: Fitted) -> Goal:
         return goal_of(job.config.train, job.data, model, emit=job.emit)
     except ConfigError as error:
         job.emit(Message(f"{error.message}, so it is not measured after fitting", "warning"))
-        options = job.config.train.model_copy(update={"monitor": "auc"})
+        usual = "rmse" if job.data.schema.label.is_regression else "auc"
+        options = job.config.train.model_copy(update={"monitor": usual})
         return goal_of(options, job.data, model, emit=job.emit)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from recsys_cli.config import EvaluateConfig, TrainConfig
+from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.measure import Place
+from recsys_cli.evaluation.metrics import OF_NUMBERS, PointwiseMetric
 from recsys_cli.evaluation.metrics.named import CutOff, find_metric
 from recsys_cli.evaluation.monitored import of_rankings, of_rows
 from recsys_cli.events import Emit
@@ -25,15 +27,16 @@ def goal_of(config: TrainConfig, data: PreparedData, model: Model, *, emit: Emit
         emit: Is told how rankings go.
 
     Raises:
-        ConfigError: There is no such metric, or the data cannot be ranked.
+        ConfigError: There is no such metric of this label, or the data cannot be ranked.
         DataError: There is nothing to balance.
     """
-    weight = config.positive_weight
+    weight, label = config.positive_weight, data.schema.label
     return Goal(
-        label=data.schema.label.name,
+        label=label.name,
         monitor=_monitor(config.monitor, data, model, emit),
-        positive_weight=negatives_per_positive(data, data.schema.label) if weight == "balanced" else weight,
+        positive_weight=negatives_per_positive(data, label) if weight == "balanced" else weight,
         label_smoothing=config.label_smoothing,
+        numbers=frozenset(column.name for column in data.schema.labels if column.is_regression),
     )
 
 
@@ -55,10 +58,18 @@ def _monitor(name: str, data: PreparedData, model: Model, emit: Emit) -> Monitor
     Rankings are for the users that evaluation takes where nothing else is said: a run depends on its train section alone.
     """
     metric, found = find_metric(name), yardstick(name)
-    if metric is None or name == "auc" or not data.rows("valid"):
+    label = data.schema.label
+    if label.is_regression and isinstance(metric, PointwiseMetric):
+        if name not in OF_NUMBERS:
+            raise ConfigError(
+                f"{name} is a figure of labels of 0 and 1, and the label {label.name} is a number",
+                hint=f"set train.monitor to {', '.join(OF_NUMBERS)}, loss, or a figure of rankings such as ndcg@10",
+            )
+        metric = OF_NUMBERS[name]
+    if metric is None or name == ("rmse" if label.is_regression else "auc") or not data.rows("valid"):
         return found
     if isinstance(metric, CutOff):
         place = Place(device=model.device, emit=emit)
         ranked = of_rankings(model, metric, data, config=EvaluateConfig(), place=place)
         return replace(found, measure=lambda _: ranked())
-    return replace(found, measure=lambda scored: of_rows(metric, scored.positive, scored.scores))
+    return replace(found, measure=lambda scored: of_rows(metric, scored.labels, scored.scores))

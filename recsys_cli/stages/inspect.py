@@ -33,8 +33,9 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         k: How many rows of history and recommendations.
 
     Returns:
-        JSON values: run, user, features, label (the column's name), split (the one that is held out, or null), rows and
-        positive (by split), history (the newest first), to_find, recommended (best first), notes.
+        JSON values: run, user, features, label (the column's name), mean (in train, of a label that is a number; else null),
+        split (the one that is held out, or null), rows and positive (by split), history (the newest first), to_find,
+        recommended (best first), notes.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
@@ -55,6 +56,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         "user": desk.names.user(user_idx),
         "features": _lists(desk.names.features(Role.USER, user_idx)),
         "label": desk.data.schema.label.name,
+        "mean": desk.splits.rows["train"].mean,
         "split": desk.split,
         **_counts(found),
         "history": [
@@ -79,8 +81,9 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         k: How many users and near items; also the places of a ranking that count as a recommendation.
 
     Returns:
-        JSON values: run, item, title, features, label (the column's name), rows and positive (by split), popularity (its place
-        among the items of train, and of how many), recommended (null where nothing was ranked), nearest, notes.
+        JSON values: run, item, title, features, label (the column's name), mean (as for a user), rows and positive (by split),
+        popularity (its place among the items of train, and of how many), recommended (null where nothing was ranked), nearest,
+        notes.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
@@ -104,6 +107,7 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         "run": run.folder.name,
         **desk.item(item_idx),
         "label": desk.data.schema.label.name,
+        "mean": desk.splits.rows["train"].mean,
         **_counts(desk.splits.of(Role.ITEM, item_idx)),
         "popularity": _popularity(item_idx, desk.splits.rows["train"]),
         "recommended": recommended,

@@ -23,13 +23,13 @@ class Scored:
 
     Attributes:
         model: In evaluation mode.
-        scores: Its logits, shape (N,), float32.
-        positive: Which rows have the label, shape (N,).
+        scores: Its logits, or of a label that is a number the numbers that it tells; shape (N,), float32.
+        labels: The label of each row, shape (N,), float32.
     """
 
     model: Model
     scores: npt.NDArray[np.float32]
-    positive: npt.NDArray[np.bool_]
+    labels: npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Monitor:
     Attributes:
         name: As in the records of epochs.
         better: Which values are better.
-        measure: How to get it, NaN where it is not defined; None for `loss` and `auc`, which are always measured.
+        measure: How to get it, NaN where it is not defined; None for `loss` and the goal's `usual`, which are always measured.
     """
 
     name: str = "auc"
@@ -69,9 +69,16 @@ class Goal:
         monitor: Decides which epoch is best.
         positive_weight: How much a positive row counts in the loss, a negative one counting 1; None where both count 1.
         label_smoothing: Share of the labels that is replaced by 0.5.
+        numbers: The labels that are numbers in units of their own.
     """
 
     label: str
     monitor: Monitor = Monitor()
     positive_weight: float | None = None
     label_smoothing: float = 0.0
+    numbers: frozenset[str] = frozenset()
+
+    @property
+    def usual(self) -> Literal["auc", "rmse"]:
+        """The figure that is measured beside the loss whatever is monitored."""
+        return "rmse" if self.label in self.numbers else "auc"

@@ -1,4 +1,4 @@
-"""The validation split under the model as it is: the loss that training minimises, the AUC, and the figure that is monitored."""
+"""The validation split under the model as it is: the loss that training minimises, AUC or RMSE, and what is monitored."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 import torch
 
 from recsys_cli.batch import Batch
-from recsys_cli.metrics import auc
+from recsys_cli.metrics import auc, rmse
 from recsys_cli.models.model import Model, Trained
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.goal import Goal, Scored
 
 
 class Validation:
-    """Figures of one pass, gathered batch by batch; keeps 5 bytes a row on the host and nothing on the device.
+    """Figures of one pass, gathered batch by batch; keeps 8 bytes a row on the host and nothing on the device.
 
     Args:
         num_rows: Rows of the split.
-        goal: Which label the scores are for, and what to measure beside loss and AUC.
+        goal: Which label the scores are for, and what to measure beside the loss.
         ranks: Who else scores a piece of each batch; everyone gets to know all scores, in the order of the rows.
     """
 
@@ -27,7 +27,7 @@ class Validation:
         self._goal = goal
         self._ranks = ranks
         self._scores = np.empty(num_rows, dtype=np.float32)
-        self._positive = np.empty(num_rows, dtype=np.bool_)
+        self._labels = np.empty(num_rows, dtype=np.float32)
         self._loss: float | None = None  # of a model that has none for single rows
         self.rows = 0
 
@@ -35,13 +35,13 @@ class Validation:
     def add(self, model: Model, batch: Batch) -> None:
         """Score a batch; the model has to be in evaluation mode."""
         scores = model.score(batch)
-        positive = batch.labels[self._goal.label] > 0.5
-        found = self._ranks.gather_rows(torch.stack([scores.float(), positive.float()], dim=1).cpu()).numpy()
+        labels = batch.labels[self._goal.label]
+        found = self._ranks.gather_rows(torch.stack([scores.float(), labels.float()], dim=1).cpu()).numpy()
         here = slice(self.rows, self.rows + len(found))
         if isinstance(model, Trained) and model.rows == "interactions":
             loss = float(model.loss(batch, scores=scores)) * batch.num_rows if batch.num_rows else 0.0
             self._loss = (self._loss or 0.0) + float(self._ranks.sum(torch.tensor(loss, dtype=torch.float64)))
-        self._scores[here], self._positive[here] = found[:, 0], found[:, 1]
+        self._scores[here], self._labels[here] = found[:, 0], found[:, 1]
         self.rows = here.stop
 
     def figures(self, model: Model) -> dict[str, float | None]:
@@ -50,13 +50,18 @@ class Validation:
         Args:
             model: The one that scored them.
         """
-        scored = Scored(model, self._scores[: self.rows], self._positive[: self.rows])
+        scored = Scored(model, self._scores[: self.rows], self._labels[: self.rows])
         monitor = self._goal.monitor
         others = {} if monitor.measure is None else {monitor.name: monitor.measure}
         if not (math.isfinite(self._loss or 0.0) and np.isfinite(scored.scores).all()):
-            return dict.fromkeys(("loss", "auc", *others))
+            return dict.fromkeys(("loss", self._goal.usual, *others))
         loss = math.nan if self._loss is None else self._loss / self.rows
-        found = {"loss": loss, "auc": auc(scored.positive, scored.scores)}
+        found = {"loss": loss, self._goal.usual: self._usual(scored)}
         found |= {name: measure(scored) for name, measure in others.items()}
         figures = {name: value if math.isfinite(value) else None for name, value in found.items()}
         return dict(self._ranks.from_first(figures))  # what follows from them has to be the same decision everywhere
+
+    def _usual(self, scored: Scored) -> float:
+        if self._goal.usual == "auc":
+            return auc(scored.labels, scored.scores)
+        return rmse(scored.labels, scored.scores)

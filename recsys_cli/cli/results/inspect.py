@@ -78,10 +78,11 @@ def _features(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _counts(found: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Write the rows of each split, and how many of them have the label."""
-    positive, label = found["positive"], found["label"]
+    """Write the rows of each split, and how many of them are for the item."""
+    positive, mean = found["positive"], found["mean"]
+    liked = f"{found['label']} 1" if mean is None else f"{found['label']} above {mean:.4g}, the mean of train"
     return [
-        (split, f"{rows:,} rows, {positive[split] / rows:.0%} with {label} 1" if rows else "0 rows")
+        (split, f"{rows:,} rows, {positive[split] / rows:.0%} with {liked}" if rows else "0 rows")
         for split, rows in found["rows"].items()
     ]
 

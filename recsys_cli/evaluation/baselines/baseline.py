@@ -11,7 +11,7 @@ from recsys_cli.interactions import Interactions
 
 
 class PointwiseBaseline(Protocol):
-    """Predicts single rows."""
+    """Predicts how likely the labels of single rows are."""
 
     @classmethod
     def fit(cls, train: Interactions, *, num_items: int) -> PointwiseBaseline:
@@ -19,6 +19,17 @@ class PointwiseBaseline(Protocol):
 
     def logits(self, rows: Interactions) -> npt.NDArray[np.float64]:
         """Return one logit a row, shape (N,); must not look at the labels."""
+
+
+class NumberBaseline(Protocol):
+    """Predicts the labels of single rows, which are numbers."""
+
+    @classmethod
+    def fit(cls, train: Interactions, *, num_items: int) -> NumberBaseline:
+        """Learn from train rows; item ids are below `num_items`."""
+
+    def numbers(self, rows: Interactions) -> npt.NDArray[np.float64]:
+        """Return one number a row, in the label's units, shape (N,); must not look at the labels."""
 
 
 def log_odds(probability: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -25,4 +25,8 @@ class Constant:
 
     def logits(self, rows: Interactions) -> npt.NDArray[np.float64]:
         """Return the same logit for every row."""
-        return log_odds(np.full(len(rows), self.mean))
+        return log_odds(self.numbers(rows))
+
+    def numbers(self, rows: Interactions) -> npt.NDArray[np.float64]:
+        """Return the mean for every row."""
+        return np.full(len(rows), self.mean)

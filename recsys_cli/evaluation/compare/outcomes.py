@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.evaluation.compare.paired import Tested, by_placements, by_rows, by_users, placements
+from recsys_cli.evaluation.compare.paired import Tested, by_placements, by_roots, by_rows, by_users, placements
 from recsys_cli.evaluation.metrics import RANKING, Hits
 from recsys_cli.evaluation.metrics.named import SAMPLED
 from recsys_cli.evaluation.rankings import Rankings
@@ -18,7 +19,7 @@ from recsys_cli.evaluation.tally import Floats
 
 Unit = Literal["users", "rows"]
 
-AUC, LOG_LOSS = "auc", "log_loss"
+AUC, LOG_LOSS, RMSE, MAE = "auc", "log_loss", "rmse", "mae"
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class Outcomes:
     Attributes:
         users: By name, such as `ndcg@10`: a figure for each user, in the order of their hashes; shape (U,). None where nothing
             was ranked.
-        rows: `auc` and `log_loss`: for each row its placement (see `paired.placements`) and its loss; shape (N,).
-        labels: The main label of each row, shape (N,).
+        rows: `auc` and `log_loss`: for each row its placement (see `paired.placements`) and its loss; or of labels that are
+            numbers `rmse` and `mae`: its squared and its absolute error. Shape (N,).
+        labels: Whether the main label of each row is 1 (of a number, other than 0), shape (N,).
     """
 
     users: dict[str, Floats]
@@ -79,7 +81,8 @@ class Outcomes:
         if metric in self.users:
             return float(self.users[metric].mean())
         chosen = self.rows[metric]
-        return float((chosen[self.labels] if metric == AUC else chosen).mean())
+        mean = float((chosen[self.labels] if metric == AUC else chosen).mean())
+        return math.sqrt(mean) if metric == RMSE else mean
 
     def minus(self, other: Outcomes, metrics: Sequence[str], *, resamples: int, seed: int) -> dict[str, Tested]:
         """Test the differences from another system on the same users and rows; see `paired`.
@@ -97,8 +100,7 @@ class Outcomes:
             found |= zip(of_users, by_users(differences, resamples=resamples, seed=seed), strict=True)
         for name in metrics:
             if name in self.rows:
-                difference = self.rows[name] - other.rows[name]
-                found[name] = by_placements(difference, self.labels) if name == AUC else by_rows(difference)
+                found[name] = _tested(name, self.rows[name], other.rows[name], self.labels)
         return found
 
     def interval(self, metric: str, *, resamples: int, seed: int) -> tuple[float, float]:
@@ -124,7 +126,17 @@ def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> di
     }
 
 
+def _tested(name: str, own: Floats, other: Floats, labels: npt.NDArray[np.bool_]) -> Tested:
+    if name == RMSE:
+        return by_roots(own, other)
+    return by_placements(own - other, labels) if name == AUC else by_rows(own - other)
+
+
 def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Container[str] | None) -> dict[str, Floats]:
+    if found.task == "regression":
+        errors = found.logits.astype(np.float64) - found.labels
+        both = {RMSE: errors**2, MAE: np.abs(errors)} if len(errors) else {}
+        return {name: values for name, values in both.items() if metrics is None or name in metrics}
     rows: dict[str, Floats] = {}
     if (metrics is None or AUC in metrics) and 0 < np.count_nonzero(labels) < len(labels):
         rows[AUC] = placements(labels, found.logits)

@@ -134,6 +134,21 @@ def by_rows(differences: Floats) -> Tested:
     return _normal(float(differences.mean()), math.sqrt(_variance_of_mean(differences)))
 
 
+def by_roots(own: Floats, other: Floats) -> Tested:
+    """Test the difference of two roots of means over the same rows, such as RMSE from squared errors.
+
+    By the normal distribution and the slope of the root (the delta method): what a paired bootstrap of rows tends to.
+
+    Args:
+        own: What one system's root is of, 0 or more; shape (N,), N at least 1.
+        other: The other's.
+    """
+    roots = math.sqrt(own.mean()), math.sqrt(other.mean())
+    slopes = [1 / (2 * root) if root else 0.0 for root in roots]
+    weighted = own * slopes[0] - other * slopes[1]
+    return _normal(roots[0] - roots[1], math.sqrt(_variance_of_mean(weighted)))
+
+
 def _variance_of_mean(values: Floats) -> float:
     return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
 

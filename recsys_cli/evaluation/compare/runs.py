@@ -9,7 +9,7 @@ from typing import Any
 from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.evaluation.compare.comparison import Compared, Comparison, figures_of
-from recsys_cli.evaluation.compare.outcomes import AUC, LOG_LOSS, Outcomes
+from recsys_cli.evaluation.compare.outcomes import AUC, LOG_LOSS, MAE, RMSE, Outcomes
 from recsys_cli.evaluation.compare.words import joined, verdicts
 from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.evaluation.rankings import Rankings
@@ -132,7 +132,7 @@ def in_common(
     without = [label for label, one in kept.items() if not one.users]
     if 0 < len(without) < len(kept):
         notes.append(f"Rankings are not compared: {joined(without)} ranked for nobody.")
-    for name in (AUC, LOG_LOSS):
+    for name in (AUC, LOG_LOSS, RMSE, MAE):
         lacking = [label for label, one in kept.items() if name not in one.rows]
         if 0 < len(lacking) < len(kept):
             notes.append(f"{title_of(name)} is not compared: {joined(lacking)} has none.")

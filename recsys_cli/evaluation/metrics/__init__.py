@@ -14,7 +14,7 @@ from recsys_cli.evaluation.metrics.gauc import GAUC
 from recsys_cli.evaluation.metrics.gini import GINI
 from recsys_cli.evaluation.metrics.hr import HR
 from recsys_cli.evaluation.metrics.log_loss import LOG_LOSS
-from recsys_cli.evaluation.metrics.mae import MAE
+from recsys_cli.evaluation.metrics.mae import MAE, MAE_OF_ERRORS
 from recsys_cli.evaluation.metrics.map import MAP
 from recsys_cli.evaluation.metrics.metric import (
     Catalogue,
@@ -33,7 +33,7 @@ from recsys_cli.evaluation.metrics.novelty import NOVELTY
 from recsys_cli.evaluation.metrics.pr_auc import PR_AUC
 from recsys_cli.evaluation.metrics.precision import PRECISION
 from recsys_cli.evaluation.metrics.recall import RECALL
-from recsys_cli.evaluation.metrics.rmse import RMSE
+from recsys_cli.evaluation.metrics.rmse import RMSE, RMSE_OF_ERRORS
 from recsys_cli.evaluation.metrics.serendipity import SERENDIPITY
 
 POINTWISE: dict[str, PointwiseMetric] = {
@@ -52,6 +52,10 @@ POINTWISE: dict[str, PointwiseMetric] = {
     )
 }
 """Of scores and labels, by name, in the order of tables."""
+
+OF_NUMBERS: dict[str, PointwiseMetric] = {metric.name: metric for metric in (RMSE_OF_ERRORS, MAE_OF_ERRORS)}
+"""Of how far predictions of a number are off, by name, in the order of tables: in the label's units. They are computed from a
+tally of errors, where the score of a row is its error."""
 
 GROUPED: dict[str, GroupedMetric] = {metric.name: metric for metric in (GAUC,)}
 """Of scores and labels user by user, by name; they stand behind the others."""
@@ -85,6 +89,7 @@ BEYOND: dict[str, ListMetric] = {
 __all__ = [
     "BEYOND",
     "GROUPED",
+    "OF_NUMBERS",
     "POINTWISE",
     "RANKING",
     "Catalogue",
