@@ -308,3 +308,23 @@ def test_a_model_says_how_it_is_trained_where_the_config_does_not(
     assert load(config_file).train.epochs == 1
     assert load(config_file).train.batch_size == 99
     assert load(config_file, ["train.batch_size=5"]).train.batch_size == 5
+
+
+@pytest.mark.parametrize(
+    ("written", "sparse", "optimizer", "rate"),
+    [
+        ("train.sparse=true", True, "adagrad", 0.1),
+        ("train.learning_rate=0.5", True, "adagrad", 0.1),
+        ("train.embedding_learning_rate=0.2", True, "adagrad", 0.2),
+        ("train.embedding_optimizer=sgd", True, "sgd", None),
+        ("train.sparse=false", False, "adam", None),
+        ("train.embedding_weight_decay=0.1", False, "adam", None),
+    ],
+)
+def test_defaults_of_another_way_to_update_tables_are_left_out(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch, written: str, sparse: bool, optimizer: str, rate: float | None
+) -> None:
+    defaults = {"sparse": True, "embedding_optimizer": "adagrad", "embedding_learning_rate": 0.1}
+    monkeypatch.setattr(model_config_type("mlp"), "train_defaults", defaults, raising=False)
+    found = load(config_file, [written]).train
+    assert (found.sparse, found.embedding_optimizer, found.embedding_learning_rate) == (sparse, optimizer, rate)
