@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Score, Standing
 
+Cell = tuple[str, str]
+"""A text, and what belongs to it: behind it, or below it where there is little room."""
+Columns = dict[str, list[Cell]]
 _SAME = "="
 _INTERVAL, _TRAINING, _PARAMETERS = "95 % interval", "training", "parameters"
 _TEXT = 2
@@ -46,43 +49,37 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
         line(to, f"page: {found['report']}")
 
 
-def _columns(board: Leaderboard) -> dict[str, list[str]]:
+def _columns(board: Leaderboard) -> Columns:
     """Write the table's columns by heading."""
-    from recsys_cli.evaluation.compare.leaderboard_page import figure
     from recsys_cli.evaluation.metrics.named import title_of
 
     lines, seeds = board.standings, len(board.seeds)
-    figures = {title_of(metric): [figure(one.scores[metric], seeds=seeds) for one in lines] for metric in board.metrics}
-    of_seeds = {"seeds": [one.seeds_in_words(seeds=seeds) for one in lines]} if seeds > 1 else {}
+    figures = {title_of(metric): [_figure(one.scores[metric], seeds) for one in lines] for metric in board.metrics}
+    of_seeds = {"seeds": [(one.seeds_in_words(seeds=seeds), "") for one in lines]} if seeds > 1 else {}
     return {
-        "": [_place(one, board.metric) for one in lines],
-        "model": [one.called for one in lines],
+        "": [(_place(one, board.metric), "") for one in lines],
+        "model": [(one.called, "") for one in lines],
         **figures,
         _INTERVAL: [_interval(one.scores[board.metric]) for one in lines],
         **of_seeds,
-        _TRAINING: ["" if one.seconds is None else duration(one.seconds) for one in lines],
-        _PARAMETERS: ["" if one.parameters is None else amount(one.parameters) for one in lines],
+        _TRAINING: [("" if one.seconds is None else duration(one.seconds), "") for one in lines],
+        _PARAMETERS: [("" if one.parameters is None else amount(one.parameters), "") for one in lines],
     }
 
 
-def _fitting(columns: dict[str, list[str]], *, width: int) -> dict[str, list[str]]:
-    """Make a table fit: deviations and ends of intervals go below; then parameters, interval and training time are left out."""
-    if _width(columns) <= width:
-        return columns
+def _fitting(columns: Columns, *, width: int) -> dict[str, list[str]]:
+    """Make a table fit: the second parts of cells go below; then parameters, interval and training time are left out."""
+    fitting = {heading: [" ".join(filter(None, cell)) for cell in cells] for heading, cells in columns.items()}
+    if _width(fitting) <= width:
+        return fitting
     fitting = {
-        heading: texts if position < _TEXT else [_in_two(text) for text in texts]
-        for position, (heading, texts) in enumerate(columns.items())
+        heading: [text if not below or below.endswith("–") else f"{text}\n{below}" for text, below in cells]
+        for heading, cells in columns.items()
     }
     for heading in (_PARAMETERS, _INTERVAL, _TRAINING):
         if _width(fitting) > width:
             del fitting[heading]
     return fitting
-
-
-def _in_two(text: str) -> str:
-    """Write a figure and what belongs to it below each other."""
-    mean, _, deviation = text.partition(" ± ")
-    return f"{mean}\n± {deviation}" if deviation.strip("\u2007–") else mean.replace(", ", ",\n ")
 
 
 def _width(columns: Mapping[str, list[str]]) -> int:
@@ -98,8 +95,14 @@ def _place(one: Standing, metric: str) -> str:
     return "" if one.scores[metric].value is None else f"{one.place}{_SAME if one.is_same_as_best else ''}"
 
 
-def _interval(score: Score) -> str:
-    return f"[{score.low:.4f}, {score.high:.4f}]" if score.low is not None and score.high is not None else ""
+def _figure(score: Score, seeds: int) -> Cell:
+    mean, deviation = score.in_words(seeds=seeds)
+    return mean, f"± {deviation:>6}" if deviation else ""
+
+
+def _interval(score: Score) -> Cell:
+    known = score.low is not None and score.high is not None
+    return (f"[{score.low:.4f},", f"{score.high:.4f}]") if known else ("", "")
 
 
 def _marks(board: Leaderboard) -> Iterator[str]:

@@ -31,6 +31,13 @@ class Score(Frozen):
     high: float | None = None
     """Upper end of the interval."""
 
+    def in_words(self, *, seeds: int) -> tuple[str, str]:
+        """Return the mean and the deviation as tables have them: a dash for what there is not, nothing with one seed for all."""
+        if self.value is None:
+            return "–", ""
+        deviation = "–" if self.deviation is None else f"{self.deviation:.4f}"
+        return f"{self.value:.4f}", deviation if seeds > 1 else ""
+
 
 class Standing(Frozen):
     """One line of the leaderboard."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Score, Standing, failures_in_words, in_words
+from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Standing, failures_in_words, in_words
 from recsys_cli.evaluation.compare.page import probability
 from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.page import Axis, Estimated, intervals, render
 
 _BEST, _OTHERS, _BASELINES = 1, 2, 5
-_NO_DEVIATION = f"{'–':\u2007>6}"
-"""As wide as a deviation, in spaces that are as wide as digits: the means before it stay below each other."""
 
 
 def show(found: Leaderboard) -> str:
@@ -25,7 +23,7 @@ def show(found: Leaderboard) -> str:
         sentence=in_words(found),
         figure=standings(found),
         failures=failures_in_words(found),
-        head=["", "model", *titles, f"{titles[0]} less the best's", "p (Holm)", "seeds", "seconds", "parameters"],
+        head=["", "model", *titles, "less the best's", "p (Holm)", "seeds", "seconds", "parameters"],
         rows=[_row(one, found) for one in found.standings],
     )
 
@@ -45,15 +43,6 @@ def standings(found: Leaderboard) -> Markup:
     return intervals(f"Models by {title}", drawn, x=axis, names=[one for one in names if one[0] in there])
 
 
-def figure(score: Score, *, seeds: int) -> str:
-    """Write a mean, and its standard deviation over the seeds where the bench has several: a dash if it is of one run."""
-    if score.value is None:
-        return "–"
-    if seeds == 1:
-        return f"{score.value:.4f}"
-    return f"{score.value:.4f} ± {_NO_DEVIATION if score.deviation is None else f'{score.deviation:.4f}'}"
-
-
 def _colour(one: Standing) -> int:
     if one.place == 1 or one.is_same_as_best:
         return _BEST
@@ -61,14 +50,20 @@ def _colour(one: Standing) -> int:
 
 
 def _row(one: Standing, found: Leaderboard) -> list[str]:
-    apart = one.from_best
+    apart, seeds = one.from_best, len(found.seeds)
+    figures = [one.scores[metric].in_words(seeds=seeds) for metric in found.metrics]
     return [
         str(one.place) if one.scores[found.metric].value is not None else "",
         one.called,
-        *(figure(one.scores[metric], seeds=len(found.seeds)) for metric in found.metrics),
-        "" if apart is None else f"{apart.value:+.4f} [{apart.low:+.4f}, {apart.high:+.4f}]",
-        "" if apart is None else f"{probability(apart.p_holm)}{' (noise)' if one.is_same_as_best else ''}",
-        one.seeds_in_words(seeds=len(found.seeds)),
+        *(_over(mean, f"± {deviation}" if deviation else "") for mean, deviation in figures),
+        "" if apart is None else _over(f"{apart.value:+.4f}", f"[{apart.low:+.4f}, {apart.high:+.4f}]"),
+        "" if apart is None else _over(probability(apart.p_holm), "noise" if one.is_same_as_best else ""),
+        one.seeds_in_words(seeds=seeds),
         "" if one.seconds is None else f"{one.seconds:,.1f}",
         "" if one.parameters is None else f"{one.parameters:,}",
     ]
+
+
+def _over(figure: str, remark: str) -> str:
+    """Write a remark small below a figure."""
+    return Markup('{}<span class="interval">{}</span>').format(figure, remark) if remark else figure
