@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-Gather = Callable[[Tensor], Tensor]
-"""Takes a tensor of shape (D,) and returns those of all processes, shape (processes, D)."""
+from recsys_cli.models.together import Gather, Together
 
 
-class BatchNorm(nn.BatchNorm1d):
+class BatchNorm(nn.BatchNorm1d, Together):
     """Batch normalisation that takes a batch of one row, as the last of an epoch may be.
 
-    One row has no variance: it is normalised with the running statistics, which it leaves as they are.
-
-    Attributes:
-        gather: Where several processes have a piece of the batch each, how they tell each other what they have: then mean
-            and variance are those of all rows. Pieces may be empty. None is a process alone. torch.nn.SyncBatchNorm does
-            this on GPUs only.
+    One row has no variance: it is normalised with the running statistics, which it leaves as they are. Where several processes
+    have a piece of the batch each, mean and variance are those of all rows; pieces may be empty. torch.nn.SyncBatchNorm does
+    this on GPUs only.
     """
-
-    gather: Gather | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the rows normalised; shape (B, D)."""

@@ -94,8 +94,8 @@ class Trained(Model):
     It is built as `Model(config, schema, sparse=False)`: `sparse` is whether the gradients of its embedding tables shall be
     sparse tensors, which is what `train.sparse` asks for. Tables are `nn.Embedding` or `nn.EmbeddingBag` modules: that is how
     the optimizers tell them from the rest. A model that can keep them elsewhere than on its device takes `placement` as well,
-    and hands it to `models.embedding.embed`. Batch normalisation is `models.batch_norm.BatchNorm`, which sees the rows of all
-    processes that train together.
+    and hands it to `models.embedding.embed`. What looks at all rows of a step, of whichever process, is a
+    `models.together.Together`: batch normalisation is `models.batch_norm.BatchNorm`, rows to compare with are `AllRows`.
 
     Attributes:
         rows: What a row of a training batch is: an interaction with its features and labels, or a user (features are the
@@ -118,6 +118,14 @@ class Trained(Model):
             batch: With labels.
             scores: What `score(batch)` returned, where the caller has it already; saves validation a second pass.
         """
+
+    def without_rows(self, batch: Batch) -> Tensor:
+        """Return 0 in place of the loss of a batch that has no rows, whose mean is not defined; with a gradient of zeros.
+
+        Of the processes that train together some have none where the rows of a step do not go round. What `loss` computes
+        together with other processes has to be computed here too, in the same order.
+        """
+        return self.score(batch).sum()
 
 
 class Fitted(Model):

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
-from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.embedding import Embeddings
 from recsys_cli.models.model import Trained
+from recsys_cli.models.together import Together
 
 
 class CompiledLoss:
@@ -80,4 +80,4 @@ class CompiledLoss:
 
 def _stays(module: nn.Module) -> bool:
     by_rows = isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
-    return by_rows or (isinstance(module, BatchNorm) and module.gather is not None)
+    return by_rows or (isinstance(module, Together) and module.gather is not None)

@@ -98,8 +98,7 @@ class Step:
             if not part.num_rows and (self.ranks.world_size == 1 or self.model.rows == "users"):
                 continue  # what a model learns from users, it computes with no other rank
             with record_function(FORWARD), self.autocast():
-                # Of no rows there is no mean; but what the ranks compute together, they compute with this one.
-                loss = mean_of(part) if part.num_rows else self.model.score(part).sum()
+                loss = mean_of(part) if part.num_rows else self.model.without_rows(part)
                 loss = loss * (part.num_rows / rows)
             with record_function(BACKWARD):
                 self.scaler.scale(loss).backward()

@@ -31,8 +31,8 @@ class Positives:
     num_rows: int
 
     def mean(self, losses: Tensor) -> Tensor:
-        """Return the sum of weight * loss over the number of all rows, float32, from a loss for each positive."""
-        return (losses.float() * self.weight).sum() / self.num_rows
+        """Return the sum of weight * loss over the number of all rows, float32, from a loss for each positive; 0 of no rows."""
+        return (losses.float() * self.weight).sum() / max(self.num_rows, 1)
 
 
 class Retrieval(Trained, Vectors):

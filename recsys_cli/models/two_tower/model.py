@@ -13,6 +13,7 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column, Kind, Schema
 from recsys_cli.models.embedding import dims_of, embed
 from recsys_cli.models.retrieval.base import Retrieval
+from recsys_cli.models.together import AllRows
 from recsys_cli.models.two_tower.config import Config
 from recsys_cli.models.two_tower.tower import Encoder, features_of
 
@@ -29,8 +30,9 @@ class Model(Retrieval):
     among them follows from its positives in train, which are counted instead of estimated as the stream goes by.
 
     Rows of a large batch are compared in parts of at most 4,096, which bounds the memory. Processes that train together compare
-    with the items of their own rows. Features of an interaction, and those that were written into its row (etl.layout=flat),
-    are in no tower: they are not known of an item that was not met.
+    with the items of all their rows, so that a step is the same for any number of them; the other items each draws for itself,
+    and hidden layers normalise over all that are drawn. Features of an interaction, and those that were written into its row
+    (etl.layout=flat), are in no tower: they are not known of an item that was not met.
 
     Raises:
         ConfigError: The schema has not one user, one item, and a label; a user or an item has a list of numbers; or
@@ -48,6 +50,7 @@ class Model(Retrieval):
             Encoder(columns, embed(_ids(columns), dims, sparse=sparse, placement=placement), config)
             for columns in (of_user, of_item)
         )
+        self.everyones = AllRows()
 
     def score(self, batch: Batch) -> Tensor:
         """Return the product of the two vectors of each row, shape (B,)."""
@@ -71,32 +74,40 @@ class Model(Retrieval):
         users, items = positives.users, positives.items
         # All items in one lookup, so that each used row is read, and gets its gradient, once.
         of_rows, of_drawn = self.item_vectors(torch.cat([items, drawn])).split([len(items), len(drawn)])
+        (items, of_rows), before = self.everyones(items, of_rows)
         of_users = self.user_vectors(users)
-        losses = [
-            self._among(
-                users[part], torch.cat([items[part], drawn]), of_users[part] @ torch.cat([of_rows[part], of_drawn]).T
-            )
-            for part in _parts(len(items))
-        ]
+        losses = []
+        for part in _parts(len(items)):
+            start, stop = (min(max(place - before, 0), len(users)) for place in (part.start, part.stop))
+            candidates, vectors = torch.cat([items[part], drawn]), torch.cat([of_rows[part], of_drawn])
+            first = before + start - part.start
+            losses.append(self._among(users[start:stop], candidates, of_users[start:stop] @ vectors.T, first))
         return positives.mean(torch.cat(losses))
 
-    def _among(self, users: Tensor, candidates: Tensor, scores: Tensor) -> Tensor:
-        """Return the loss of choosing for each user the candidate at the same place, shape (P,).
+    def without_rows(self, batch: Batch) -> Tensor:
+        """Return 0: rows of other processes are compared with each other all the same."""
+        return self.loss(batch)
+
+    def _among(self, users: Tensor, candidates: Tensor, scores: Tensor, first: int) -> Tensor:
+        """Return the loss of choosing for each user the candidate of the same row, shape (P,).
 
         Args:
             users: Encoded, int64, shape (P,).
-            candidates: Encoded items: P of rows, and then the drawn ones; int64, shape (C,).
+            candidates: Encoded items, of rows and then the drawn ones; int64, shape (C,).
             scores: Of each for each, shape (P, C).
+            first: The place of the first user's candidate; the others follow.
         """
         logits = scores.float()
-        own = torch.arange(len(users), device=logits.device)
+        row = torch.arange(len(users), device=logits.device)
+        own = first + row
         if self.config.log_q:
             # How often an item is to be expected among so many rows, and among the drawn ones.
-            expected = len(users) * self.catalogue.share(candidates) + self.config.negatives / len(self.catalogue)
+            rows = len(candidates) - self.config.negatives
+            expected = rows * self.catalogue.share(candidates) + self.config.negatives / len(self.catalogue)
             logits = logits - expected.log()
         if self.config.avoid_positives:
             others = self.catalogue.liked(users, candidates)
-            others[own, own] = False
+            others[row, own] = False
             logits = logits.masked_fill(others, -torch.inf)
         return F.cross_entropy(logits, own, reduction="none")
 

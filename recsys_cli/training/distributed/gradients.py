@@ -39,7 +39,7 @@ def add_up(parameters: Sequence[nn.Parameter]) -> None:
 
 
 def gather(value: Tensor) -> Tensor:
-    """Return a tensor of shape (D,) of all ranks; shape (ranks, D)."""
+    """Return a tensor of all ranks, of one shape on each; shape (ranks, ...)."""
     everywhere = value.new_empty((dist.get_world_size(), *value.shape))
     dist.all_gather(list(everywhere.unbind()), value.contiguous())
     return everywhere

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
 from recsys_cli.models.batch_norm import BatchNorm
+from recsys_cli.models.together import Together
 from recsys_cli.training.distributed import gradients
 from recsys_cli.training.distributed.environment import Member
 
@@ -56,7 +57,7 @@ class Ranks:
         return self.rank == 0
 
     def prepare(self, model: nn.Module) -> None:
-        """Give a model the weights that it has on the first rank, and let its batch normalisation see all ranks' rows.
+        """Give a model the weights that it has on the first rank, and let modules that look at all rows of a step see all ranks'.
 
         Raises:
             ConfigError: It normalises in a way that cannot see them.
@@ -77,8 +78,8 @@ class Ranks:
             for tensor in (*model.parameters(), *model.buffers()):
                 dist.broadcast(tensor.detach(), 0)
         for module in model.modules():
-            if isinstance(module, BatchNorm):
-                module.gather = gather
+            if isinstance(module, Together):
+                module.gather, module.rank = gather, self.rank
 
     @contextmanager
     def whole(self, model: nn.Module) -> Iterator[None]:
@@ -146,7 +147,7 @@ class Ranks:
 
 
 def gather(value: Tensor) -> Tensor:
-    """Return a tensor of shape (D,) of all ranks; shape (ranks, D). No gradient flows through it."""
+    """Return a tensor of all ranks, of one shape on each; shape (ranks, ...). No gradient flows through it."""
     with _speaking():
         return gradients.gather(value)
 

@@ -1,0 +1,158 @@
+"""What is true of every model that several processes train together: they make the steps that one makes.
+
+What a process draws for itself (dropout, masks, items to compare with) no other process knows, so here nothing is drawn: with
+the draws given, losses and weights have to be the same for any number of processes. With its own draws each has to learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from model_cases import a_batch, a_model, names_of
+from ranks import on_ranks
+from torch import Tensor
+from torch.optim import AdamW
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import TrainConfig
+from recsys_cli.config.load import model_config_type
+from recsys_cli.config.schedule import Place
+from recsys_cli.models import kind_of, trained
+from recsys_cli.models.model import Trained
+from recsys_cli.models.retrieval.base import Retrieval
+from recsys_cli.models.retrieval.catalogue import Catalogue
+from recsys_cli.models.two_tower import model as two_tower
+from recsys_cli.training import optimizers
+from recsys_cli.training.distributed.environment import Member
+from recsys_cli.training.distributed.ranks import Ranks, joined
+from recsys_cli.training.step import Step
+
+RANKS = 2
+CASES = [(name, {}) for name in names_of(Trained)] + [
+    ("dcn-v2", {"structure": "parallel"}),
+    ("mf", {"loss": "warp"}),
+    ("mf", {"loss": "softmax"}),
+    ("two-tower", {"hidden": [8], "negatives": 0, "avoid_positives": True}),
+]
+DRAWING = [*names_of(Retrieval), "bert4rec"]
+"""Models in which processes draw something of their own, whatever their options are."""
+BATCHES = (64, 1, 33)
+"""Rows of the steps: of the second one process has none, and of the third the pieces differ."""
+LINEAR = {"embedding_optimizer": "sgd", "embedding_learning_rate": 1.0}
+"""Rows of tables move by what their gradients are, so that a wrong one shows."""
+Trail = tuple[list[float], dict[str, Tensor]]
+"""The losses of steps, and the weights after them."""
+
+
+def without_chance(name: str) -> dict[str, Any]:
+    """Options with which nothing is drawn but items."""
+    fields = model_config_type(name).model_fields
+    given = {"dropout": 0.0, "embedding_dropout": 0.0, "last_share": 1 - 1e-12}  # the last item alone is masked
+    return {option: value for option, value in given.items() if option in fields}
+
+
+@contextmanager
+def given_draws() -> Iterator[None]:
+    """Let the items that are drawn follow from what they are drawn for; and let Adam make no step of what is rounding alone."""
+
+    def draw(self: Catalogue, *shape: int) -> Tensor:
+        return self.items[torch.arange(shape[-1]) % len(self)].expand(shape)
+
+    def draw_for(self: Catalogue, users: Tensor, number: int) -> Tensor:
+        return self.items[(users.unsqueeze(1) + torch.arange(number)) % len(self)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Catalogue, "draw", draw)
+        patch.setattr(Catalogue, "draw_for", draw_for)
+        patch.setattr(two_tower, "_MOST", 24)  # so that rows are compared in parts, one of which is of both processes
+        patch.setattr(optimizers, "AdamW", partial(AdamW, eps=1e-2))
+        yield
+
+
+def piece(model: Trained, num_rows: int, seed: int, ranks: Ranks) -> Batch:
+    """This process's rows of a step."""
+    batch = a_batch(num_rows, seed=seed)
+    if model.rows == "users":
+        users = (torch.arange(num_rows) + seed) % 27 + 3
+        batch = Batch({"user.id": users.int()}, {"label": torch.ones(num_rows)})
+    bounds = list(pairwise(num_rows * rank // ranks.world_size for rank in range(ranks.world_size + 1)))
+    return batch.span(*bounds[ranks.rank])
+
+
+def steps(
+    name: str, options: dict[str, Any], sizes: Sequence[int], ranks: Ranks, *, seeds: int = 100, **by_rows: Any
+) -> Trail:
+    """Train a model for steps of so many rows."""
+    sparse = not kind_of(name).dense
+    model = trained(a_model(name, sparse=sparse, torch_seed=ranks.rank, **options)).train()
+    ranks.prepare(model)
+    config = TrainConfig(
+        learning_rate=0.01, precision="fp32", device="cpu", sparse=sparse, **(by_rows if sparse else {})
+    )
+    step, losses = Step(model, config, ranks), []
+    for number, size in enumerate(sizes):
+        batch = piece(model, size, number % seeds, ranks)
+        losses.append(float(step(batch, Place(number, len(sizes), 1, []), rows=size)))
+    return losses, model.state_dict()
+
+
+def all_cases(ranks: Ranks) -> dict[str, Trail]:
+    """Train every case without chance, and those that draw with chance as well."""
+    with given_draws():
+        found = {
+            of_case(name, options): steps(name, {**without_chance(name), **options}, BATCHES, ranks, **LINEAR)
+            for name, options in CASES
+        }
+    return found | {f"{name} by chance": steps(name, {}, [64] * 40, ranks, seeds=1) for name in DRAWING}
+
+
+def of_case(name: str, options: dict[str, Any]) -> str:
+    return " ".join([name, *(f"{option}={value}" for option, value in options.items())])
+
+
+def in_a_process() -> dict[str, Trail]:
+    member = Member.from_environment()
+    assert member is not None
+    with joined(member, torch.device("cpu")) as ranks:
+        return all_cases(ranks)
+
+
+@pytest.fixture(scope="module")
+def on_each_rank() -> list[dict[str, Trail]]:
+    """What the processes found: all models in one start of them, which takes longer than the steps."""
+    found = on_ranks(RANKS, in_a_process)
+    assert all(isinstance(one, dict) for one in found), found
+    return found
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=[of_case(*case) for case in CASES])
+def test_processes_make_the_steps_of_one(name: str, options: dict[str, Any], on_each_rank: list[Any]) -> None:
+    with given_draws():
+        losses, weights = steps(name, {**without_chance(name), **options}, BATCHES, Ranks(), **LINEAR)
+    for found in on_each_rank:
+        there, weights_there = found[of_case(name, options)]
+        assert there == pytest.approx(losses, rel=1e-4, abs=1e-6)
+        for key, weight in weights.items():
+            torch.testing.assert_close(
+                weights_there[key], weight, rtol=1e-3, atol=1e-4, msg=lambda text, k=key: f"{k}: {text}"
+            )
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_processes_that_draw_for_themselves_learn_one_model(name: str, on_each_rank: list[Any]) -> None:
+    (losses, first), (_, second) = (found[f"{name} by chance"] for found in on_each_rank)
+    assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
+    for key, weight in first.items():
+        assert torch.equal(second[key], weight), key
+
+
+def test_draws_of_a_process_are_its_own(on_each_rank: list[Any]) -> None:
+    """Otherwise the above would say nothing."""
+    alone, _ = steps("mf", {}, [64] * 3, Ranks(), seeds=1)
+    assert on_each_rank[0]["mf by chance"][0][:3] != pytest.approx(alone, rel=1e-5)
