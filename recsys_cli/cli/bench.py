@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from recsys_cli.cli.compare import Html
+from recsys_cli.cli.compare import Html, Latex, in_one_form
 from recsys_cli.cli.params import Config, Overrides, joined, settled
 from recsys_cli.cli.session import Session
 
@@ -25,6 +25,7 @@ def bench(
         ),
     ] = None,
     html: Html = None,
+    latex: Latex = False,
 ) -> None:
     """Train and measure several models on the same data, and rank them.
 
@@ -34,8 +35,14 @@ def bench(
     from recsys_cli.cli.results import bench as shown
 
     session: Session = ctx.obj
+    in_one_form(session, latex=latex)
     with settled(session, joined(config, overrides)) as wanted, session.working("bench") as emit:
         from recsys_cli.stages.bench import bench as stage
 
         found = stage(wanted, session.workspace, metric=metric, html=html, emit=emit)
+    if latex and session.is_first:
+        from recsys_cli.evaluation.compare.latex import paper_leaderboard
+
+        typer.echo(paper_leaderboard(found))
+        return
     session.report(shown.result(found, html=html), shown.draw)

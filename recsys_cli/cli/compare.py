@@ -15,6 +15,18 @@ Html = Annotated[
     typer.Option("--html", metavar="FILE", help="Write a page that opens offline.", show_default=False),
 ]
 
+Latex = Annotated[bool, typer.Option("--latex", help="Print the table for a paper (booktabs).")]
+
+
+def in_one_form(session: Session, *, latex: bool) -> None:
+    """Make sure that not two forms of the same answer are asked for.
+
+    Raises:
+        ConfigError: They are.
+    """
+    if latex and session.as_json:
+        raise ConfigError("--latex and --json are two forms of the same answer", hint="give one of them")
+
 
 def compare(
     ctx: typer.Context,
@@ -31,7 +43,7 @@ def compare(
         ),
     ] = None,
     html: Html = None,
-    latex: Annotated[bool, typer.Option("--latex", help="Print the table for a paper (booktabs).")] = False,
+    latex: Latex = False,
 ) -> None:
     """Test whether runs are really different, on the same users and rows.
 
@@ -40,8 +52,7 @@ def compare(
     from recsys_cli.cli.results import compare as shown
 
     session: Session = ctx.obj
-    if latex and session.as_json:
-        raise ConfigError("--latex and --json are two forms of the same answer", hint="give one of them")
+    in_one_form(session, latex=latex)
     from recsys_cli.stages.compare import compare as stage
 
     found = stage(runs, session.workspace, against=against, html=html)

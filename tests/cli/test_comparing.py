@@ -34,6 +34,10 @@ def test_from_the_bench_to_the_paper(benched: Recsys) -> None:
     assert [row[1] for row in rows if len(row) > 4 and row[0].rstrip("=") in {"1", "2", "3"}].count("ease") == 1
     assert "by AUC" in again.out
     assert "<svg" in Path("board.html").read_text()
+    paper = benched("bench", "--latex")
+    assert paper.out.startswith("% \\usepackage{booktabs}")
+    assert "ease & " in paper.out
+    assert benched("bench", "--latex", "--json").code == 2
     board = benched("bench", "--json").json
     assert board["metric"] == "ndcg@5"
     assert {one["label"]: len(one["runs"]) for one in board["standings"] if one["runs"]} == {"ease": 1, "popularity": 1}

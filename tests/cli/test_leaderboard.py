@@ -9,6 +9,8 @@ import pytest
 from rich.console import Console
 
 from recsys_cli.cli.results.bench import draw
+from recsys_cli.evaluation.compare.latex import paper_leaderboard
+from recsys_cli.evaluation.compare.leaderboard import Leaderboard
 
 METRICS = ("ndcg@10", "recall@10", "auc")
 
@@ -69,3 +71,23 @@ def test_with_one_seed_nothing_is_said_of_seeds() -> None:
     text = drawn({**board(seeds=(1,)), "failures": []}, 200)
     assert "seed" not in text
     assert "±" not in text
+
+
+def test_a_paper_has_what_is_best_bold_and_what_is_worse_marked() -> None:
+    found = board()
+    found.pop("report")
+    apart = {"value": -0.01, "low": -0.02, "high": -0.005, "p": 0.001, "p_holm": 0.003}
+    found["standings"][1]["from_best"] = {**apart, "verdict": "worse"}
+    found["standings"][2]["from_best"] = {**apart, "verdict": "noise"}
+    found["standings"][3]["scores"] = {**found["standings"][3]["scores"], "recall@10": {"value": None}}
+    lines = paper_leaderboard(Leaderboard.model_validate(found)).splitlines()
+    assert lines[0] == r"% \usepackage{booktabs}"
+    assert r"$^{-}$ worse than the first by NDCG@10: paired tests, Holm, p < 0.05" in lines[1]
+    assert r"\begin{tabular}{lrrr}" in lines
+    assert r"ease & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- \\" in lines
+    (mlp,) = (line for line in lines if line.startswith("mlp"))
+    assert mlp.startswith(
+        r"mlp embedding\_dim=32, hidden=[128,128], epochs=9 & 0.2300$^{-}$ $\pm$ 0.0021 & 0.2300 $\pm$ 0.0021 &"
+    )
+    assert r"gru4rec & 0.2200 $\pm$ 0.0034 &" in "\n".join(lines)
+    assert r"item mean (baseline) & 0.2100 $\pm$ -- & -- &" in "\n".join(lines)

@@ -1,10 +1,13 @@
-r"""The table of a comparison for a paper: LaTeX with the rules of `booktabs`, the best of a line bold, what counts marked."""
+r"""Comparisons and leaderboards for a paper: LaTeX with the rules of `booktabs`, what is best bold, what counts marked."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from recsys_cli.evaluation.compare.comparison import LEVEL, Comparison, Figure
+from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Standing, badness
+from recsys_cli.evaluation.metrics.named import better_of, title_of
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -29,6 +32,45 @@ def paper_table(found: Comparison) -> str:
         r"\bottomrule",
         r"\end{tabular}",
     ])  # fmt: skip
+
+
+def paper_leaderboard(found: Leaderboard) -> str:
+    r"""Write a leaderboard as a tabular: a line for each model, a column for each figure; needs `\usepackage{booktabs}`."""
+    bold = {metric: _best(found, metric) for metric in found.metrics}
+    seeds = len(found.seeds)
+    lines = [
+        " & ".join([escaped(one.called), *(_cell(one, metric, bold, seeds=seeds) for metric in found.metrics)]) + r" \\"
+        for one in found.standings
+    ]
+    deviations = f" $\\pm$: over {seeds} seeds; -- for one run." if seeds > 1 else ""
+    return "\n".join([
+        r"% \usepackage{booktabs}",
+        rf"% $^{{-}}$ worse than the first by {escaped(title_of(found.metric))}: paired tests, Holm, p < {LEVEL}; bold: the best of"
+        f" its column.{deviations}",
+        rf"\begin{{tabular}}{{l{'r' * len(found.metrics)}}}",
+        r"\toprule",
+        " & ".join(["", *(escaped(title_of(metric)) for metric in found.metrics)]) + r" \\",
+        r"\midrule",
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ])  # fmt: skip
+
+
+def _best(found: Leaderboard, metric: str) -> float | None:
+    values = [one.scores[metric].value for one in found.standings]
+    return min(values, key=lambda value: badness(value, better_of(metric)))
+
+
+def _cell(one: Standing, metric: str, bold: Mapping[str, float | None], *, seeds: int) -> str:
+    score = one.scores[metric]
+    mean, deviation = score.in_words(seeds=seeds)
+    number = (
+        rf"\textbf{{{mean}}}" if score.value is not None and score.value == bold[metric] else mean.replace("–", "--")
+    )
+    worse = metric == next(iter(bold)) and one.from_best is not None and one.from_best.verdict == "worse"
+    after = rf" $\pm$ {deviation.replace('–', '--')}" if deviation else ""
+    return f"{number}{'$^{-}$' if worse else ''}{after}"
 
 
 def escaped(text: str) -> str:

@@ -144,7 +144,7 @@ def standings_of(
     systems += _baselines(Evaluation.read(first.evaluation), rankings_of(first), metrics, known=set(runs))
     metric, options = metrics[0], {"resamples": resamples, "seed": seed}
     scored = [(system, {name: _score(system, name, **options) for name in metrics}) for system in systems]
-    scored.sort(key=lambda one: _badness(one[1][metric].value, better_of(metric)))
+    scored.sort(key=lambda one: badness(one[1][metric].value, better_of(metric)))
     ordered = [system for system, _ in scored]
     apart = dict(_from_best(ordered, metric, **options))
     return tuple(
@@ -211,7 +211,8 @@ def _from_best(
         )
 
 
-def _badness(value: float | None, better: Better | None) -> float:
+def badness(value: float | None, better: Better | None) -> float:
+    """Return what is smaller the better a value is; a figure that is not defined is the worst."""
     if value is None:
         return math.inf
     return {"lower": value, "one": abs(value - 1)}.get(better or "higher", -value)

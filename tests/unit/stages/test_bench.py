@@ -98,7 +98,7 @@ def test_a_deterministic_model_is_fitted_once_for_all_seeds(data: PreparedData, 
     assert ease.scores["ndcg@5"].value == figures(workspace.run(ease.runs[0]), "ndcg@5")
     page = show(found)
     assert "Models with “any” seed have no chance in them" in page
-    assert f"{ease.scores['ndcg@5'].value:.4f}<span class=\"interval\">± –</span>" in page
+    assert f'{ease.scores["ndcg@5"].value:.4f}<span class="interval">± –</span>' in page
 
 
 def test_what_is_there_is_not_trained_again_and_more_is_added(data: PreparedData, workspace: Workspace) -> None:
