@@ -28,10 +28,12 @@ from recsys_cli.etl.summary import cold_shares
 from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table, write_table
 from recsys_cli.events import Emit, Message
+from recsys_cli.features.hashing import can_hash
+from recsys_cli.features.ops import Categorify
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Program
 from recsys_cli.features.schema import file_of
-from recsys_cli.features.split import SPLITS, TRAIN, UserSplit
+from recsys_cli.features.split import SPLITS, TRAIN
 
 
 @dataclass
@@ -129,8 +131,7 @@ class Preparation:
         quality: dict[str, Any] = {}
         done, total = 0, sum(staged.rows.values())
         for split in SPLITS:
-            new = isinstance(self.config.split, UserSplit) and split != SPLITS[TRAIN]
-            user = fitted.plan.user if new else None
+            user = _users_without_id(fitted, staged, split)
             task = Transform(engine, fitted, staged, schema, split, self.folder / split, user=user)
             written = transform(task, executor, self.emit, done=done, total=total)
             done += written.rows
@@ -148,6 +149,15 @@ class Preparation:
         self.emit(
             Message(f"left out {len(rejected)} bad rows; they are in rejected.jsonl of the prepared data", "warning")
         )
+
+
+def _users_without_id(fitted: FittedPlan, staged: Staged, split: str) -> str | None:
+    """Return the raw column of users, if a split may have some without an id; None where ops make users of something else."""
+    op = next(op for op in fitted.plan.ops if isinstance(op, Categorify) and fitted.plan.user in op.columns)
+    raw = fitted.plan.raw_name(fitted.plan.user)
+    if raw not in staged.schema.names or not can_hash(staged.schema.field(raw).type):
+        return None
+    return raw if split != SPLITS[TRAIN] or op.leaves_out else None
 
 
 def _drawn(program: Program) -> int:

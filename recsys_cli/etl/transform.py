@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from recsys_cli.etl.engine import ROW, Engine
@@ -19,7 +20,7 @@ from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import hash_values
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import FLAT, Gather, Step
-from recsys_cli.features.schema import USER_HASH, Schema
+from recsys_cli.features.schema import UNSEEN, USER_HASH, Role, Schema
 from recsys_cli.features.split import SPLITS, TRAIN
 
 
@@ -54,7 +55,7 @@ class Transform:
         schema: What is written.
         split: Which rows.
         folder: Where the shards go.
-        user: A raw column whose values are to be told apart later, although they have no id; None where that is not asked for.
+        user: The raw column of users, where those without an id of their own are to be told apart; None where there are none.
     """
 
     engine: Engine
@@ -76,13 +77,22 @@ class Transform:
         if in_train:
             rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows, order))
         table = prepare(self.engine, self.fitted, rows, self.schema)
+        if self.user is not None:
+            table = table.append_column(USER_HASH, self._user_hashes(table, rows.select([self.user])))
         if order is not None:
             table = table.take(pa.array(order))  # numbers are moved here, and what was read may be texts
-        if self.user is not None:
-            users = with_texts(rows.select([self.user])).column(self.user)
-            table = table.append_column(USER_HASH, pa.array(hash_values(users.combine_chunks())))
         write_table(table, self.folder / f"{shard:05d}.parquet")
         return Written(table.num_rows, count_missing(table, self.schema))
+
+    def _user_hashes(self, table: pa.Table, raw: pa.Table) -> pa.Array:
+        """Return a hash of the user of each prepared row who has no id of its own, of the raw rows' column; null for others."""
+        column = self.schema.only(Role.USER)
+        ids = table.column(column.name).to_numpy()
+        unknown = (ids == UNSEEN) | (ids >= column.own_ids.stop)
+        hashes = np.zeros(len(ids), dtype=np.uint64)
+        if unknown.any():
+            hashes[unknown] = hash_values(with_texts(raw.filter(pa.array(unknown))).column(0).combine_chunks())
+        return pa.array(hashes, mask=~unknown)
 
 
 def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, total: int) -> Written:

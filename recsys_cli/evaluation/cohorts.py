@@ -15,8 +15,8 @@ import numpy.typing as npt
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import pointwise_estimates, ranking_estimates
 from recsys_cli.evaluation.held_out import HeldOut
-from recsys_cli.evaluation.metrics import POINTWISE, Hits, Ranked
-from recsys_cli.evaluation.result import Cohort
+from recsys_cli.evaluation.metrics import OF_NUMBERS, POINTWISE, Hits, Ranked
+from recsys_cli.evaluation.result import MODEL, Cohort
 from recsys_cli.evaluation.tally import Tally
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
@@ -25,7 +25,8 @@ HEAD = 0.2
 """Share of the candidates that are the head."""
 GROUPS = 1 << 10
 """Scores are merged into so many groups for the resamples of a cohort."""
-_AUC = {"auc": POINTWISE["auc"]}
+_NOBODY = np.iinfo(np.int64).max
+_AUC, _RMSE = {"auc": POINTWISE["auc"]}, {"rmse": OF_NUMBERS["rmse"]}
 
 Mask = npt.NDArray[np.bool_]
 
@@ -40,7 +41,7 @@ class Parts:
         held_out: The ranking problem over U users and I candidates.
         scores: Scores of the rows by system, each (N,).
         ranked: Rankings by system.
-        folded: Whether the ranked users are those that train does not know, with lent ids.
+        first_new: The ids of users whom train does not know, where they are told apart, are not below it.
     """
 
     rows: Interactions
@@ -48,7 +49,11 @@ class Parts:
     held_out: HeldOut
     scores: Mapping[str, npt.NDArray[np.floating]]
     ranked: Mapping[str, Ranked]
-    folded: bool = False
+    first_new: int = _NOBODY
+
+    def is_known(self, user_idx: npt.NDArray[np.integer]) -> Mask:
+        """Return which users have an id of their own in train."""
+        return (user_idx >= FIRST) & (user_idx < self.first_new)
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,9 @@ def measure_cohorts(parts: Parts, config: EvaluateConfig) -> tuple[Cohort, ...]:
 def _cohorts(parts: Parts) -> Iterator[_Who]:
     rows, held_out = parts.rows, parts.held_out
     num_candidates = len(held_out.candidates)
-    known = rows.user_idx >= FIRST
-    everybody = np.ones(len(held_out.user_idx), dtype=bool)
-    yield _Who("warm users", "users that train knows", known, users=None if parts.folded else everybody)
-    yield _Who("cold users", "users that train does not know", ~known, users=everybody if parts.folded else None)
+    known, ranked = parts.is_known(rows.user_idx), parts.is_known(held_out.user_idx)
+    yield _Who("warm users", "users that train knows", known, users=ranked)
+    yield _Who("cold users", "users that train does not know", ~known, users=~ranked)
     place = np.full(int(max(rows.item_idx.max(initial=0), held_out.candidates.max(initial=0))) + 1, -1, dtype=np.int64)
     place[held_out.candidates] = np.arange(num_candidates)
     at = place[rows.item_idx]
@@ -102,13 +106,14 @@ def _by_activity(parts: Parts, known: Mask) -> Iterator[_Who]:
     names = ("least active users", "less active users", "more active users", "most active users")
     for name, low, high in zip(names, borders[:-1], borders[1:], strict=True):
         rows = known & (before[users] > low) & (before[users] <= high)
-        ranked = before[parts.held_out.user_idx]
+        ranked = np.where(parts.is_known(parts.held_out.user_idx), before[parts.held_out.user_idx], -1)
         about = f"users with {int(low) + 1:,} to {int(high):,} rows before"
         yield _Who(name, about, rows, users=(ranked > low) & (ranked <= high))
 
 
 def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
-    labels = parts.rows.labels[who.rows]
+    labels, of_numbers = parts.rows.labels[who.rows], parts.rows.mean is not None
+    tally, metrics = (Tally.of_errors, _RMSE) if of_numbers else (Tally.of, _AUC)
     found = {name: _within(who, ranked, parts.held_out) for name, ranked in parts.ranked.items()}
     hits = {name: one for name, one in found.items() if one is not None and len(one.hits)}
     return Cohort(
@@ -116,9 +121,10 @@ def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
         about=who.about,
         rows=int(who.rows.sum()),
         users=len(next(iter(hits.values())).hits) if hits else 0,
-        pointwise={
+        pointwise={MODEL: {}}
+        | {
             name: pointwise_estimates(
-                Tally.of(labels, scores[who.rows]), _AUC, resamples=config.bootstrap, seed=config.seed, groups=GROUPS
+                tally(labels, scores[who.rows]), metrics, resamples=config.bootstrap, seed=config.seed, groups=GROUPS
             )
             for name, scores in parts.scores.items()
         },

@@ -24,6 +24,7 @@ def known_of(
     device: torch.device | str = "cpu",
     tables: Tables | None = None,
     memory: int = 4_096,
+    read: Interactions | None = None,
 ) -> Known:
     """Return the rows of some splits, read when they are asked for, and the features of users and items.
 
@@ -33,10 +34,13 @@ def known_of(
         device: Where features and batches are wanted.
         tables: Of the same data and on that device, where they are there already.
         memory: How much memory whole rows may take while they are read, in MiB.
+        read: What happened in these splits, where that has been read already.
     """
 
     @cache
     def interactions() -> Interactions:
+        if read is not None:
+            return read
         first, *others = (read_interactions(data, split, times=True).met() for split in splits)
         for other in others:
             first = first + other

@@ -20,17 +20,19 @@ from recsys_cli.evaluation.beyond import catalogue_of, measure_lists
 from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.cohorts import Parts, measure_cohorts
 from recsys_cli.evaluation.known import known_of
+from recsys_cli.evaluation.lending import ForEverybody, Loans
 from recsys_cli.evaluation.metrics import Ranked
+from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.pointwise import Rows, measure_rows, predict
 from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measured
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
 from recsys_cli.evaluation.verdict import verdicts
-from recsys_cli.evaluation.words import count, describe
+from recsys_cli.evaluation.words import count, describe, on_new_users
 from recsys_cli.events import Emit, Progress, ignore
+from recsys_cli.features.schema import Role
 from recsys_cli.loader import Loader, Tables
-from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.models.model import Known, Model
 from recsys_cli.workspace import PreparedData
 
@@ -68,7 +70,7 @@ def measure(
 
     Raises:
         ConfigError: The split has no rows.
-        DataError: The labels are not 0 and 1.
+        DataError: The labels are not 0 and 1, or of numbers one is missing.
         TrainingError: The model's scores are no numbers.
     """
     return _Measurement(model, data, config, place or Place()).run()
@@ -101,19 +103,19 @@ class _Measurement:
     def run(self) -> tuple[Measured, Rankings]:
         asked, tables = self._asked(), Tables(self.data, device=self.place.device)
         earlier = ("train", "valid") if asked.split == "test" else ("train",)
-        self.model.begin(known_of(self.data, *earlier, tables=tables))
+        before = asked.new.hidden(asked.by_user.before)
+        by_now = known_of(self.data, *earlier, tables=tables, read=before)
+        self.model.begin(by_now)
         logits = self._score_rows(asked.split, len(asked.rows))
-        of_model = Rows(asked.rows, asked.train, len(asked.item_hashes))
+        of_model = Rows(asked.rows, asked.train, len(asked.by_user.items))
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
-        if asked.num_folded:
-            self.model.begin(Known(lambda: asked.history, tables.join))
-        ranked, num_empty = self._rank(asked, tables)
+        ranked, num_empty = self._rank(asked, tables, by_now)
         with self._timed("metrics of rankings"):
             ranking = ranking_estimates(ranked, self.config.k, self.config)
             beyond = self._beyond(ranked, asked)
         with self._timed("cohorts"):
-            parts = Parts(asked.rows, asked.history, asked.held_out, of_rows.scores, ranked, bool(asked.num_folded))
+            parts = Parts(asked.rows, asked.history, asked.held_out, of_rows.scores, ranked, asked.new.first)
             cohorts = measure_cohorts(parts, self.config)
         with self._timed("verdict"):
             of_labels = self.model.probabilistic
@@ -128,8 +130,9 @@ class _Measurement:
             ranking=ranking,
             beyond=beyond,
             cohorts=cohorts,
+            label_mean=asked.rows.mean,
             counts=counts,
-            protocol=describe(asked.split, self.config, counts),
+            protocol=describe(asked.split, self.config, counts, mean=asked.rows.mean),
             verdict=sentences,
             notes=tuple(self.notes),
             seconds=self.seconds,
@@ -139,12 +142,9 @@ class _Measurement:
     def _asked(self) -> Asked:
         split = choose_split(self.data, self.config)
         with self._timed("read"):
-            train, rows = read_interactions(self.data, "train"), read_interactions(self.data, split, times=True)
-            history = train.met()
-            if split == "test":
-                history += read_interactions(self.data, "valid").met()
+            by_user = ByUser.read(self.data, split, seed=self.config.seed)
         with self._timed("prepare the ranking"):
-            return Asked.of(self.data, self.config, split, train=train, rows=rows, history=history)
+            return Asked.of(by_user, split, self.config)
 
     def _score_rows(self, split: str, num_rows: int) -> npt.NDArray[np.float32]:
         loader = Loader(
@@ -157,34 +157,41 @@ class _Measurement:
         with self._timed("score rows"):
             return predict(self.model, loader, progress=progress)
 
-    def _rank(self, asked: Asked, tables: Tables) -> tuple[dict[str, Ranked], int]:
+    def _rank(self, asked: Asked, tables: Tables, by_now: Known) -> tuple[dict[str, Ranked], int]:
         """Rank with the model and the baselines; the rankings by system, and the users without recommendations."""
         found: dict[str, Ranked] = {}
         num_empty = 0
-        for name, scorer in self._scorers(asked, tables).items():
+        for name, scorer in self._scorers(asked, tables, by_now).items():
             with self._timed(f"rank by {name}"):
                 found[name], num_empty = self._rank_by(name, scorer, asked)
         return found, num_empty
 
-    def _scorers(self, asked: Asked, tables: Tables) -> dict[str, Scorer]:
+    def _scorers(self, asked: Asked, tables: Tables, by_now: Known) -> dict[str, Scorer]:
         """Return who ranks, by system; nobody where there is nothing to rank, and a note says why."""
         schema, device = self.data.schema, self.place.device
-        if asked.num_folded and not self.model.folds_in:
+        if asked.by_user.num_folded and not self.model.folds_in:
             self.notes.append(NO_FOLD_IN)
             return {}
         if (reason := why_not(self.model, asked.held_out, tables, schema, device=device)) is not None:
             self.notes.append(f"No ranking: {reason}.")
             return {}
-        candidates = torch.from_numpy(asked.held_out.candidates).to(device)
+        self.notes += on_new_users(asked, folds_in=self.model.folds_in)
         systems = {MODEL: self.model}
-        known, by_now = Known(asked.train.met, tables.join), Known(lambda: asked.history, tables.join)
+        known = Known(lambda: asked.new.hidden(asked.train.met()), tables.join)
         for name in BASELINES:
             with self._timed(f"fit {name}"):
                 systems[name] = fit_baseline(name, schema, known, by_now, device=device)
-        return {
-            name: ModelScorer(system, tables, schema, candidates, batch_size=self.config.batch_size)
-            for name, system in systems.items()
-        }
+        return {name: self._scorer(system, asked, tables) for name, system in systems.items()}
+
+    def _scorer(self, system: Model, asked: Asked, tables: Tables) -> Scorer:
+        schema = self.data.schema
+        candidates = torch.from_numpy(asked.held_out.candidates).to(self.place.device)
+        loans = Loans(asked.new_users, asked.history, schema.only(Role.USER).own_ids, tables)
+
+        def make() -> Scorer:
+            return ModelScorer(system, tables, schema, candidates, batch_size=self.config.batch_size)
+
+        return ForEverybody(system, make, asked.new, loans, candidates)
 
     def _rank_by(self, name: str, scorer: Scorer, asked: Asked) -> tuple[Ranked, int]:
         def progress(done: int) -> None:

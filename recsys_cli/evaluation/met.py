@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsys_cli.evaluation.fold_in import fold_in
-from recsys_cli.evaluation.problem import Hashes, value_hashes
-from recsys_cli.features.schema import FIRST, UNSEEN, Role
+from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.interactions import read_interactions, read_user_hashes
+from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.workspace import PreparedData
 
 SPLITS = ("train", "valid", "test")
@@ -44,26 +42,6 @@ class Splits:
     def read(cls, data: PreparedData) -> Splits:
         """Read the splits that have rows, with times."""
         return cls({s: read_interactions(data, s, times=True).met() for s in SPLITS if data.rows(s)})
-
-    @classmethod
-    def folded_in(cls, data: PreparedData, split: str, *, seed: int) -> tuple[Splits, Hashes]:
-        """Read the rows of users whom train does not have, cut as an evaluation cuts them: see `fold_in`.
-
-        Args:
-            data: Split by user.
-            split: Whose users.
-            seed: Of the evaluation.
-
-        Returns:
-            What describes them as train, what they should find as the split; and the hash of the user of each lent id.
-        """
-        schema, hashes = data.schema, read_user_hashes(data, split)
-        assert hashes is not None, "the data is split by user"
-        rows = read_interactions(data, split, times=True)
-        new = (rows.user_idx == UNSEEN) & (True if rows.drawn is None else ~rows.drawn)
-        items, stop = value_hashes(data, schema.only(Role.ITEM)), schema.only(Role.USER).own_ids.stop
-        found = fold_in(rows.chosen(new), hashes[new], items=items, num_ids=stop, seed=seed)
-        return cls({"train": found.history, split: found.rows}), found.user_hashes
 
     def of(self, role: Role, encoded: int) -> dict[str, Interactions]:
         """Return the rows of one user or one item, by split."""

@@ -49,7 +49,7 @@ class Counts(Frozen):
     rows: int
     """Rows of the split."""
     positive: int
-    """Those with label 1."""
+    """Those with label 1; where labels are numbers, those above the mean of train."""
     train_rows: int
     """Rows that the model and the baselines learnt from."""
     unknown_user_rows: int
@@ -57,7 +57,7 @@ class Counts(Frozen):
     unknown_item_rows: int
     """The same for items."""
     users: int
-    """Users of the split that have an id of their own."""
+    """Users of the split, as far as they can be told apart."""
     users_without_relevant: int
     """Those of them with nothing to find; left out of the ranking."""
     users_eligible: int
@@ -66,8 +66,12 @@ class Counts(Frozen):
     """Those that were ranked for: all, or a sample."""
     users_without_recommendations: int
     """Ranked users who have seen all candidates; they count as zero."""
+    users_new: int = 0
+    """Ranked users whom train does not know."""
+    users_new_with_history: int = 0
+    """Those of them of whom something is known before what they should find."""
     users_folded_in: int = 0
-    """Users of a split by user, whom train does not have: their ids are lent, and a part of their rows describes them."""
+    """Users of a split by user, whom train does not have: a part of their rows describes them."""
     candidates: int
     """Items that were ranked."""
     relevant: int
@@ -126,7 +130,7 @@ class Cohort(Frozen):
     users: int
     """Users whose rankings are measured; 0 where its rankings are not."""
     pointwise: dict[str, Estimates]
-    """By system: the AUC of its rows."""
+    """By system: the AUC of its rows, or of labels that are numbers the RMSE."""
     ranking: dict[str, Estimates]
     """By system: the rankings of its users; or, of items, how well those of its items that should be found are found."""
 
@@ -146,11 +150,14 @@ class Measured(Frozen):
     cohorts: tuple[Cohort, ...]
     """The same for parts of the users and items; those without rows, and those that are everybody, are left out."""
     reliability: Curve
-    """Mean label over mean prediction of the model, by bins of equal mass; empty where its scores are no logits."""
+    """Mean label over mean prediction of the model, by bins of equal mass; empty where its scores are no logits, and of labels
+    that are numbers."""
     roc: dict[str, Curve]
-    """True over false positive rate, by system."""
+    """True over false positive rate, by system; none of labels that are numbers."""
     precision_recall: dict[str, Curve]
-    """Precision over recall, by system."""
+    """Precision over recall, by system; none of labels that are numbers."""
+    label_mean: float | None = None
+    """Of a label that is a number, its mean in train: then figures of rows are of errors, in its units. None where it is 0 or 1."""
     counts: Counts
     """How much it rests on."""
     protocol: Protocol

@@ -10,34 +10,66 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.fold_in import HISTORY
 from recsys_cli.evaluation.result import Counts, Protocol
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.schema import FIRST, UNSEEN
 
 
 def count(asked: Asked, *, num_empty: int) -> Counts:
     """Count what the figures rest on; `num_empty` users got no recommendation."""
-    rows, train, held_out = asked.rows, asked.train, asked.held_out
+    rows, train, held_out, new = asked.rows, asked.train, asked.held_out, asked.new
     return Counts(
         rows=len(rows),
-        positive=int(rows.labels.sum(dtype=np.float64)),
+        positive=int(np.count_nonzero(rows.positive)),
         train_rows=len(train),
-        unknown_user_rows=int(np.count_nonzero(rows.user_idx < FIRST)),
+        unknown_user_rows=int(np.count_nonzero((rows.user_idx < FIRST) | new.among(rows.user_idx))),
         unknown_item_rows=int(np.count_nonzero(rows.item_idx < FIRST)),
         users=held_out.num_eligible + held_out.num_without,
         users_without_relevant=held_out.num_without,
         users_eligible=held_out.num_eligible,
         users_ranked=len(held_out.user_idx),
         users_without_recommendations=num_empty,
-        users_folded_in=asked.num_folded,
+        users_new=len(asked.new_users),
+        users_new_with_history=int(np.isin(asked.new_users, asked.history.user_idx).sum()),
+        users_folded_in=asked.by_user.num_folded,
         candidates=len(held_out.candidates),
         relevant=int(held_out.num_relevant.sum()),
         relevant_unreachable=held_out.num_unreachable,
     )
 
 
-def describe(split: str, config: EvaluateConfig, counts: Counts) -> Protocol:
-    """Write down how it was measured, so that a reader can tell whether two figures compare."""
+def on_new_users(asked: Asked, *, folds_in: bool) -> list[str]:
+    """Say what a reader of a model's figures has to know of the users whom train does not know.
+
+    Args:
+        asked: What was asked.
+        folds_in: Whether the model makes what it knows of a user from the user's history.
+    """
+    num_new, num_ranked = len(asked.new_users), len(asked.held_out.user_idx)
+    if num_new and not folds_in:
+        return [
+            f"{num_new:,} of the {num_ranked:,} users that are ranked for are new: train does not know them, and so this model "
+            "knows nothing of them. They are ranked for by popularity; the cohort of warm users is the model's own."
+        ]
+    if not num_new and np.any(asked.rows.user_idx == UNSEEN):
+        return [
+            "Users whom train does not know are not ranked for: this data is of a version that does not tell them apart. "
+            "recsys etl --force prepares it anew."
+        ]
+    return []
+
+
+def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float | None = None) -> Protocol:
+    """Write down how it was measured, so that a reader can tell whether two figures compare.
+
+    Args:
+        split: Which rows.
+        config: What was asked for.
+        counts: What the figures rest on.
+        mean: Of a label that is a number, its mean in train.
+    """
     earlier = "train or valid" if split == "test" else "train"
-    relevant = "with label 1" if config.relevant == "positive" else "whatever their label"
+    relevant = "whatever their label" if config.relevant == "all" else f"with {positive_in_words(mean)}"
+    if not isinstance(config.relevant, str):
+        relevant = f"with a label of at least {config.relevant:g}"
     return Protocol(
         split=f"Rows of {split}: {counts.rows:,}. Train rows are for fitting the model and the baselines.",
         candidates=f"{_candidates(config, counts)} Equal scores: the item with more train rows first, then the lower id.",
@@ -48,6 +80,15 @@ def describe(split: str, config: EvaluateConfig, counts: Counts) -> Protocol:
         intervals=f"95 % intervals from {config.bootstrap:,} resamples: of rows for predictions (Poisson bootstrap), of users "
         f"for rankings; seed {config.seed}.",
     )
+
+
+def positive_in_words(mean: float | None) -> str:
+    """Say which rows are for an item: see `Interactions.positive`.
+
+    Args:
+        mean: Of a label that is a number, its mean in train.
+    """
+    return "label 1" if mean is None else f"a label above {mean:.4g}, the mean of train"
 
 
 def _candidates(config: EvaluateConfig, counts: Counts) -> str:
@@ -73,8 +114,14 @@ def _users(config: EvaluateConfig, counts: Counts) -> Iterator[str]:
             f"Train has none of the {counts.users_folded_in:,} users of the split: each is described by the first "
             f"{HISTORY:.0%} of the user's rows, and should find the rest."
         )
+    elif counts.users_new:
+        yield (
+            f"Train does not know {counts.users_new:,} of them. Models that make what they know of a user from the user's "
+            f"history have what happened before ({counts.users_new_with_history:,} of these users have a history); where a "
+            "system knows nothing of a user, all items are equal to it, and the ranking is that by popularity."
+        )
     elif counts.unknown_user_rows:
         yield (
-            f"{counts.unknown_user_rows:,} rows are of users that train does not know; they cannot be told apart, so they are "
+            f"{counts.unknown_user_rows:,} rows are of users that train does not know and that cannot be told apart, so they are "
             "predicted and not ranked for."
         )

@@ -14,10 +14,11 @@ from recsys_cli.evaluation.held_out import candidate_items
 from recsys_cli.evaluation.met import Splits
 from recsys_cli.evaluation.metrics import Hits
 from recsys_cli.evaluation.names import Names
+from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.users import User, sample_users
 from recsys_cli.evaluation.result import Curve, Estimate
-from recsys_cli.features.schema import UNSEEN, Role
+from recsys_cli.features.schema import Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData
 
@@ -59,16 +60,13 @@ class Shown:
         """
         if not rankings.systems or not len(rankings.users):
             return None
-        splits, ids = Splits.read(data), rankings.users
-        train = splits.rows["train"]
-        if (ids == UNSEEN).all():  # users of a split by user, whom only their hashes tell apart
-            splits, hashes = Splits.folded_in(data, rankings.split, seed=config.seed)
-            lent = {int(value): number for number, value in enumerate(hashes)}
-            ids = np.array([lent[int(value)] for value in rankings.user_hashes])
+        by_user = ByUser.read(data, rankings.split, seed=config.seed)
+        splits = Splits({"train": by_user.history, rankings.split: by_user.wanted})
+        ids = by_user.new.ids(rankings.users, rankings.user_hashes)
         num_items = int(data.schema.only(Role.ITEM).cardinality or 0)
         return cls(
             metrics_at_k(rankings, config),
-            popularity_curves(rankings, train, num_items=num_items),
+            popularity_curves(rankings, by_user.train.met(), num_items=num_items),
             sample_users(rankings, splits, names, config, ids=ids),
         )
 

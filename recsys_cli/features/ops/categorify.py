@@ -105,6 +105,11 @@ class Categorify(Op):
         """Rows behind the vocabulary."""
         return self.num_buckets
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a value of train may be left out of the vocabulary."""
+        return bool(self.freq_threshold or self.max_size is not None or self.vocabs)
+
     def vocabulary_of(self, column: str) -> str:
         """Return the name of the vocabulary of one of its columns."""
         return "_".join(self.columns) if self.joint else column

@@ -26,7 +26,7 @@ class SequenceModel(Trained, Vectors):
     """A model that reads a user's items in order. One table holds what items are as input and as output.
 
     The user's vector follows from the history that `begin` has told, so it needs no training to go on from a longer one, and
-    a user without a history has that of an empty sequence.
+    a user without a history has a vector of zeros, to which all items are equal.
 
     Args:
         config: Its options.
@@ -134,7 +134,9 @@ class SequenceModel(Trained, Vectors):
     def user_vectors(self, users: Tensor) -> Tensor:
         """Return the users' vectors after all that they met, shape (U, D)."""
         blocks = users.split(max(1, _BLOCK // self.length))
-        return torch.cat([self.encode(block) for block in blocks]).float()
+        vectors = torch.cat([self.encode(block) for block in blocks]).float()
+        offsets, users = self.histories.offsets, users.long()
+        return vectors * (offsets[users + 1] > offsets[users]).unsqueeze(1)
 
     def item_vectors(self, items: Tensor) -> Tensor:
         """Return the items' vectors, shape (I, D)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ def _interactions(*rows: tuple[int, int, int]) -> Interactions:
 
 
 @pytest.fixture
-def found() -> dict[str, Cohort]:
+def parts() -> Parts:
     """Five candidates, 3 the head and 4 to 7 the tail; users 3 to 6 have 1 to 4 rows of history, 7 has 2; id 2 is cold."""
     history = [(user, 3 + place, 1) for user in (3, 4, 5, 6) for place in range(user - 2)]
     train = _interactions(*history, (7, 7, 1), (7, 3, 1))
@@ -37,7 +39,11 @@ def found() -> dict[str, Cohort]:
     hits = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1]]) > 0
     scores = {"model": rows.labels.copy(), "constant": np.zeros(len(rows))}
     ranked = {"model": Ranked(hits, held_out.num_relevant, places)}
-    parts = Parts(rows, train, held_out, scores, ranked)
+    return Parts(rows, train, held_out, scores, ranked)
+
+
+@pytest.fixture
+def found(parts: Parts) -> dict[str, Cohort]:
     return {cohort.name: cohort for cohort in measure_cohorts(parts, CONFIG)}
 
 
@@ -72,3 +78,15 @@ def test_cohort_has_the_auc_of_its_rows(found) -> None:
     assert found["cold users"].pointwise["model"]["auc"].value == 1
     assert found["cold users"].pointwise["constant"]["auc"].value == 0.5
     assert found["head items"].pointwise["model"]["auc"].value is None  # one row
+
+
+def test_new_users_who_are_told_apart_are_cold_and_have_their_rankings(parts) -> None:
+    found = {cohort.name: cohort for cohort in measure_cohorts(replace(parts, first_new=6), CONFIG)}  # 6 and 7
+
+    assert {name: (found[name].rows, found[name].users) for name in ("warm users", "cold users")} == {
+        "warm users": (5, 3),
+        "cold users": (4, 2),
+    }
+    assert found["cold users"].ranking["model"]["hr@1"].value == 0
+    assert found["warm users"].ranking["model"]["hr@1"].value == pytest.approx(2 / 3)
+    assert sum(cohort.users for name, cohort in found.items() if "active" in name) == 3  # of users that train knows

@@ -1,4 +1,4 @@
-"""Users with lent ids: described by what came first, to find the rest, and the same whoever they are called."""
+"""After a split by user: users are described by what came first, to find the rest."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.fold_in import fold_in
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.measure import measure
-from recsys_cli.features.schema import FIRST, UNSEEN, USER_HASH
+from recsys_cli.evaluation.new_users import ByUser
+from recsys_cli.features.schema import UNSEEN, USER_HASH
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.interactions import read_interactions, read_user_hashes
+from recsys_cli.loader.interactions import read_user_hashes
 from recsys_cli.models import build
 from recsys_cli.models.model import Fitted
 from recsys_cli.workspace import PreparedData
 
-ITEMS = np.arange(100, 160, dtype=np.uint64)
+HASHES = np.arange(100, 160, dtype=np.uint64)
 
 
-def _rows(users: list[int], *, times: bool = True) -> tuple[Interactions, np.ndarray]:
+def _rows(users: list[int], *, times: bool = True) -> Interactions:
     """Rows of some users, each of another item; later rows come first."""
     size = len(users)
     when = np.arange(size, 0, -1) if times else None
-    unseen = np.full(size, UNSEEN, np.int32)
-    return Interactions(
-        unseen, np.arange(3, size + 3, dtype=np.int32), np.ones(size, np.float32), None, when
-    ), np.array(users, np.uint64)
+    items = np.arange(3, size + 3, dtype=np.int32)
+    return Interactions(np.array(users, np.int32), items, np.ones(size, np.float32), None, when)
 
 
 def _items(rows: Interactions, user: int) -> set[int]:
@@ -36,46 +35,33 @@ def _items(rows: Interactions, user: int) -> set[int]:
 
 
 def test_history_is_the_first_four_fifths_by_time_and_the_rest_is_to_find() -> None:
-    rows, hashes = _rows([7] * 10 + [5] * 1 + [9] * 4)
+    history, rows = fold_in(_rows([7] * 10 + [5] * 1 + [9] * 4), users=HASHES, items=HASHES, seed=0)
 
-    found = fold_in(rows, hashes, items=ITEMS, num_ids=100, seed=0)
-
-    assert found.user_hashes[FIRST:].tolist() == [5, 7, 9]
-    assert found.num_users == 3
-    assert _items(found.rows, 3) == {13}  # one row alone is to be found
-    assert _items(found.history, 3) == set()
-    assert _items(found.rows, 4) == {3, 4}  # the last by time stand first in the file
-    assert _items(found.history, 4) == set(range(5, 13))
-    assert (len(_items(found.rows, 5)), len(_items(found.history, 5))) == (1, 3)
-    assert found.history.times.min() > 0
+    assert _items(rows, 5) == {13}  # one row alone is to be found
+    assert _items(history, 5) == set()
+    assert _items(rows, 7) == {3, 4}  # the last by time stand first in the file
+    assert _items(history, 7) == set(range(5, 13))
+    assert (len(_items(rows, 9)), len(_items(history, 9))) == (1, 3)
+    assert history.times is not None
+    assert history.times.min() > 0
 
 
-def test_rows_without_a_time_are_cut_by_a_hash_that_follows_from_the_seed() -> None:
-    rows, hashes = _rows([7] * 20, times=False)
+def test_rows_without_a_time_are_cut_by_a_hash_that_follows_from_the_seed_and_from_who_it_is() -> None:
+    rows = _rows([7] * 20, times=False)
+    others = HASHES + np.uint64(1)
 
-    once, again, other = (fold_in(rows, hashes, items=ITEMS, num_ids=9, seed=seed).rows for seed in (0, 0, 1))
+    once, again, other = (fold_in(rows, users=HASHES, items=HASHES, seed=seed)[1] for seed in (0, 0, 1))
+    somebody = fold_in(rows, users=others, items=HASHES, seed=0)[1]
 
     assert len(once) == 4
-    assert _items(once, 3) == _items(again, 3) != _items(other, 3)
+    assert _items(once, 7) == _items(again, 7)
+    assert _items(other, 7) != _items(once, 7) != _items(somebody, 7)
 
 
-def test_as_many_users_as_there_are_ids_get_one_and_the_others_are_counted() -> None:
-    rows, hashes = _rows(list(range(50)))
+def test_nothing_is_made_of_no_rows() -> None:
+    history, rows = fold_in(_rows([]), users=HASHES, items=HASHES, seed=0)
 
-    found = fold_in(rows, hashes, items=ITEMS, num_ids=FIRST + 8, seed=0)
-
-    assert found.num_users == 50
-    assert sorted(set(found.rows.user_idx.tolist())) == list(range(3, 11))
-    for number, who in enumerate(found.user_hashes[FIRST:].tolist()):
-        assert _items(found.rows, FIRST + number) == {3 + who}
-
-
-def test_nobody_is_folded_in_of_no_rows() -> None:
-    rows, hashes = _rows([])
-
-    found = fold_in(rows, hashes, items=ITEMS, num_ids=9, seed=0)
-
-    assert (len(found.rows), len(found.history), found.num_users) == (0, 0, 0)
+    assert (len(rows), len(history)) == (0, 0)
 
 
 def _split_by_user(data: PreparedData) -> PreparedData:
@@ -105,8 +91,7 @@ def test_model_that_folds_in_ranks_for_users_whom_train_does_not_have(make_prepa
     assert set(rankings.users.tolist()) == {UNSEEN}
     assert set(rankings.user_hashes.tolist()) <= set(_hashes(data))
     # On the checkerboard users meet everything, so there is little to find; but what was met before is not recommended.
-    train, rows = read_interactions(data, "train"), read_interactions(data, "valid", times=True)
-    asked = Asked.of(data, CONFIG, "valid", train=train, rows=rows, history=train.met())
+    asked = Asked.of(ByUser.read(data, "valid", seed=CONFIG.seed), "valid", CONFIG)
     for number, who in enumerate(asked.held_out.user_idx):
         met = set(asked.history.item_idx[asked.history.user_idx == who].tolist())
         assert met
@@ -128,7 +113,7 @@ def _hashes(data: PreparedData) -> list[int]:
     return read_user_hashes(data, "valid").tolist()
 
 
-def test_only_a_split_by_user_has_hashes(make_prepared) -> None:
+def test_data_of_a_version_without_hashes_has_none(make_prepared) -> None:
     data = make_prepared()
 
     assert read_user_hashes(data, "valid") is None

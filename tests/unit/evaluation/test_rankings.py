@@ -15,10 +15,10 @@ from safetensors.numpy import save_file
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
 from recsys_cli.evaluation.asked import Asked
+from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.problem import value_hashes
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import Protocol
-from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.workspace import PreparedData
 
 
@@ -89,8 +89,7 @@ SAMPLE = EvaluateConfig(k=(1, 5), ranking_users=5)
 
 
 def _asked(data: PreparedData, config: EvaluateConfig = CONFIG) -> Asked:
-    train, rows = read_interactions(data, "train"), read_interactions(data, "valid")
-    return Asked.of(data, config, "valid", train=train, rows=rows, history=train.met())
+    return Asked.of(ByUser.read(data, "valid", seed=config.seed), "valid", config)
 
 
 def _names(asked: Asked, config: EvaluateConfig = CONFIG) -> tuple[str, str]:
@@ -120,7 +119,7 @@ def test_problem_is_the_same_for_other_ids_of_the_same_values(make_prepared, con
     after = _asked(data, config)
 
     assert _names(after, config) == names
-    users, others = (asked.user_hashes[asked.held_out.user_idx].tolist() for asked in (before, after))
+    users, others = (asked.by_user.users[asked.held_out.user_idx].tolist() for asked in (before, after))
     assert users != others
     assert sorted(users) == sorted(others)
 
@@ -153,8 +152,9 @@ def test_rows_have_another_name_in_another_order_or_with_other_labels(make_prepa
     asked = _asked(make_prepared())
     turned = asked.rows.chosen(np.arange(len(asked.rows))[::-1])
     relabelled = replace(asked.rows, labels=1 - asked.rows.labels)
+    others = [replace(asked, by_user=replace(asked.by_user, rows=rows)) for rows in (turned, relabelled)]
 
-    assert len({_names(replace(asked, rows=rows))[1] for rows in (asked.rows, turned, relabelled)}) == 3
+    assert len({_names(each)[1] for each in (asked, *others)}) == 3
 
 
 def test_ids_without_a_vocabulary_are_hashed_themselves(make_prepared) -> None:

@@ -1,4 +1,4 @@
-"""A split by user keeps its users apart, although none of those held out has an id."""
+"""Users without an id are kept apart: those whom train does not have, and those whom a vocabulary leaves out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from rated import FEATURES
 
 from recsys_cli.config import RunConfig
+from recsys_cli.evaluation.problem import value_hashes
 from recsys_cli.features.hashing import hash_values
 from recsys_cli.features.schema import UNSEEN, USER_HASH
 from recsys_cli.loader.interactions import read_interactions, read_user_hashes
@@ -55,7 +56,47 @@ def test_held_out_rows_of_a_split_by_user_have_a_hash_of_their_user(raw, workspa
     assert USER_HASH not in data.schema.names
 
 
-def test_other_splits_have_no_such_column(raw, workspace: Workspace) -> None:
-    data = etl(_config(method="random", valid=0.3), workspace).artifact
+def test_users_whom_train_does_not_have_are_told_apart_after_any_split(raw, workspace: Workspace) -> None:
+    Path("train.csv").write_text("userId,movieId,rating\nann,m1,5\nbob,m2,1\n")
+    Path("valid.csv").write_text("userId,movieId,rating\nann,m2,5\neve,m1,1\ndan,m2,4\neve,m2,5\n,m1,5\n")
+    Path("test.csv").write_text("userId,movieId,rating\neve,m9,5\nann,m2,1\n")
+    config = _config(method="files", train="train.csv", valid="valid.csv", test="test.csv")
 
-    assert pq.read_schema(data.shards("valid")[0]).names == [column.name for column in data.schema.in_table(None)]
+    data = etl(config, workspace).artifact
+
+    ann, bob, dan, eve = hash_values(pa.array(["ann", "bob", "dan", "eve"])).tolist()
+    for split, wanted in {"valid": [None, eve, dan, eve, None], "test": [eve, None]}.items():
+        kept = pa.concat_tables([pq.read_table(path, columns=[USER_HASH]) for path in data.shards(split)])
+        assert kept[USER_HASH].to_pylist() == wanted
+        assert read_user_hashes(data, split).tolist() == [value or 0 for value in wanted]
+    assert read_user_hashes(data, "train") is None
+    assert USER_HASH not in data.schema.names
+    users = data.schema["userId"]
+    assert value_hashes(data, users)[3:].tolist() == [ann, bob]  # a user has one hash, with an id or without
+
+
+@pytest.mark.parametrize("options", [{"freq_threshold": 2}, {"freq_threshold": 2, "num_buckets": 3}, {"max_size": 4}])
+def test_users_of_train_whom_the_vocabulary_leaves_out_are_told_apart(
+    raw, workspace: Workspace, options: dict[str, int]
+) -> None:
+    Path("train.csv").write_text("userId,movieId,rating\nann,m1,5\nann,m2,1\nbob,m3,1\neve,m4,1\n")
+    Path("valid.csv").write_text("userId,movieId,rating\nbob,m1,5\n")
+    ops = [
+        {"op": "Categorify", "columns": ["userId"], **options},
+        {"op": "Categorify", "columns": ["movieId"]},
+        *FEATURES["ops"][1:],
+    ]
+    config = RunConfig.model_validate({
+        "dataset": {"name": "files", "interactions": "ratings.csv"}, "features": {**FEATURES, "ops": ops},
+        "split": {"method": "files", "train": "train.csv", "valid": "valid.csv"},
+    })  # fmt: skip
+
+    data = etl(config, workspace).artifact
+
+    movies = pq.read_table(data.vocabulary("movieId"))["value"].to_pylist()
+    rows, hashes = read_interactions(data, "train"), read_user_hashes(data, "train")
+    assert hashes is not None
+    bob, eve = hash_values(pa.array(["bob", "eve"])).tolist()
+    found = {movies[item - 3]: value for item, value in zip(rows.item_idx.tolist(), hashes.tolist(), strict=True)}
+    assert found == {"m1": 0, "m2": 0, "m3": bob, "m4": eve}
+    assert read_user_hashes(data, "valid").tolist() == [bob]
