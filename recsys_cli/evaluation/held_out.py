@@ -101,9 +101,13 @@ class HeldOut:
 
 def candidate_items(train: Interactions, *, num_items: int) -> Ints:
     """Return the items with an id of their own and a row in train, in the order that breaks ties."""
-    counts = np.bincount(train.item_idx, minlength=num_items)
-    counts[:FIRST] = 0
-    order = np.lexsort((np.arange(num_items), -counts))
+    return most_met(np.bincount(train.item_idx, minlength=num_items))
+
+
+def most_met(counts: Ints) -> Ints:
+    """Return the same from how many rows of train each encoded item has; shape (num_items,)."""
+    counts = np.where(np.arange(len(counts)) < FIRST, 0, counts)
+    order = np.lexsort((np.arange(len(counts)), -counts))
     return order[: np.count_nonzero(counts)]
 
 

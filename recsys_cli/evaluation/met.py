@@ -38,17 +38,18 @@ class Splits:
 
     rows: dict[str, Interactions]
 
-    @classmethod
-    def read(cls, data: PreparedData) -> Splits:
-        """Read the splits that have rows, with times."""
-        return cls({s: read_interactions(data, s, times=True).met() for s in SPLITS if data.rows(s)})
-
     def of(self, role: Role, encoded: int) -> dict[str, Interactions]:
         """Return the rows of one user or one item, by split."""
         return {
             split: rows.chosen((rows.user_idx if role is Role.USER else rows.item_idx) == encoded)
             for split, rows in self.rows.items()
         }
+
+
+def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interactions]:
+    """Read the rows of one user or one item that happened, with times, by the splits that have rows; no others are kept."""
+    only = {data.schema.only(role).name: encoded}
+    return {split: read_interactions(data, split, times=True, only=only).met() for split in SPLITS if data.rows(split)}
 
 
 def newest_first(found: dict[str, Interactions], splits: Sequence[str]) -> list[Met]:

@@ -6,15 +6,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from recsys_cli.evaluation.held_out import candidate_items
+from recsys_cli.evaluation.held_out import most_met
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.scorers import ModelScorer, cannot_rank
 from recsys_cli.features.schema import Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Tables
-from recsys_cli.models.model import Model, Vectors
+from recsys_cli.models.model import Known, Model, Vectors
 from recsys_cli.workspace import PreparedData
 
 
@@ -39,14 +40,27 @@ class Advisor:
         data: That it was trained on.
         earlier: The splits whose rows it may know: train, and valid too where test is what is held out.
         batch_size: Pairs scored at a time; changes nothing but memory.
+        met: What is known of the user or item that it will be asked about, which is all that a model that folds in has to know;
+            None to tell it of everybody.
     """
 
-    def __init__(self, model: Model, data: PreparedData, *, earlier: Collection[str], batch_size: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        data: PreparedData,
+        *,
+        earlier: Collection[str],
+        batch_size: int,
+        met: Interactions | None = None,
+    ) -> None:
         self._model = model
         self._schema = data.schema
         self._tables = Tables(data)
         self._batch_size = batch_size
-        model.begin(known_of(data, *earlier, tables=self._tables))
+        if model.folds_in and met is not None and len(met):
+            model.begin(Known(lambda: met, self._tables.join))
+        else:
+            model.begin(known_of(data, *earlier, tables=self._tables))
 
     @property
     def why_not(self) -> str | None:
@@ -58,20 +72,21 @@ class Advisor:
         """Whether it has vectors of items, so that there are nearest ones."""
         return isinstance(self._model, Vectors)
 
-    def recommend(self, user_idx: int, *, train: Interactions, seen: Collection[int], k: int) -> list[Scored]:
+    def recommend(
+        self, user_idx: int, *, counts: npt.NDArray[np.int64], seen: Collection[int], k: int
+    ) -> list[Scored]:
         """Return the best items of train for a user, best first, as an evaluation ranks them; not where `why_not` says why.
 
         Args:
             user_idx: Encoded user.
-            train: Its items are the candidates.
+            counts: How many rows of train each encoded item has; those that have some are the candidates. Shape (num_items,).
             seen: Encoded items to leave out, because the user has met them.
             k: How many at most.
 
         Raises:
             TrainingError: A score is no number.
         """
-        num_items = int(self._schema.only(Role.ITEM).cardinality or 0)
-        candidates = candidate_items(train, num_items=num_items)
+        candidates = most_met(counts)
         scorer = ModelScorer(
             self._model, self._tables, self._schema, torch.from_numpy(candidates), batch_size=self._batch_size
         )

@@ -46,12 +46,12 @@ def verdicts(
 
 def _of_rows(found: MeasuredRows, labels: npt.NDArray[np.floating], config: EvaluateConfig) -> Iterator[str]:
     """Say how the AUC compares, or of labels that are numbers the RMSE; nothing where the model's is not defined."""
-    own, positive = found.estimates[MODEL], labels != 0
+    own, positive, wanted = found.estimates[MODEL], labels != 0, labels.astype(np.float64)
     metric = AUC if AUC in own else _RMSE
     if metric not in own or own[metric].value is None:
         return
     rows = {
-        name: placements(positive, one) if metric == AUC else (one.astype(np.float64) - labels) ** 2
+        name: placements(positive, one) if metric == AUC else np.square(one.astype(np.float64) - wanted)
         for name, one in found.scores.items()
     }
     title, by = _tested({name: Outcomes({}, {metric: one}, positive) for name, one in rows.items()}, metric, config)

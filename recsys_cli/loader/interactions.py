@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -15,10 +17,18 @@ from recsys_cli.loader.targets import as_number
 from recsys_cli.workspace import PreparedData
 
 
-def read_interactions(data: PreparedData, split: str, *, times: bool = False) -> Interactions:
+def read_interactions(
+    data: PreparedData, split: str, *, times: bool = False, only: Mapping[str, int] | None = None
+) -> Interactions:
     """Read a split's users, items and labels, and where asked for its times; no rows where the split is empty.
 
     A bucket is no user and no item of its own: ids of buckets are read as UNSEEN.
+
+    Args:
+        data: Prepared.
+        split: Which.
+        times: Whether to read the timestamp too.
+        only: Encoded ids by their columns, to keep the rows with these alone; None for all.
 
     Raises:
         DataError: A label is neither 0 nor 1, and no number in units of its own; the metrics here would mean nothing.
@@ -27,7 +37,9 @@ def read_interactions(data: PreparedData, split: str, *, times: bool = False) ->
     user, item, label = schema.only(Role.USER).name, schema.only(Role.ITEM).name, schema.label.name
     sampled = [column.name for column in schema.select(lambda column: column.role is Role.SAMPLED)]
     timed = [column.name for column in schema.select(_is_time)] if times else []
-    parts = [pq.read_table(path, columns=[user, item, label, *sampled, *timed]) for path in data.shards(split)]
+    names = [user, item, label, *sampled, *timed]
+    which = [(name, "==", encoded) for name, encoded in (only or {}).items()] or None
+    parts = [pq.read_table(path, columns=names, filters=which) for path in data.shards(split)]
     if not parts:
         nothing = np.empty(0, np.int32)
         return Interactions(nothing, nothing, np.empty(0, np.float32), times=np.empty(0, np.int64) if timed else None)
@@ -38,6 +50,21 @@ def read_interactions(data: PreparedData, split: str, *, times: bool = False) ->
     drawn = table[sampled[0]].to_numpy() != 0 if sampled else None
     when = table[timed[0]].cast(pa.int64()).fill_null(0).to_numpy() if timed else None
     return Interactions(users, items, labels, drawn, when, _mean(data))
+
+
+def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
+    """Return how many rows of train each encoded item has, without those that were drawn; shape (num_items,).
+
+    Shards are read one after the other, and only what is needed of them.
+    """
+    column = data.schema.only(Role.ITEM)
+    sampled = [each.name for each in data.schema.select(lambda each: each.role is Role.SAMPLED)]
+    counts = np.zeros(int(column.cardinality or 0), np.int64)
+    for path in data.shards("train"):
+        table = pq.read_table(path, columns=[column.name, *sampled])
+        ids = _ids(table, column)
+        counts += np.bincount(ids[table[sampled[0]].to_numpy() == 0] if sampled else ids, minlength=len(counts))
+    return counts
 
 
 def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] | None:

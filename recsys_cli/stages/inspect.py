@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from recsys_cli.config import RunConfig
-from recsys_cli.evaluation.met import Splits, newest_first, num_positive, to_find
+from recsys_cli.evaluation.met import newest_first, num_positive, rows_of, to_find
 from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.recommend import Advisor
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
+from recsys_cli.loader.interactions import count_items
 from recsys_cli.stages.finished import config_of, model_of, names_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
@@ -43,20 +45,20 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     """
     desk = _Desk.open(run, workspace)
     user_idx = desk.names.find(Role.USER, name)
-    found = desk.splits.of(Role.USER, user_idx)
+    found = rows_of(desk.data, Role.USER, user_idx)
     history = newest_first(found, desk.earlier)
     held_out = newest_first(found, (desk.split,) if desk.split else ())
     relevant = to_find(held_out, history, relevant=desk.config.evaluate.relevant)
     wanted, seen = ({met.item_idx for met in rows} for rows in (relevant, history))
-    advisor = desk.ask()
+    advisor = desk.ask(found)
     can = advisor.why_not is None
-    best = advisor.recommend(user_idx, train=desk.splits.rows["train"], seen=seen, k=k) if can else []
+    best = advisor.recommend(user_idx, counts=count_items(desk.data), seen=seen, k=k) if can else []
     return {
         "run": run.folder.name,
         "user": desk.names.user(user_idx),
         "features": _lists(desk.names.features(Role.USER, user_idx)),
         "label": desk.data.schema.label.name,
-        "mean": desk.splits.rows["train"].mean,
+        "mean": found["train"].mean,
         "split": desk.split,
         **_counts(found),
         "history": [
@@ -91,7 +93,8 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     """
     desk = _Desk.open(run, workspace)
     item_idx = desk.names.find(Role.ITEM, name)
-    advisor = desk.ask()
+    found = rows_of(desk.data, Role.ITEM, item_idx)
+    advisor = desk.ask(found)
     near = advisor.nearest(item_idx, k=k) if advisor.has_vectors else []
     notes = (
         []
@@ -107,9 +110,9 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         "run": run.folder.name,
         **desk.item(item_idx),
         "label": desk.data.schema.label.name,
-        "mean": desk.splits.rows["train"].mean,
-        **_counts(desk.splits.of(Role.ITEM, item_idx)),
-        "popularity": _popularity(item_idx, desk.splits.rows["train"]),
+        "mean": found["train"].mean,
+        **_counts(found),
+        "popularity": _popularity(item_idx, count_items(desk.data)),
         "recommended": recommended,
         "nearest": [{**desk.item(one.item_idx), "cosine": one.score} for one in near],
         "notes": notes,
@@ -124,29 +127,29 @@ class _Desk:
     config: RunConfig
     data: PreparedData
     names: Names
-    splits: Splits
 
     @classmethod
     def open(cls, run: TrainedRun, workspace: Workspace) -> _Desk:
         config, data = config_of(run), workspace.data_of(run)
         names = names_of(config, data, workspace, title=config.evaluate.title)
-        return cls(run, config, data, names, Splits.read(data))
+        return cls(run, config, data, names)
 
     @property
     def split(self) -> str | None:
         """The split that is held out, as the evaluation chooses it; None where there is none."""
         wanted = self.config.evaluate.split
-        return next((s for s in ("test", "valid") if s in self.splits.rows and wanted in {s, "auto"}), None)
+        return next((s for s in ("test", "valid") if self.data.rows(s) and wanted in {s, "auto"}), None)
 
     @property
     def earlier(self) -> tuple[str, ...]:
         """The splits that were there before it."""
-        return ("train", "valid") if self.split == "test" and "valid" in self.splits.rows else ("train",)
+        return ("train", "valid") if self.split == "test" and self.data.rows("valid") else ("train",)
 
-    def ask(self) -> Advisor:
-        """Load the model."""
+    def ask(self, found: Mapping[str, Interactions]) -> Advisor:
+        """Load the model, to ask it about whom or what these rows are of."""
         model = model_of(self.run, self.config, self.data)
-        return Advisor(model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size)
+        met = sum((found[split] for split in self.earlier[1:]), found["train"])
+        return Advisor(model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size, met=met)
 
     def item(self, item_idx: int) -> dict[str, Any]:
         """Say what an item is."""
@@ -169,14 +172,10 @@ def _counts(found: Mapping[str, Interactions]) -> dict[str, Any]:
     }
 
 
-def _popularity(item_idx: int, train: Interactions) -> dict[str, int]:
+def _popularity(item_idx: int, counts: npt.NDArray[np.int64]) -> dict[str, int]:
     """Return an item's place among the items of train by their rows, and how many items there are."""
-    counts = np.bincount(train.item_idx, minlength=item_idx + 1)
-    counts[:FIRST] = 0
-    return {
-        "place": int(np.count_nonzero(counts > counts[item_idx])) + 1,
-        "items": int(np.count_nonzero(counts)),
-    }
+    own = counts[FIRST:]
+    return {"place": int(np.count_nonzero(own > counts[item_idx])) + 1, "items": int(np.count_nonzero(own))}
 
 
 def _recommended_to(item_idx: int, rankings: Rankings, names: Names, *, k: int) -> dict[str, Any] | None:

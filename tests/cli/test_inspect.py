@@ -201,7 +201,7 @@ def test_titles_fit_every_terminal(trained: Recsys, width: int) -> None:
 def test_a_title_cannot_move_the_cursor() -> None:
     met = {"item": "1", "title": "a\x1b[2Jb\x07", "features": {}, "label": 1.0, "time": None, "split": "train"}
     found = {
-        "run": "r", "user": "u", "features": {}, "label": "liked", "split": None, "rows": {"train": 1},
+        "run": "r", "user": "u", "features": {}, "label": "liked", "mean": None, "split": None, "rows": {"train": 1},
         "positive": {"train": 1}, "history": [met], "to_find": 0, "recommended": [], "notes": [],
     }  # fmt: skip
     text = drawn(shown.draw_user, found, 80)

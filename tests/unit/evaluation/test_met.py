@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.met import Met, Splits, newest_first, num_positive, to_find
+from recsys_cli.evaluation.met import Met, newest_first, num_positive, rows_of, to_find
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
+from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.workspace import PreparedData
 
 MakePrepared = Callable[..., PreparedData]
@@ -21,14 +22,12 @@ def met(item_idx: int, label: float = 1, time: int | None = 0, split: str = "tes
 
 def test_rows_of_a_user_and_of_an_item_are_all_of_them(make_prepared: MakePrepared) -> None:
     data = make_prepared()
-    splits = Splits.read(data)
-
-    assert list(splits.rows) == ["train", "valid"]
     for role, ids in ((Role.USER, range(FIRST, FIRST + 40)), (Role.ITEM, range(FIRST, FIRST + 30))):
-        parts = [splits.of(role, each) for each in ids]
+        parts = [rows_of(data, role, each) for each in ids]
+        assert all(list(part) == ["train", "valid"] for part in parts)
         assert sum(len(part["train"]) for part in parts) == data.rows("train")
-        assert sum(num_positive(part["valid"]) for part in parts) == num_positive(splits.rows["valid"])
-    one = splits.of(Role.USER, 7)["train"]
+        assert sum(num_positive(part["valid"]) for part in parts) == num_positive(read_interactions(data, "valid"))
+    one = rows_of(data, Role.USER, 7)["train"]
     assert set(one.user_idx) == {7}
     assert (one.labels == ((one.user_idx + one.item_idx) % 2 == 0)).all()
 

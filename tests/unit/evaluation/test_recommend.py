@@ -44,9 +44,9 @@ class Same(Model):
         return torch.zeros(batch.num_rows)
 
 
-def met(*items: int) -> Interactions:
-    ids = np.array(items, np.int32)
-    return Interactions(np.full(len(ids), 3, np.int32), ids, np.ones(len(ids), np.float32))
+def counts(*items: int) -> np.ndarray:
+    """Give how many rows of train each item has, where these were met."""
+    return np.bincount(items, minlength=40)
 
 
 def test_recommendations_are_the_best_of_train_that_were_not_seen(make_prepared: MakePrepared) -> None:
@@ -54,7 +54,7 @@ def test_recommendations_are_the_best_of_train_that_were_not_seen(make_prepared:
     data = make_prepared()
     advisor = Advisor(model, data, earlier=("train",), batch_size=100)
 
-    found = advisor.recommend(5, train=met(3, 4, 5, 8, 20), seen={4}, k=3)
+    found = advisor.recommend(5, counts=counts(3, 4, 5, 8, 20), seen={4}, k=3)
 
     assert model.begun == data.rows("train")
     assert advisor.why_not is None
@@ -62,10 +62,34 @@ def test_recommendations_are_the_best_of_train_that_were_not_seen(make_prepared:
     assert found[0].score == pytest.approx(8 * np.cos(np.deg2rad(50)), abs=1e-5)
 
 
+class FoldedIn(Compass):
+    """The same, of nobody but those whose history it is told."""
+
+    folds_in = True
+
+
+@pytest.mark.parametrize(("kind", "rows"), [(FoldedIn, 2), (Compass, 600)])
+def test_a_model_that_folds_in_is_told_of_nobody_but_who_is_asked_about(
+    make_prepared: MakePrepared, kind: type[Compass], rows: int
+) -> None:
+    model, ids = kind().eval(), np.array([5, 5], np.int32)
+    own = Interactions(ids, ids, np.ones(2, np.float32))
+    Advisor(model, make_prepared(rows=600), earlier=("train",), batch_size=100, met=own)
+    assert model.begun == rows
+
+
+def test_a_model_that_folds_in_is_told_of_everybody_where_nothing_is_known(make_prepared: MakePrepared) -> None:
+    model, nothing = FoldedIn().eval(), np.empty(0, np.int32)
+    own = Interactions(nothing, nothing, np.empty(0, np.float32))
+    data = make_prepared()
+    Advisor(model, data, earlier=("train",), batch_size=100, met=own)
+    assert model.begun == data.rows("train")
+
+
 def test_equal_scores_are_ordered_as_in_an_evaluation(make_prepared: MakePrepared) -> None:
     advisor = Advisor(Same().eval(), make_prepared(), earlier=("train",), batch_size=7)
 
-    found = advisor.recommend(5, train=met(3, 9, 9, 9, 4, 5, 5, 6), seen={6}, k=10)
+    found = advisor.recommend(5, counts=counts(3, 9, 9, 9, 4, 5, 5, 6), seen={6}, k=10)
 
     assert [one.item_idx for one in found] == [9, 5, 3, 4]  # more rows of train first, then the lower id
 

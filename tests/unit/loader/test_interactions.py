@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.measure import measure
-from recsys_cli.features.schema import UNSEEN, Schema
-from recsys_cli.loader.interactions import read_interactions
+from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
+from recsys_cli.loader.interactions import count_items, read_interactions
 from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
 
@@ -52,3 +54,40 @@ def test_buckets_are_neither_ranked_for_nor_recommended(make_prepared) -> None:
     assert counts.users <= 8
     assert counts.unknown_user_rows == np.count_nonzero(rows.user_idx >= 11) > 0
     assert counts.unknown_item_rows == np.count_nonzero(rows.item_idx >= 8) > 0
+
+
+def test_rows_of_one_id_are_the_same_as_among_all(make_prepared) -> None:
+    data = make_prepared(users=10, items=8, rows=400)
+    whole = read_interactions(data, "train", times=True)
+
+    one = read_interactions(data, "train", times=True, only={"movieId": 5, "userId": 7})
+
+    among = whole.chosen((whole.item_idx == 5) & (whole.user_idx == 7))
+    assert len(one) > 0
+    assert np.array_equal(one.user_idx, among.user_idx)
+    assert np.array_equal(one.item_idx, among.item_idx)
+    assert np.array_equal(one.labels, among.labels)
+    assert len(read_interactions(data, "train", only={"userId": 999})) == 0
+
+
+def test_items_are_counted_without_buckets_and_rows_that_were_drawn(make_prepared) -> None:
+    data = make_prepared(users=10, items=8, rows=400)
+    items = read_interactions(data, "train").item_idx
+    assert np.array_equal(count_items(data), np.bincount(items, minlength=11))
+
+    assert count_items(with_buckets(data, movieId=3))[8:].sum() == 0
+
+    data = _with_drawn(make_prepared(users=10, items=8, rows=401))
+    assert np.array_equal(count_items(data), np.bincount(read_interactions(data, "train").met().item_idx, minlength=11))
+    assert 0 < count_items(data).sum() < data.rows("train")
+
+
+def _with_drawn(data: PreparedData) -> PreparedData:
+    """Say of some rows that they were drawn."""
+    for path in data.shards("train"):
+        table = pq.read_table(path)
+        drawn = np.arange(table.num_rows, dtype=np.int8) % 3 == 0
+        pq.write_table(table.append_column("sampled", pa.array(drawn.astype(np.int8))), path)
+    column = Column(name="sampled", role=Role.SAMPLED, kind=Kind.NUMERIC, dtype="int8")
+    Schema(columns=(*data.schema.columns, column)).write(data.folder / "schema.json")
+    return PreparedData(data.folder)
