@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +22,14 @@ class Met:
     Attributes:
         item_idx: Encoded item.
         label: The main label.
+        is_positive: Whether it is 1, or where it is a number above the mean of train.
         time: When, in the units of the data; None where it has no times.
         split: Which split the row is in.
     """
 
     item_idx: int
     label: float
+    is_positive: bool
     time: int | None
     split: str
 
@@ -54,32 +56,40 @@ def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interacti
 
 def newest_first(found: dict[str, Interactions], splits: Sequence[str]) -> list[Met]:
     """Return the rows of some splits one by one, the newest first; in the data's order where it has no times."""
-    rows = [_one(found[split], split, row) for split in splits if split in found for row in range(len(found[split]))]
+    rows = (met for split in splits if split in found for met in _one_by_one(found[split], split))
     return sorted(rows, key=lambda met: -(met.time or 0))
 
 
-def to_find(held_out: Sequence[Met], before: Sequence[Met], *, relevant: str) -> list[Met]:
+def to_find(held_out: Sequence[Met], before: Sequence[Met], *, relevant: str | float) -> list[Met]:
     """Return what a ranking for a user should find: as `hold_out` counts it.
 
     Args:
         held_out: The user's rows of the split.
         before: Those that the user had met before, which are not to be found again.
-        relevant: As `evaluate.relevant`: `positive` for rows with label 1, or `all`.
+        relevant: As `evaluate.relevant`: `positive`, `all`, or the least label.
 
     Returns:
         A row for each item; for each row of items without an id of their own, which nothing can find.
     """
     seen = {met.item_idx for met in before if met.item_idx >= FIRST}
-    wanted = [met for met in held_out if (relevant == "all" or met.label > 0.5) and met.item_idx not in seen]
+    wanted = [met for met in held_out if _is_relevant(met, relevant) and met.item_idx not in seen]
     unknown = [met for met in wanted if met.item_idx < FIRST]
     return [*{met.item_idx: met for met in wanted if met.item_idx >= FIRST}.values(), *unknown]
 
 
 def num_positive(rows: Interactions) -> int:
-    """Return how many rows have the label 1."""
-    return int(np.count_nonzero(rows.labels > 0.5))
+    """Return how many rows are for the item: see `Interactions.positive`."""
+    return int(np.count_nonzero(rows.positive))
 
 
-def _one(rows: Interactions, split: str, row: int) -> Met:
-    time = None if rows.times is None else int(rows.times[row])
-    return Met(int(rows.item_idx[row]), float(rows.labels[row]), time, split)
+def _is_relevant(met: Met, relevant: str | float) -> bool:
+    if relevant == "all":
+        return True
+    return met.is_positive if isinstance(relevant, str) else met.label >= relevant
+
+
+def _one_by_one(rows: Interactions, split: str) -> Iterator[Met]:
+    times = [None] * len(rows) if rows.times is None else rows.times.tolist()
+    labels, positive = rows.labels.tolist(), rows.positive.tolist()
+    for item_idx, label, is_positive, time in zip(rows.item_idx.tolist(), labels, positive, times, strict=True):
+        yield Met(item_idx, label, is_positive, time, split)

@@ -14,6 +14,7 @@ from recsys_cli.evaluation.report.history import History
 from recsys_cli.evaluation.report.recommended import METRICS, Shown
 from recsys_cli.evaluation.report.tables import number, pointwise_rows, ranking_rows, ranking_title
 from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation
+from recsys_cli.evaluation.words import positive_in_words
 from recsys_cli.page import render as render_page
 
 
@@ -58,6 +59,7 @@ def render(
         over_k=METRICS,
         shown_k=min(evaluation.config.k),
         users=shown.users if shown else [],
+        liked=positive_in_words(evaluation.label_mean),
         config=config,
         manifest=manifest,
         manifest_text=json.dumps(manifest, indent=2, default=str),
@@ -85,21 +87,25 @@ def _figures(evaluation: Evaluation, history: History, shown: Shown | None) -> d
 
 def _cohort_figures(evaluation: Evaluation) -> dict[str, Markup]:
     name = f"{evaluation.config.label}ndcg@{min(evaluation.config.k)}"
-    cohorts = {cohort.name: cohort for cohort in evaluation.cohorts}
+    cohorts, rows = {cohort.name: cohort for cohort in evaluation.cohorts}, _first(evaluation)[0]
     return {
         "cohort_ranking": plots.cohorts({n: c.ranking for n, c in cohorts.items()}, name, ranking_title(name)),
-        "cohort_rows": plots.cohorts({n: c.pointwise for n, c in cohorts.items()}, "auc", POINTWISE["auc"].title),
+        "cohort_rows": plots.cohorts({n: c.pointwise for n, c in cohorts.items()}, rows, POINTWISE[rows].title),
     }
 
 
 def _headlines(evaluation: Evaluation) -> list[Headline]:
     """Choose what a reader wants first: the model's figure, and beside it that of the best baseline."""
-    found = [_headline("AUC", "auc", evaluation.pointwise)]
-    found.append(_headline("log loss", "log_loss", evaluation.pointwise))
+    found = [_headline(POINTWISE[name].title, name, evaluation.pointwise) for name in _first(evaluation)]
     label, k = evaluation.config.label, min(evaluation.config.k)
     names = [f"{label}{name}@{k}" for name in ("ndcg", "hr")]
     found += [_headline(ranking_title(name), name, evaluation.ranking) for name in names]
     return [headline for headline in found if headline is not None]
+
+
+def _first(evaluation: Evaluation) -> tuple[str, str]:
+    """Return the figures of rows that a reader wants first."""
+    return ("auc", "log_loss") if evaluation.label_mean is None else ("rmse", "mae")
 
 
 def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Headline | None:

@@ -12,6 +12,7 @@ from recsys_cli.evaluation.met import Met, Splits, newest_first, to_find
 from recsys_cli.evaluation.names import Item, Names
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
+from recsys_cli.evaluation.words import positive_in_words
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import Role
 from recsys_cli.page import day
@@ -91,12 +92,13 @@ def _user(row: int, user_idx: int, rankings: Rankings, splits: Splits, names: Na
     hits = dict(zip(rankings.items[MODEL][row].tolist(), rankings.hits[MODEL][row].tolist(), strict=True))
     wanted = to_find(newest_first(found, (rankings.split,)), before, relevant=config.relevant)
     wanted.sort(key=lambda one: places.get(one.item_idx, len(places) + 1))
-    liked = sum(one.label > 0.5 for one in before)
+    liked = sum(one.is_positive for one in before)
+    how = positive_in_words(next(iter(found.values())).mean)
     return User(
         name=names.ranked_user(rankings, row),
-        rows=f"{len(before):,} rows before, {liked:,} of them with label 1; {rankings.num_relevant[row]:,} to be found, "
+        rows=f"{len(before):,} rows before, {liked:,} of them with {how}; {rankings.num_relevant[row]:,} to be found, "
         f"of which the first {len(places)} places hold {sum(hits.values())}",
-        history=[_line(names.item(m.item_idx), when(m), is_marked=m.label > 0.5) for m in before[:_MOST]],
+        history=[_line(names.item(m.item_idx), when(m), is_marked=m.is_positive) for m in before[:_MOST]],
         recommended=[
             _line(names.item(item), f"{place}", is_marked=hits[item]) for item, place in list(places.items())[:_MOST]
         ],

@@ -17,7 +17,7 @@ MakePrepared = Callable[..., PreparedData]
 
 
 def met(item_idx: int, label: float = 1, time: int | None = 0, split: str = "test") -> Met:
-    return Met(item_idx, label, time, split)
+    return Met(item_idx, label, label > 0.5, time, split)
 
 
 def test_rows_of_a_user_and_of_an_item_are_all_of_them(make_prepared: MakePrepared) -> None:
