@@ -37,16 +37,14 @@ def find_metric(name: str) -> PointwiseMetric | CutOff | None:
     """
     if name == LOSS:
         return None
-    base, at, cut_off = name.partition("@")
+    base, at, _ = name.partition("@")
     if base in RANKING:
         return CutOff(RANKING[base], _cut_off(name))
     if base in POINTWISE:
         if at:
             raise ConfigError(f"{base} takes no cut-off, and {name} has one")
         return POINTWISE[base]
-    near = suggest(name, [LOSS, *POINTWISE, *(f"{metric}@{cut_off or 10}" for metric in RANKING)])
-    known = ", ".join([LOSS, *POINTWISE, *(f"{metric}@K" for metric in RANKING)])
-    raise ConfigError(f"unknown metric {name!r}{near}; known: {known}")
+    raise _unknown(name, [LOSS, *POINTWISE], RANKING)
 
 
 def check_figure(name: str) -> None:
@@ -62,8 +60,17 @@ def check_figure(name: str) -> None:
         raise ConfigError(f"{LOSS} is what training minimises, and no figure of an evaluation")
     if base in BEYOND:
         _cut_off(name)
-    else:
+    elif base in POINTWISE or base in RANKING:
         find_metric(name)
+    else:
+        raise _unknown(name, [*POINTWISE, *GROUPED], [*RANKING, *BEYOND])
+
+
+def _unknown(name: str, plain: Collection[str], with_cut_off: Collection[str]) -> ConfigError:
+    cut_off = name.partition("@")[2] or "10"
+    near = suggest(name, [*plain, *(f"{metric}@{cut_off}" for metric in with_cut_off)])
+    known = ", ".join([*plain, *(f"{metric}@K" for metric in with_cut_off)])
+    return ConfigError(f"unknown metric {name!r}{near}; known: {known}")
 
 
 def _cut_off(name: str) -> int:

@@ -114,6 +114,8 @@ def test_what_is_wrong_with_an_entry_is_told_with_its_line(problems, write, entr
     ("line", "expected"),
     [
         ("metrics: [ndgc@10]", "bench.metrics.0: unknown metric 'ndgc@10' (did you mean ndcg@10?)"),
+        ("metrics: [divrsity@10]", "(did you mean diversity@10?); known: auc, "),
+        ("metrics: [guac]", "(did you mean gauc?); known: auc, "),
         ("metrics: [ndcg@7]", "bench.metrics: ndcg@7 is not measured, because evaluate.k has no 7"),
         ("metrics: [loss]", "bench.metrics.0: loss is what training minimises, and no figure of an evaluation"),
         ("metrics: [gauc, coverage@0]", "bench.metrics.1: the cut-off of coverage@0 has to be a whole number from 1"),
