@@ -7,7 +7,7 @@ users without an id has learnt nothing. So all items score alike there, and a ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,11 +15,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from recsys_cli.batch import Feature
 from recsys_cli.evaluation.held_out import Ints
 from recsys_cli.evaluation.new_users import NewUsers
 from recsys_cli.evaluation.ranking import Scorer
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader import Tables
 from recsys_cli.models.model import Known, Model
 
 
@@ -31,13 +31,13 @@ class Loans:
         users: The new users that are ranked for, by their ids, ascending; shape (S,).
         history: What happened before, in rows of which some are theirs.
         ids: Those that can be lent.
-        tables: Features by id.
+        join: Returns the features of ids, as models ask for them.
     """
 
     users: Ints
     history: Interactions
     ids: range
-    tables: Tables
+    join: Callable[[Mapping[str, Tensor]], Mapping[str, Feature]]
 
     def place(self, user_idx: Ints) -> tuple[Ints, Ints]:
         """Return for each user the number of the loan, and the id that is lent then; user_idx (U,), both (U,)."""
@@ -50,7 +50,7 @@ class Loans:
         users = self.users[number * size : (number + 1) * size]
         rows = self.history.chosen(np.isin(self.history.user_idx, users))
         lent = (np.searchsorted(users, rows.user_idx) + self.ids.start).astype(np.int32)
-        model.begin(Known(lambda: replace(rows, user_idx=lent), self.tables.join))
+        model.begin(Known(lambda: replace(rows, user_idx=lent), self.join))
 
 
 @dataclass

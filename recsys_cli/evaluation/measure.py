@@ -186,7 +186,7 @@ class _Measurement:
     def _scorer(self, system: Model, asked: Asked, tables: Tables) -> Scorer:
         schema = self.data.schema
         candidates = torch.from_numpy(asked.held_out.candidates).to(self.place.device)
-        loans = Loans(asked.new_users, asked.history, schema.only(Role.USER).own_ids, tables)
+        loans = Loans(asked.new_users, asked.history, schema.only(Role.USER).own_ids, tables.join)
 
         def make() -> Scorer:
             return ModelScorer(system, tables, schema, candidates, batch_size=self.config.batch_size)
