@@ -17,6 +17,7 @@ from recsys_cli.models.ranking.pointwise import Pointwise
 BY_HEART = [name for name in names_of(Pointwise) if name != "logistic"]
 """Those that look at features together: what each adds by itself does not tell 64 rows apart."""
 CLICK = Column(name="click", role=Role.LABEL, kind=Kind.NUMERIC, dtype="int8")
+SECONDS = Column(name="seconds", role=Role.LABEL, kind=Kind.NUMERIC, dtype="float32", task="regression")
 
 
 @pytest.fixture(params=names_of(Pointwise))
@@ -127,3 +128,22 @@ def test_labels_count_by_their_weights(name: str) -> None:
     assert clicks > 0
     with pytest.raises(ConfigError, match="label_weights names buy, and the labels are label, click"):
         loss(buy=1.0)
+
+
+def test_a_label_that_is_a_number_is_told_in_its_units(name: str) -> None:
+    """The model starts at the mean, however far from 0 it is, and its loss is the same in other units."""
+    features, batch = tuple(SCHEMA.features), a_batch()
+    seconds = 5_000 + 300 * torch.randn(64, generator=torch.Generator().manual_seed(1))
+    found = []
+    for unit in (1.0, 60.0):
+        torch.manual_seed(0)
+        model = build(name, without_regularization(name), Schema(columns=(*features, SECONDS))).eval()
+        model.set_scales({"seconds": (5_000 / unit, 300 / unit)})
+        rows = Batch(batch.features, {"seconds": seconds / unit})
+        scores = model.score(rows)
+        torch.testing.assert_close(model.loss(rows, scores=scores), model.loss(rows), rtol=1e-4, atol=1e-5)
+        found.append((scores * unit, model.loss(rows)))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-5, atol=1e-2)
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-4, atol=1e-5)
+    assert 4_000 < found[0][0].mean() < 6_000
+    assert 0.3 < found[0][1] < 2

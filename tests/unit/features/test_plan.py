@@ -118,3 +118,24 @@ def test_schema_that_is_none_is_named(tmp_path: Path) -> None:
 def test_schema_names_the_columns_there_are() -> None:
     with pytest.raises(ConfigError, match="no column 'movie' in the prepared data; there are"):
         fitted_recipe(userId=1, movieId=1, genres=1).schema("star")["movie"]
+
+
+def test_a_label_may_say_that_it_is_a_number_and_an_old_plan_stays_what_it_was() -> None:
+    number = {"name": "rating", "task": "regression"}
+    both = FeaturePlan.model_validate({**RECIPE.model_dump(), "label": ["label", number]})
+    assert both.labels == ("label", "rating")
+    assert both.tasks == {"label": "binary", "rating": "regression"}
+    assert FeaturePlan.model_validate_json(both.model_dump_json()) == both
+    first = FeaturePlan.model_validate({**RECIPE.model_dump(), "label": [number, "label"]})
+    one = {name: pa.table({"value": [1], "count": [1]}) for name in first.categorified}
+    state = known_state(first, one)
+    assert [(c.name, c.is_regression) for c in FittedPlan(first, TABLES, state).schema("star").labels] == [
+        ("rating", True),
+        ("label", False),
+    ]
+    assert RECIPE.model_dump(mode="json")["label"] == "label"  # so that its data is still found
+
+
+def test_a_label_that_is_there_twice_is_refused_however_it_is_written() -> None:
+    twice = FeaturePlan.model_validate({**RECIPE.model_dump(), "label": ["label", {"name": "label"}]})
+    assert "'label' is named as label and as label; a column plays one part" in twice.wrong_roles()

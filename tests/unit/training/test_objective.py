@@ -43,3 +43,9 @@ def test_weights_follow_from_labels_as_they_were() -> None:
     found = aimed(a_batch(), Goal("liked", positive_weight=3.0, label_smoothing=0.5))
     assert found.weight is not None
     assert found.weight.tolist() == [3.0, 1.0, 1.5]
+
+
+def test_smoothing_leaves_numbers_as_they_are() -> None:
+    found = aimed(a_batch(), Goal("liked", label_smoothing=0.2, numbers=frozenset({"seen"})))
+    assert found.labels["liked"].tolist() == pytest.approx([0.9, 0.1, 0.3])
+    assert found.labels["seen"].tolist() == [0.0, 1.0, 1.0]
