@@ -17,7 +17,7 @@ from recsys_cli.models.model import Known
 def two_items(**options: object) -> Model:
     """A model whose catalogue is the items 3 and 4; user 3 likes item 3 and user 4 item 4, so what is drawn is the other one."""
     torch.manual_seed(0)
-    model = build("mf", {"dim": 2, "regularization": 0, **options}, SCHEMA)
+    model = build("mf", {"dim": 2, "loss": "bpr", "regularization": 0, **options}, SCHEMA)
     assert isinstance(model, Model)
     with torch.no_grad():
         model.embeddings.table("user")[3:5] = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
