@@ -87,9 +87,10 @@ class Counts(Frozen):
     @property
     def users_in_words(self) -> str:
         """Whom the ranking figures are of; has to stand wherever they are shown."""
+        new = f", {self.users_new:,} of them new" if self.users_new and not self.users_folded_in else ""
         if self.is_sample:
-            return f"a sample of {self.users_ranked:,} of {self.users_eligible:,} users"
-        return f"all {self.users_ranked:,} users"
+            return f"a sample of {self.users_ranked:,} of {self.users_eligible:,} users{new}"
+        return f"all {self.users_ranked:,} users{new}"
 
 
 class Protocol(Frozen):

@@ -116,9 +116,9 @@ def _users(config: EvaluateConfig, counts: Counts) -> Iterator[str]:
         )
     elif counts.users_new:
         yield (
-            f"Train does not know {counts.users_new:,} of them. Models that make what they know of a user from the user's "
-            f"history have what happened before ({counts.users_new_with_history:,} of these users have a history); where a "
-            "system knows nothing of a user, all items are equal to it, and the ranking is that by popularity."
+            "Train does not know the new users. Models that make what they know of a user from the user's history have what "
+            f"happened before, which is something for {counts.users_new_with_history:,} of them; where a system knows nothing of "
+            "a user, all items are equal to it, and the ranking is that by popularity."
         )
     elif counts.unknown_user_rows:
         yield (

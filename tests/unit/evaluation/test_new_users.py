@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig, RunConfig
+from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.lending import ForEverybody, Loans
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.evaluation.names import Names
@@ -101,8 +104,8 @@ def test_everybody_is_ranked_for_and_new_users_have_what_is_known_of_them(world:
     assert (counts.users, counts.users_ranked, counts.users_new, counts.users_new_with_history) == (4, 4, 2, 1)
     assert (counts.unknown_user_rows, counts.relevant, counts.relevant_unreachable) == (4, 6, 1)
     assert measured.ranking["popularity"]["recall@2"].value == pytest.approx((1 + 1 + 1 + 1 / 2) / 4)
-    assert "Train does not know 2 of them" in measured.protocol.users
-    assert "1 of these users have a history" in measured.protocol.users
+    assert "all 4 users, 2 of them new" in measured.protocol.users
+    assert "which is something for 1 of them" in measured.protocol.users
     assert not [note for note in measured.notes if "new" in note]
 
 
@@ -225,3 +228,34 @@ def test_rows_are_named_by_hash_and_hidden_again() -> None:
     assert new.named(rows, None) is rows
     kept = np.array([3, UNSEEN, UNSEEN])
     assert new.ids(kept, np.array([77, 9, 2**63 + 1], np.uint64)).tolist() == [3, 10, 11]
+
+
+def test_rankings_after_a_split_by_time_equal_figures_that_were_measured_elsewhere(
+    tmp_path: Path, workspace: Workspace, shared_data: Path
+) -> None:
+    """The temporal split of ml-latest-small in shared/baselines/quality.md (P1), where 54 of 74 users of test are new."""
+    with zipfile.ZipFile(shared_data / "ml-latest-small.zip") as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("ratings.csv")]
+        ratings = pa.csv.read_csv(archive.open(name))
+    ratings = ratings.sort_by([(column, "ascending") for column in ("timestamp", "userId", "movieId")])
+    borders = [int(ratings.num_rows * share) for share in (0, 0.8, 0.9, 1)]
+    files = {split: str(tmp_path / f"{split}.parquet") for split in ("train", "valid", "test")}
+    for path, first, last in zip(files.values(), borders[:-1], borders[1:], strict=True):
+        pq.write_table(ratings.slice(first, last - first), path)
+    ops = [FEATURES["ops"][0], {**FEATURES["ops"][1], "expression": "rating > 0"}]
+    data = etl(RunConfig.model_validate({
+        "dataset": {"name": "files", "interactions": files["train"]}, "split": {"method": "files", **files},
+        "features": {**FEATURES, "ops": ops},
+    }), workspace).artifact  # fmt: skip
+    model = build("ease", {"regularization": 5_000.0}, data.schema)
+    assert isinstance(model, Fitted)
+    model.fit(known_of(data, "train"))
+
+    measured, _ = measure(model.eval(), data, EvaluateConfig(k=(10,), bootstrap=10, relevant="all"))
+
+    counts = measured.counts
+    assert (counts.users_ranked, counts.users_new, counts.users_new_with_history) == (74, 54, 7)
+    names = ("hr@10", "recall@10", "ndcg@10", "mrr@10")
+    found = {system: [round(figures[m].value, 4) for m in names] for system, figures in measured.ranking.items()}
+    assert found["popularity"] == [0.7027, 0.0520, 0.3250, 0.5192]
+    assert found["model"] == [0.7568, 0.0536, 0.3327, 0.5288]
