@@ -63,7 +63,9 @@ class Model(Tabular):
         self.layers = nn.ModuleList(Cross(width, config.rank) for _ in range(config.cross_layers))
         parallel = config.structure == "parallel"
         self.crossed = nn.Linear(width, len(self.labels), bias=False) if parallel else None
-        self.tower = Tower((), width, (*config.hidden, len(self.labels)), dropout=config.dropout)
+        self.tower = Tower(
+            (), width, (*config.hidden, len(self.labels)), dropout=config.dropout, batch_norm=config.batch_norm
+        )
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and the embeddings."""

@@ -7,14 +7,28 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptions
+from recsys_cli.models.ranking.options import TowerOptions
 
 
 class Config(TowerOptions):
     """Factorization machine plus a tower of dense layers over the same vectors (Guo et al., 2017)."""
 
-    train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
+    train_defaults: ClassVar[Mapping[str, Any]] = {
+        "epochs": 5,
+        "batch_size": 1024,
+        "learning_rate": 0.0003,
+        "embedding_learning_rate": 0.003,
+        "sparse": True,
+    }
     embedding_dim: PositiveInt = 16
     """Width of the vectors, the same for all features, because they are multiplied with each other."""
-    regularization: float = Field(0.01, ge=0)
+    regularization: float = Field(0.015, ge=0)
     """How much the embeddings cost (L2), as in the other ranking models; products grow without it."""
+    hidden: tuple[PositiveInt, ...] = (64,)
+    """Widths of the dense layers, each followed by ReLU; they add to what the factorization machine tells, so they may be few."""
+    batch_norm: bool = False
+    """Whether BatchNorm follows each ReLU. It takes the scale out of the vectors, and with it the use of their `regularization`."""
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Dropout after each dense layer."""
+    embedding_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout of the vectors that go into the tower; the factorization machine takes them whole."""

@@ -33,7 +33,7 @@ class Model(Tabular):
         self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
         self.tower = Tower(
             list(self.machine.vectors.dims.values()), len(self.numeric), (*config.hidden, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout,
+            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
         )  # fmt: skip
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:

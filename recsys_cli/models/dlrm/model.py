@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch
@@ -13,6 +13,7 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.dlrm.config import Config
 from recsys_cli.models.embedding import Lookup, embed
+from recsys_cli.models.ranking.factorization import FirstOrder
 from recsys_cli.models.ranking.numbers import numbers
 from recsys_cli.models.ranking.tabular import Tabular
 from recsys_cli.models.ranking.tower import Tower
@@ -21,8 +22,8 @@ from recsys_cli.models.ranking.tower import Tower
 class Model(Tabular):
     """A bottom tower makes one vector of the numbers; it and the dot products of all pairs of vectors go into the top tower.
 
-    Without numbers their vector is a constant that is learnt, as a tower over no input would give: its products with the
-    embeddings are what each id adds by itself, which dot products of ids alone could not tell.
+    Beside them a linear model tells what each id adds by itself, which the paper leaves to products with the numbers' vector. There
+    are often no numbers; and an embedding that has to tell it too, overfits in its products with the others.
 
     Raises:
         ConfigError: The schema has no label, no feature, or a list of numbers.
@@ -36,23 +37,27 @@ class Model(Tabular):
         widths = {column.name: dim for column in schema.categorical}
         self.embedding_dropout = config.embedding_dropout
         self.embeddings = embed(schema.categorical, widths, sparse=sparse, placement=placement)
+        self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
         self.bottom = Tower((), num_numeric, (*config.bottom, dim), dropout=config.dropout) if num_numeric else None
-        self.constant = None if num_numeric else nn.Parameter(torch.randn(dim) / dim**0.5)
-        fields = len(widths) + 1
+        fields = len(widths) + (num_numeric > 0)
         inputs = fields * (fields - 1) // 2 + (dim if num_numeric else 0)
-        self.top = Tower((), inputs, (*config.hidden, len(self.labels)), dropout=config.dropout)
+        layers = (*config.hidden, len(self.labels))
+        self.top = Tower((), inputs, layers, dropout=config.dropout, batch_norm=config.batch_norm) if inputs else None
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the embeddings."""
-        lookups = list(self.embeddings.lookups(batch).values())
-        spread = [F.dropout(lookup.spread(), self.embedding_dropout, self.training) for lookup in lookups]
-        if self.bottom is not None:
-            dense = self.bottom((), numbers(batch, self.numeric)).float()
-            inputs = torch.cat([dense, pairwise_products([dense, *spread])], dim=1)
-        else:
-            assert self.constant is not None
-            inputs = pairwise_products([self.constant.expand(batch.num_rows, -1), *spread])
-        return self.top((), inputs), lookups
+        """Return the logits, shape (B, T), and the weights and embeddings."""
+        dense = numbers(batch, self.numeric)
+        weights = self.first_order.weights.lookups(batch)
+        embeddings = self.embeddings.lookups(batch, like=weights)
+        looked_up = [*weights.values(), *embeddings.values()]
+        logits = self.first_order(weights, dense)
+        if self.top is None:  # one column of ids has no pair
+            return logits, looked_up
+        fields = [F.dropout(one.spread(), self.embedding_dropout, self.training) for one in embeddings.values()]
+        if self.bottom is None:
+            return logits + self.top((), pairwise_products(fields)), looked_up
+        made = self.bottom((), dense).float()
+        return logits + self.top((), torch.cat([made, pairwise_products([made, *fields])], dim=1)), looked_up
 
 
 def pairwise_products(fields: Sequence[Tensor]) -> Tensor:

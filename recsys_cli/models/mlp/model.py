@@ -31,7 +31,7 @@ class Model(Tabular):
         self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
         self.tower = Tower(
             list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout,
+            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
         )  # fmt: skip
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:

@@ -47,7 +47,7 @@ class Model(Tabular):
         self.products = nn.Linear(config.factors, len(self.labels), bias=False)
         self.tower = Tower(
             list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout,
+            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
         )  # fmt: skip
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:

@@ -27,7 +27,10 @@ class TowerOptions(RankingOptions):
     """What every ranking model with a tower of dense layers is asked."""
 
     hidden: tuple[PositiveInt, ...] = (128, 128, 128)
-    """Widths of the dense layers, each followed by ReLU and BatchNorm."""
+    """Widths of the dense layers, each followed by ReLU."""
+    batch_norm: bool = True
+    """Whether BatchNorm follows each ReLU. It takes the scale out of what goes in, and with it the use of a `regularization` that
+    keeps embeddings small, which few interactions need."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout after each dense layer."""
     embedding_dropout: float = Field(0.3, ge=0, lt=1)

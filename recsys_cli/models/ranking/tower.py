@@ -22,6 +22,8 @@ class Tower(nn.Module):
         widths: Of the layers; at least one, the last is the output.
         dropout: Share of each layer's outputs to drop in training.
         embedding_dropout: Share of the embeddings' elements to drop in training.
+        batch_norm: Whether there is BatchNorm. It takes the scale out of what embeddings tell, so that making them small costs
+            nothing, and a price on their size keeps nothing from overfitting.
     """
 
     def __init__(
@@ -32,12 +34,13 @@ class Tower(nn.Module):
         *,
         dropout: float = 0.0,
         embedding_dropout: float = 0.0,
+        batch_norm: bool = True,
     ) -> None:
         super().__init__()
         first, *rest = widths
         self.embedding_dropout = embedding_dropout
         self.first = ConcatLinear(dims, num_numeric, first)
-        self.rest = nn.Sequential(*_after(first, rest, dropout)) if rest else nn.Identity()
+        self.rest = nn.Sequential(*_after(first, rest, dropout, batch_norm=batch_norm)) if rest else nn.Identity()
 
     def forward(self, lookups: Sequence[Lookup], numbers: Tensor) -> Tensor:
         """Return the output of the last layer; shape (B, widths[-1])."""
@@ -46,9 +49,14 @@ class Tower(nn.Module):
         return output
 
 
-def _after(width: int, widths: list[int], dropout: float) -> list[nn.Module]:
+def _after(width: int, widths: list[int], dropout: float, *, batch_norm: bool) -> list[nn.Module]:
     """Return what follows a dense layer of a width: its non-linearity, and the layers after it."""
     layers: list[nn.Module] = []
     for before, after in zip([width, *widths], widths, strict=False):
-        layers += [nn.ReLU(), BatchNorm(before), *([nn.Dropout(dropout)] if dropout else []), nn.Linear(before, after)]
+        layers.append(nn.ReLU())
+        if batch_norm:
+            layers.append(BatchNorm(before))
+        if dropout:
+            layers.append(nn.Dropout(dropout))
+        layers.append(nn.Linear(before, after))
     return layers

@@ -13,10 +13,11 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
+from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.dcn_v2.model import Cross
 from recsys_cli.models.dlrm.model import pairwise_products
 from recsys_cli.models.embedding import Embeddings
-from recsys_cli.models.ranking.factorization import sum_of_pairs
+from recsys_cli.models.ranking.factorization import FirstOrder, sum_of_pairs
 from recsys_cli.models.ranking.tabular import Tabular
 
 ROWS = 12
@@ -85,10 +86,14 @@ def dense(batch: Batch) -> Tensor:
 # -- what features add one by one, and in pairs -------------------------------------------------------------------------
 
 
+def what_each_adds(first: FirstOrder, batch: Batch) -> Tensor:
+    return first.bias + sum(looked_up(first.weights, batch).values())
+
+
 def test_logistic_is_a_bias_and_what_each_feature_adds() -> None:
     model, batch = a_model("logistic"), a_batch()
     first = model.first_order
-    expected = first.bias + dense(batch) @ first.slopes.T + sum(looked_up(first.weights, batch).values())
+    expected = what_each_adds(first, batch) + dense(batch) @ first.slopes.T
     torch.testing.assert_close(model.logits(batch), expected)
 
 
@@ -99,7 +104,7 @@ def test_fm_adds_the_dot_product_of_every_pair(labels: tuple[Column, ...]) -> No
     numbers = dense(batch)
     fields = list(looked_up(machine.vectors, batch).values())
     fields += [numbers[:, [place]] * machine.directions[place] for place in range(2)]
-    expected = first.bias + numbers @ first.slopes.T + sum(looked_up(first.weights, batch).values())
+    expected = what_each_adds(first, batch) + numbers @ first.slopes.T
     for one, other in combinations(fields, 2):
         products = (one * other).view(ROWS, len(labels), 3)
         expected = expected + products.sum(2)
@@ -177,20 +182,23 @@ def test_pairwise_products_are_those_of_each_pair_once() -> None:
     torch.testing.assert_close(pairwise_products(fields), torch.stack(expected, dim=1))
 
 
-def test_dlrm_is_its_top_over_numbers_and_products() -> None:
+def test_dlrm_is_its_top_over_numbers_and_products_beside_a_linear_model() -> None:
     model, batch = a_model("dlrm", embedding_dim=4, bottom=(5,), hidden=(6,)), a_batch()
     numbers = model.bottom.rest(model.bottom.first.linear(dense(batch)))
     genres, item, user = looked_up(model.embeddings, batch).values()
     pairs = [(genres, numbers), (item, numbers), (item, genres), (user, numbers), (user, genres), (user, item)]
     inputs = torch.cat([numbers, torch.stack([(one * other).sum(1) for one, other in pairs], dim=1)], dim=1)
-    torch.testing.assert_close(model.logits(batch), model.top.rest(model.top.first.linear(inputs)))
+    alone = what_each_adds(model.first_order, batch) + dense(batch) @ model.first_order.slopes.T
+    torch.testing.assert_close(model.logits(batch), alone + model.top.rest(model.top.first.linear(inputs)))
 
 
-def test_dlrm_without_numbers_tells_what_each_id_adds_by_a_constant() -> None:
+def test_dlrm_without_numbers_looks_at_the_pairs_of_ids_alone() -> None:
     model, batch = a_model("dlrm", Schema(columns=(*IDS[:2], LABEL)), embedding_dim=4, hidden=()), a_batch()
     item, user = looked_up(model.embeddings, batch).values()
-    products = torch.stack([item @ model.constant, user @ model.constant, (item * user).sum(1)], dim=1)
-    torch.testing.assert_close(model.logits(batch), model.top.first.linear(products))
+    product = (item * user).sum(1, keepdim=True)
+    torch.testing.assert_close(
+        model.logits(batch), what_each_adds(model.first_order, batch) + model.top.first.linear(product)
+    )
 
 
 # -- DCN-V2 -------------------------------------------------------------------------------------------------------------
@@ -258,6 +266,14 @@ def test_embeddings_cost_in_training_alone(name: str) -> None:
         torch.manual_seed(0)  # drops the same of both
         losses.append(one.train().loss(batch))
     assert losses[0] > losses[1]
+
+
+@pytest.mark.parametrize("name", ["mlp", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_each_hidden_layer_is_normalised_where_it_is_asked_for(name: str, batch_norm: bool) -> None:
+    model = a_model(name, hidden=(6, 5), batch_norm=batch_norm)
+    tower = model.get_submodule("top" if name == "dlrm" else "tower")
+    assert sum(isinstance(module, BatchNorm) for module in tower.modules()) == 2 * batch_norm
 
 
 @pytest.mark.parametrize("name", ["mlp", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
