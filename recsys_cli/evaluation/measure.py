@@ -197,6 +197,7 @@ class _Measurement:
         def progress(done: int) -> None:
             self.place.emit(Progress(f"rank by {name}", done, len(asked.held_out.user_idx), unit="users"))
 
+        progress(0)  # the first users may take minutes
         return rank(asked.held_out, scorer, cut_off=max(self.config.k), progress=progress)
 
     def _beyond(self, ranked: Mapping[str, Ranked], asked: Asked) -> dict[str, Estimates]:

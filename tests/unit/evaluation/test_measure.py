@@ -209,6 +209,8 @@ def test_measure_tells_how_far_it_is(make_prepared) -> None:
     last = {event.task: event for event in events}
     assert set(last) == {"score valid", "rank by model", "rank by popularity", "rank by ease"}
     assert all(event.done == event.total for event in last.values())
+    first = {event.task: event.done for event in reversed(events)}
+    assert first["rank by model"] == 0
 
 
 def test_measure_refuses_scores_that_are_no_numbers(make_prepared) -> None:
