@@ -1,0 +1,82 @@
+"""RecTools' half of bench_peers.py, run by the Python of the peers' venv: fits one model and keeps its lists.
+
+usage: peer_rectools.py JOB.json
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pandas as pd
+import torch
+from implicit.als import AlternatingLeastSquares
+from implicit.bpr import BayesianPersonalizedRanking
+from implicit.nearest_neighbours import CosineRecommender
+from peer_job import Job, K
+from pytorch_lightning import seed_everything
+from rectools import Columns
+from rectools.dataset import Dataset
+from rectools.models import (
+    BERT4RecModel,
+    EASEModel,
+    ImplicitALSWrapperModel,
+    ImplicitBPRWrapperModel,
+    ImplicitItemKNNWrapperModel,
+    PopularModel,
+    SASRecModel,
+)
+
+
+def main() -> None:
+    """Fit and rank; models that take a user's history from the data get the longer one."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    job = Job.from_arguments()
+    torch.set_num_threads(job.threads)
+    seed_everything(job.seed)
+    model = _model(job)
+    with job.timed("prepare"):
+        data, asked = Dataset.construct(_named(job.train)), Dataset.construct(_named(job.history))
+    assert (data.item_id_map.external_ids == asked.item_id_map.external_ids).all()
+    with job.timed("fit"):
+        model.fit(data)
+    with job.timed("rank"):
+        found = model.recommend(users=job.users, dataset=asked, k=K, filter_viewed=True)
+        lists = {user: rows[Columns.Item].to_numpy() for user, rows in found.groupby(Columns.User, sort=False)}
+    job.write_lists(lists)
+
+
+def _model(job: Job) -> Any:
+    options, drawn = job.options, {"num_threads": job.threads, "random_state": job.seed}
+    match job.model:
+        case "popularity":
+            return PopularModel(**options)
+        case "ease":
+            return EASEModel(recommend_n_threads=job.threads, **options)
+        case "item-knn":
+            return ImplicitItemKNNWrapperModel(CosineRecommender(num_threads=job.threads, **options))
+        case "ials":
+            return ImplicitALSWrapperModel(AlternatingLeastSquares(**drawn, **options))
+        case "mf":
+            return ImplicitBPRWrapperModel(BayesianPersonalizedRanking(**drawn, **options))
+        case "sasrec":
+            return SASRecModel(**options)
+        case "bert4rec":
+            return BERT4RecModel(**options)
+    raise SystemExit(f"RecTools has no {job.model}")
+
+
+def _named(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows as it wants them; every rating weighs the same."""
+    return pd.DataFrame(
+        {
+            Columns.User: rows["userId"],
+            Columns.Item: rows["movieId"],
+            Columns.Weight: 1.0,
+            Columns.Datetime: pd.to_datetime(rows["timestamp"], unit="s"),
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()
