@@ -8,6 +8,7 @@ import pytest
 
 from recsys_cli.config import load
 from recsys_cli.data import open_source
+from recsys_cli.registry import MODELS
 
 FOLDER = Path(__file__).resolve().parents[3] / "configs"
 CONFIGS = sorted(FOLDER.rglob("*.yaml"))
@@ -29,6 +30,12 @@ def test_config_is_valid_and_opens_with_its_commands(path: Path) -> None:
     for command in (*download, f"recsys etl {name}\n", *then):
         assert command in head
     assert path.read_text().startswith("# ")
+
+
+def test_the_bench_has_every_model() -> None:
+    bench = load(FOLDER / "bench-ml-latest-small.yaml").bench
+    assert bench is not None
+    assert sorted(bench.labels) == sorted(MODELS)
 
 
 def test_ml25m_is_the_recipe_of_the_notebooks() -> None:
