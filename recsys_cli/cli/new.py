@@ -95,6 +95,10 @@ def _text(table: Table, columns: dict[str, str | None], path: Path) -> str:
         lines.append(
             f"    - {{op: LambdaOp, expression: {expression}, output: label, dtype: int8}}  # what counts as liked"
         )
+        number = f"{{name: {shown['rating']}, task: regression}}"
+        lines.append(
+            f"    # To predict {shown['rating']} itself, let the label be {number}, and leave the line above out."
+        )
     return "\n".join([*lines, "", *_MODEL]) + "\n"
 
 

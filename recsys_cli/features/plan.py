@@ -167,6 +167,12 @@ class FeaturePlan(BaseModel):
             problems.append("NegativeSampling is there twice; one of them can draw all rows")
         problems += self._wrong_drops()
         problems += [
+            f"{op.title}: {op.output!r} is made of the label {name!r}, and would tell a model the answer; leave it out, or drop it"
+            for op in self.lambdas
+            for name in op.reads
+            if name in self.labels and op.output not in {*self.roles, *self.drop}
+        ]
+        problems += [
             f"{name!r} is dropped, and it is named as {role}" for name, role in self.roles.items() if name in self.drop
         ]
         return problems

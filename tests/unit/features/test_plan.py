@@ -139,3 +139,12 @@ def test_a_label_may_say_that_it_is_a_number_and_an_old_plan_stays_what_it_was()
 def test_a_label_that_is_there_twice_is_refused_however_it_is_written() -> None:
     twice = FeaturePlan.model_validate({**RECIPE.model_dump(), "label": ["label", {"name": "label"}]})
     assert "'label' is named as label and as label; a column plays one part" in twice.wrong_roles()
+
+
+def test_what_is_made_of_a_label_is_no_feature() -> None:
+    """`label` follows from the rating, so it may not stay when the rating is what is to be predicted."""
+    changed = {**RECIPE.model_dump(), "label": {"name": "rating", "task": "regression"}}
+    (problem,) = FeaturePlan.model_validate(changed).wrong_roles()
+    assert "'label' is made of the label 'rating', and would tell a model the answer" in problem
+    assert FeaturePlan.model_validate({**changed, "drop": ["label"]}).wrong_roles() == []
+    assert FeaturePlan.model_validate({**changed, "label": [changed["label"], "label"]}).wrong_roles() == []

@@ -135,7 +135,7 @@ def test_training_goes_by_the_error_in_the_labels_units(logistic: TrainedRun, fo
     assert set(valid[-1]) == {"loss", "rmse"}
     data = Workspace(folder / "workspace").data_of(logistic)
     deviation = scales(data)["seconds"].deviation
-    assert valid[-1]["loss"] == pytest.approx((valid[-1]["rmse"] / deviation) ** 2 / 2, rel=1e-4)
+    assert valid[-1]["loss"] == pytest.approx((valid[-1]["rmse"] / deviation) ** 2 / 8, rel=1e-4)
     assert logistic.manifest["monitor"] == "rmse"
 
 
@@ -261,7 +261,7 @@ def _ops(expression: str) -> list[str]:
 
 
 def test_weights_and_two_losses_add_up(folder: Path) -> None:
-    """Half the squared error in standard deviations, and the cross-entropy, each times its weight; by hand."""
+    """An eighth of the squared error in standard deviations, and the cross-entropy, each times its weight; by hand."""
     config = config_of(folder, "{name: logistic, label_weights: {seconds: 3}}", label=f"[{NUMBER}, long]")
     workspace = Workspace(folder / "workspace")
     data: PreparedData = etl(config, workspace).artifact
@@ -271,7 +271,7 @@ def test_weights_and_two_losses_add_up(folder: Path) -> None:
     logits = torch.linspace(-1, 1, 16).reshape(8, 2)
 
     errors = logits[:, 0] - (batch.labels["seconds"] - 300) / 50
-    expected = 3 * 0.5 * (errors**2).mean() + torch.nn.functional.binary_cross_entropy_with_logits(
+    expected = 3 / 8 * (errors**2).mean() + torch.nn.functional.binary_cross_entropy_with_logits(
         logits[:, 1], batch.labels["long"].float()
     )
     assert float(model.loss_of(logits, batch)) == pytest.approx(float(expected), rel=1e-6)
