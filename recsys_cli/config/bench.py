@@ -56,7 +56,8 @@ class BenchConfig(Section):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((42,), min_length=1)
     """What `train.seed` is: each model is trained once with each."""
     metrics: tuple[str, ...] = Field(("ndcg@10", "recall@10", "auc"), min_length=1)
-    """Figures of the leaderboard (`recsys ls metrics`); models are sorted by the first one."""
+    """Figures of the leaderboard (`recsys ls metrics`); models are sorted by the first one. Of a label that is a number they are
+    rmse, mae and ndcg@10 where left out."""
 
     @field_validator("seeds", "metrics")
     @classmethod

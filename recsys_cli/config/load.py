@@ -100,7 +100,7 @@ def _written(config: RunConfig) -> dict[str, Any]:
 
 def _check(document: Document) -> tuple[RunConfig | None, list[str]]:
     try:
-        config = RunConfig.model_validate(_with_train_defaults(document.values))
+        config = RunConfig.model_validate(_with_bench_defaults(_with_train_defaults(document.values)))
         # What the model's defaults have set was not written, and another model has others.
         config.train.model_fields_set.intersection_update(document.values.get("train") or ())
         return config, _component_problems(document)
@@ -113,7 +113,7 @@ def _with_train_defaults(values: dict[str, Any]) -> dict[str, Any]:
     model, train = values.get("model"), values.get("train", {})
     if not isinstance(train, dict):
         return values
-    defaults = _label_defaults(values.get("features"))
+    defaults: dict[str, Any] = {"monitor": "rmse"} if _predicts_a_number(values) else {}
     if isinstance(model, dict) and isinstance(model.get("name"), str):
         with suppress(ConfigError):  # which is told of as a problem of the model
             defaults |= train_defaults(model_config_type(model["name"]))
@@ -128,11 +128,20 @@ def _out_of_place(train: Mapping[str, Any]) -> tuple[str, ...]:
     return ("embedding_learning_rate",) if "embedding_optimizer" in train else ()
 
 
-def _label_defaults(features: Any) -> dict[str, Any]:
-    """Return what is monitored where neither the config nor the model says it: of a main label that is a number its RMSE."""
+def _with_bench_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """Return plain values with the figures of a bench on a label that is a number, where the config names none."""
+    bench = values.get("bench")
+    if not isinstance(bench, dict) or "metrics" in bench or not _predicts_a_number(values):
+        return values
+    return {**values, "bench": {"metrics": ["rmse", "mae", "ndcg@10"], **bench}}
+
+
+def _predicts_a_number(values: dict[str, Any]) -> bool:
+    """Whether the main label of plain values is a number in units of its own."""
+    features = values.get("features")
     label = features.get("label") if isinstance(features, dict) else None
     main = label[0] if isinstance(label, list) and label else label
-    return {"monitor": "rmse"} if isinstance(main, dict) and main.get("task") == "regression" else {}
+    return isinstance(main, dict) and main.get("task") == "regression"
 
 
 def train_defaults(model: type[BaseModel]) -> Mapping[str, Any]:

@@ -241,6 +241,18 @@ def test_what_is_of_labels_of_0_and_1_is_refused(folder: Path) -> None:
         run_of(folder, "{name: mf}")
 
 
+def test_what_is_gone_by_follows_from_the_label_unless_it_is_said(folder: Path) -> None:
+    bench = 'bench={"models": ["fm"]}'
+    config = config_of(folder, "{name: fm}", bench, "evaluate.k=[10]")
+    assert config.bench is not None
+    assert (config.train.monitor, config.bench.metrics) == ("rmse", ("rmse", "mae", "ndcg@10"))
+    assert config_of(folder, "{name: fm}", "train.monitor=mae").train.monitor == "mae"
+    assert config_of(folder, "{name: ease}").train.monitor == "ndcg@10"
+    config = config_of(folder, "{name: fm}", bench, "evaluate.k=[10]", label=f"[long, {NUMBER}]")
+    assert config.bench is not None
+    assert (config.train.monitor, config.bench.metrics[-1]) == ("auc", "auc")
+
+
 def test_a_number_that_is_not_said_to_be_one_is_refused_and_the_error_says_how(folder: Path) -> None:
     with pytest.raises(DataError, match="has to be 0 or 1") as found:
         run_of(folder, "{name: fm}", label="seconds")
