@@ -142,8 +142,10 @@ def _columns(console: Console) -> Bars:
             event = Progress(task.description, int(task.completed), total, unit, task.fields["fields"] if roomy else {})
             amount = _amount(event) if wide or total is None else share(event.done / max(event.total or 1, 1))
             until = task.fields["until"]
-            left = task.time_remaining if until is None else max(0.0, until - time.monotonic())
-            facts = _facts(event, amount, task.speed or 0.0, None if task.finished else left)
+            left = task.time_remaining if until is None else until - time.monotonic()
+            if task.finished or (left is not None and left <= 0):  # what takes longer than was thought is not over
+                left = None
+            facts = _facts(event, amount, task.speed or 0.0, left)
             return Text(facts, no_wrap=True, overflow="ellipsis")
 
     name = TextColumn(

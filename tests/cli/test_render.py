@@ -169,9 +169,11 @@ def test_bars_fit_the_terminal(width: int) -> None:
             )
         emit(Progress("count", 5, None, "users"))
         emit(Progress("bench", 1, 20, "runs", left=3_000.0))
+        emit(Progress("tune", 1, 20, "trials", left=0.0))
         emit(Progress("train epoch 1/20 of a task with a long name", 100, 100))
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     assert "[not markup]" in plain
     assert "train epoch" in plain
     assert "50 min left" in plain
+    assert "-" not in plain  # nor is what should be over by now told as seconds below zero
     assert all(len(line) <= width for part in plain.splitlines() for line in part.split("\r"))
