@@ -124,6 +124,28 @@ class World:
         total = MEAN + self.user_bias[user] + self.item_bias[item] + fit + self.item_drift[item] * time
         return total.astype(np.float32)
 
+    def chances(self, user: int, time: float) -> NDArray[np.float64]:
+        """Compute how likely each item is to be what a user rates next, as if the user had rated nothing yet; shape (items,).
+
+        What a user has is never rated again, which leaves the order of the others as it is: no ranking of them can be expected to
+        find more of what the user goes on to rate than this one.
+
+        Args:
+            user: Index of the user.
+            time: From 0 (first day) to 1 (last day).
+        """
+        drawn = np.empty(self.size.items)
+        drawn[self.charts[self._chart(np.array(time))]] = _chances_of_ranks(self.size)
+        liking = self.item_vectors[:, :TASTE_DIM] @ self.user_vectors[user, :TASTE_DIM]
+        order = np.argsort(liking)
+        up_to = np.concatenate([[0], np.cumsum(drawn[order])])
+        # Of two draws the one that is liked better is kept, and the first one where both are liked as much.
+        worse, no_better = (up_to[np.searchsorted(liking[order], liking, side)] for side in ("left", "right"))
+        return np.asarray(drawn * (worse + no_better))
+
+    def _chart(self, time: NDArray[np.float64]) -> Ints:
+        return np.minimum((time * len(self.charts)).astype(np.int64), len(self.charts) - 1)
+
     def _chunk(self, first: int, last: int, rng: np.random.Generator) -> Ratings:
         user = np.repeat(np.arange(first, last), self.counts[first:last])
         time = _times(rng, self.counts[first:last], user - first)
@@ -138,7 +160,7 @@ class World:
 
     def _choose(self, rng: np.random.Generator, user: Ints, time: NDArray[np.float64]) -> tuple[Ints, Ints]:
         """Choose an item for each row, no item twice for a user; returns it with the order by (user, item)."""
-        chart = np.minimum((time * len(self.charts)).astype(np.int64), len(self.charts) - 1)
+        chart = self._chart(time)
         item = np.empty(len(user), np.int64)
         again = np.arange(len(user))
         for _ in range(8):
@@ -225,6 +247,12 @@ def _offset(size: Size) -> float:
 
 def _weights(size: Size) -> NDArray[np.float64]:
     return 1 / (np.arange(size.items) + _offset(size)) ** 2
+
+
+def _chances_of_ranks(size: Size) -> NDArray[np.float64]:
+    """Return how often `_skewed_ranks` gives each rank."""
+    bounds = 1 / (np.arange(size.items + 1) + _offset(size))
+    return np.asarray(-np.diff(bounds) / (bounds[0] - bounds[-1]))
 
 
 def _skewed_ranks(uniform: NDArray[np.float64], size: Size) -> Ints:

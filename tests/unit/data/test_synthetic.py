@@ -167,6 +167,18 @@ def test_popularity_and_activity_are_skewed(ratings: Ratings) -> None:
     assert by_user.min() >= 20
 
 
+def test_chances_are_how_often_items_are_chosen(world: World) -> None:
+    """Many draws of one user at one time, as if nothing had been rated: within what chance allows each."""
+    draws, user, time = 200_000, 17, 0.4
+    rng = np.random.default_rng(0)
+    users, charts = np.full(draws, user), np.full(draws, int(time * len(world.charts)))
+    chosen = np.bincount(world._candidates(rng, users, charts), minlength=800)
+    chances = world.chances(user, time)
+    assert chances.sum() == pytest.approx(1)
+    spread = np.sqrt(draws * chances * (1 - chances)) + 1
+    assert (np.abs(chosen - draws * chances) < 4.5 * spread).all()
+
+
 def test_popularity_drifts(ratings: Ratings) -> None:
     early = ratings.timestamp < np.quantile(ratings.timestamp, 0.3)
     late = ratings.timestamp > np.quantile(ratings.timestamp, 0.7)

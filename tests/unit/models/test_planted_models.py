@@ -1,4 +1,4 @@
-"""Each ranking model on planted ratings, against the best that is possible there, and that is without knowing tastes."""
+"""Ranking models where tastes weigh more than in the shipped presets: they find more than any sum of what user and item tell."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def test_the_world_has_tastes_to_be_found(planted: Planted) -> None:
     assert planted.best > planted.best_by_sums + 0.05
 
 
-@pytest.mark.parametrize("name", ["fm", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
+@pytest.mark.parametrize("name", ["fm", "neumf", "dlrm", "dcn-v2"])
 def test_who_likes_what_is_found(planted: Planted, name: str) -> None:
-    """Seen: 0.856 to 0.866, where 0.886 is possible and 0.833 without tastes; 150 ratings of a user leave that much unknown."""
+    """A third of what tastes tell beyond the best sum: no model that adds up what user and item tell gets any of it."""
     towers = {} if name == "fm" else {"dropout": 0.0, "embedding_dropout": 0.0}
     found = reached(name, planted, regularization=0.01, **towers)
-    assert planted.best_by_sums + 0.015 < found < planted.best
-    assert found > planted.best - 0.035
+    assert 1 / 3 < (found - planted.best_by_sums) / (planted.best - planted.best_by_sums) < 1
 
 
-def test_logistic_finds_what_sums_can_tell_and_no_more(planted: Planted) -> None:
-    assert planted.best_by_sums - 0.025 < reached("logistic", planted) < planted.best_by_sums
+def test_logistic_finds_nothing_of_who_likes_what(planted: Planted) -> None:
+    """How near it comes to the best sum is in the contract suite."""
+    assert reached("logistic", planted) < planted.best_by_sums
