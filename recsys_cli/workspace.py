@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,9 +19,12 @@ from filelock import FileLock, Timeout
 from recsys_cli import __version__
 from recsys_cli.errors import DataError, MissingArtifactError, RecsysError
 from recsys_cli.features.schema import Schema, file_of
+from recsys_cli.registry import suggest
 
 FORMAT = 2
 """Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
+_NAMED = 8
+"""So many artifacts are named where another was asked for."""
 
 
 def key_of(*parts: Any) -> str:
@@ -205,9 +208,10 @@ class Workspace:
         found = self.runs_like(name)
         if len(found) == 1:
             return found[0]
-        names = ", ".join(run.folder.name for run in (found or self.runs())) or "none yet"
-        what = f"{len(found)} runs match {name!r}" if found else f"no run {name!r} in {self.root}"
-        raise MissingArtifactError(f"{what}; there are: {names}", hint="recsys status")
+        models = {run.folder.name.partition("-")[2].rpartition("-")[0] for run in self.runs()}
+        unknown = f"no run {name!r} in {self.root}{suggest(name, sorted(models))}"
+        what = f"{len(found)} runs match {name!r}" if found else unknown
+        raise MissingArtifactError(f"{what}; there are: {_listed(found or self.runs())}", hint="recsys status")
 
     def data_of(self, run: TrainedRun) -> PreparedData:
         """Return what a run was trained on.
@@ -246,11 +250,9 @@ class Workspace:
         found: list[TrainedRun | PreparedData] = [*self.runs_like(name), *self.data_like(name)]
         if len(found) == 1:
             return found[0]
-        there = [artifact.folder.name for artifact in (found or (*self.runs(), *self.all_data()))]
-        what = f"{len(there)} runs or prepared data match {name!r}" if found else f"no run or prepared data {name!r}"
-        raise MissingArtifactError(
-            f"{what} in {self.root}; there are: {', '.join(there) or 'none yet'}", hint="recsys status"
-        )
+        what = f"{len(found)} runs or prepared data match {name!r}" if found else f"no run or prepared data {name!r}"
+        there = found or [*self.runs(), *self.all_data()]
+        raise MissingArtifactError(f"{what} in {self.root}; there are: {_listed(there)}", hint="recsys status")
 
     def runs(self) -> list[TrainedRun]:
         """Return all runs, finished or not, oldest first."""
@@ -367,6 +369,13 @@ class Workspace:
             shutil.rmtree(folder, ignore_errors=True)
             Path(owner.lock_file).unlink(missing_ok=True)
             owner.release()
+
+
+def _listed(artifacts: Sequence[Artifact]) -> str:
+    """Name artifacts, of many the last ones."""
+    names = [artifact.folder.name for artifact in artifacts]
+    left = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return (", ".join(names[-_NAMED:]) or "none yet") + left
 
 
 def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None:

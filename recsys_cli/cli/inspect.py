@@ -25,7 +25,10 @@ def inspect(
     ctx: typer.Context,
     thing: Annotated[Thing, typer.Argument(metavar="user|item", help="What the ID is of.", show_default=False)],
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="As the raw data has it, such as a movieId.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="ID", help="As the raw data has it, such as a movieId; or an item's title.", show_default=False
+        ),
     ],
     run: Annotated[
         str | None,

@@ -70,10 +70,9 @@ class Names:
 
     def item(self, item_idx: int) -> Item:
         """Return what is known of an item."""
-        titles, place = self._titles, item_idx - FIRST
         return Item(
             id=self._value(self._columns[Role.ITEM], item_idx),
-            title=titles[place].as_py() if titles is not None and 0 <= place < len(titles) else None,
+            title=self._title(item_idx - FIRST),
             features=self.features(Role.ITEM, item_idx),
         )
 
@@ -92,7 +91,7 @@ class Names:
 
         Args:
             role: USER or ITEM.
-            text: The raw id as somebody typed it.
+            text: The raw id as somebody typed it; or of an item its title, or letters that no other title has.
 
         Raises:
             ConfigError: Train has no such id; the message has those that are near.
@@ -104,26 +103,51 @@ class Names:
             place = pc.index(values, pa.scalar(text).cast(values.type)).as_py()
             if place >= 0:
                 return FIRST + int(place)
-        near = ", ".join(self._near(role, text))
+        titled = self._titled(text) if role is Role.ITEM else []
+        if len(titled) == 1:
+            return FIRST + titled[0]
+        shown = [f"{values[place]} ({self._title(place)})" for place in titled[:_NEAR]]
+        near = ", ".join(shown or self._near(role, text))
+        known = ", ".join(str(value) for value in values[:_NEAR])
         raise ConfigError(
             f"train has no {role.value} {text!r}{f'; near it are {near}' if near else ''}",
-            hint=f"an ID is a value of {self._columns[role].name} in the raw data, of which there are {len(values):,} in train",
+            hint=f"an ID is a value of {self._columns[role].name} in the raw data, of which there are {len(values):,} in train"
+            + ("" if near else f", such as {known}"),
         )
 
+    def _title(self, place: int) -> str | None:
+        """Return the title of a value of the vocabulary, by its place there; None where it has none."""
+        found: str | None = (
+            None if self._titles is None or not 0 <= place < len(self._titles) else self._titles[place].as_py()
+        )
+        return found
+
+    def _titled(self, text: str) -> list[int]:
+        """Return the places of items of that title, or else of titles that hold it; a number is more likely to be a wrong id."""
+        if self._titles is None or not text:
+            return []
+        holds = pc.indices_nonzero(
+            pc.match_substring(self._titles, text, ignore_case=True).fill_null(False)
+        ).to_pylist()
+        exact = [place for place in holds if str(self._title(place)).casefold() == text.casefold()]
+        return exact or ([] if text.isdecimal() else holds)
+
     def _near(self, role: Role, text: str) -> list[str]:
-        """Return ids that may have been meant: those of titles that hold the text, or else those that look like it."""
+        """Return ids that may have been meant: of numbers those around it, else those that look like it or whose title does."""
         values = self.values(role)
-        if role is Role.ITEM and self._titles is not None:
-            found = pc.indices_nonzero(pc.match_substring(self._titles, text, ignore_case=True).fill_null(False))
-            if len(found):
-                return [f"{values[place]} ({self._titles[place]})" for place in found[:_NEAR].to_pylist()]
         try:
             wanted = pa.scalar(text).cast(pa.float64())
             far = pc.abs(pc.subtract(values.cast(pa.float64(), safe=False), wanted))
-            places = pc.sort_indices(far)[:_NEAR].to_pylist()
+            return [str(values[place]) for place in pc.sort_indices(far)[:_NEAR].to_pylist()]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return difflib.get_close_matches(text, [str(value) for value in values[:_SEARCHED]], n=_NEAR)
-        return [str(values[place]) for place in places]
+            near = difflib.get_close_matches(text, [str(value) for value in values[:_SEARCHED]], n=_NEAR)
+        if near or role is not Role.ITEM:
+            return near
+        titles = {self._title(place): place for place in range(min(len(values), _SEARCHED))}
+        return [
+            f"{values[titles[title]]} ({title})"
+            for title in difflib.get_close_matches(text, [title for title in titles if title], n=_NEAR)
+        ]
 
     def _table(self, role: Role) -> pa.Table:
         """Return the columns of encoded ids that a table by user or by item has, as far as their vocabularies are there."""

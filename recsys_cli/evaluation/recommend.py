@@ -72,9 +72,7 @@ class Advisor:
         """Whether it has vectors of items, so that there are nearest ones."""
         return isinstance(self._model, Vectors)
 
-    def recommend(
-        self, user_idx: int, *, counts: npt.NDArray[np.int64], seen: Collection[int], k: int
-    ) -> list[Scored]:
+    def recommend(self, user_idx: int, *, counts: npt.NDArray[np.int64], seen: Collection[int], k: int) -> list[Scored]:
         """Return the best items of train for a user, best first, as an evaluation ranks them; not where `why_not` says why.
 
         Args:

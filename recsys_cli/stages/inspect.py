@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import RunConfig
+from recsys_cli.errors import DataError
 from recsys_cli.evaluation.met import newest_first, num_positive, rows_of, to_find
 from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.recommend import Advisor
-from recsys_cli.evaluation.result import MODEL
+from recsys_cli.evaluation.result import MODEL, Evaluation
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import count_items
@@ -79,7 +80,7 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     Args:
         run: A finished run.
         workspace: Where its data is.
-        name: The item's raw id.
+        name: The item's raw id, or its title.
         k: How many users and near items; also the places of a ranking that count as a recommendation.
 
     Returns:
@@ -131,7 +132,7 @@ class _Desk:
     @classmethod
     def open(cls, run: TrainedRun, workspace: Workspace) -> _Desk:
         config, data = config_of(run), workspace.data_of(run)
-        names = names_of(config, data, workspace, title=config.evaluate.title)
+        names = names_of(config, data, workspace, title=_title(run, config))
         return cls(run, config, data, names)
 
     @property
@@ -159,6 +160,14 @@ class _Desk:
             "title": item.title,
             "features": _lists(item.features),
         }
+
+
+def _title(run: TrainedRun, config: RunConfig) -> str | None:
+    """Return the column with the titles: the latest evaluation may have been told of it after the run was trained."""
+    try:
+        return Evaluation.read(run.evaluation).config.title
+    except DataError:
+        return config.evaluate.title
 
 
 def _lists(features: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:

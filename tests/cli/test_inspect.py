@@ -137,7 +137,8 @@ def test_unknown_ids_name_those_that_are_near(trained: Recsys) -> None:
     assert answer.code == 2
     assert "error: train has no user 'kem'; near it are cem" in answer.err
     assert "hint: an ID is a value of userId in the raw data, of which there are 3 in train" in answer.err
-    assert "near it are 1 (Toy Story (1995))" in trained("inspect", "item", "toy").err
+    assert "near it are 1 (Toy Story (1995))" in trained("inspect", "item", "Toi Story (1995)").err
+    assert trained("inspect", "item", "toy", "--json").json["item"] == "1"
     assert "near it are 3, 2, 1" in trained("inspect", "item", "4").err  # nobody met it in train
 
 

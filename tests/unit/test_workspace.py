@@ -142,6 +142,15 @@ def test_run_is_found_by_a_part_of_its_name(workspace: Workspace) -> None:
         workspace.run("2026")
     with pytest.raises(MissingArtifactError, match=r"no run 'x'.*there are: .*aaaa, .*bbbb"):
         workspace.run("x")
+    with pytest.raises(MissingArtifactError, match=r"no run 'eas' in .* \(did you mean ease\?\); there are: "):
+        workspace.run("eas")
+
+
+def test_of_many_runs_the_last_ones_are_named(workspace: Workspace) -> None:
+    for number in range(20):
+        write_text(workspace.root / "runs" / f"202601{number:02}T000000-mlp-aaaa" / "config.yaml", "")
+    with pytest.raises(MissingArtifactError, match=r"there are: 20260112T.* 20260119T000000-mlp-aaaa and 12 more$"):
+        workspace.run("x")
 
 
 def test_manifest_that_cannot_be_read_is_named(workspace: Workspace) -> None:

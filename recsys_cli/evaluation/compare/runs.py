@@ -48,7 +48,10 @@ def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
     """
     names = [run.folder.name for run in runs]
     if len(set(names)) < 2 or len(set(names)) < len(names):
-        raise ConfigError(f"there is nothing to compare in {', '.join(names)}", hint="recsys compare RUN RUN")
+        hint = "recsys compare RUN RUN; recsys status shows the runs"
+        raise ConfigError(
+            f"there is nothing to compare in {', '.join(names)}: runs have to be two, and not the same", hint=hint
+        )
     found = [rankings_of(run) for run in runs]
     compared = _labelled(runs)
     for run, rankings in zip(runs[1:], found[1:], strict=True):

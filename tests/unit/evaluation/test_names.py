@@ -59,8 +59,27 @@ def test_an_unknown_text_names_titles_that_hold_it_or_ids_that_look_like_it(data
     names = Names(data, titles(i4="Toy Story (1995)", i9="History", i11="Heat"))
     with pytest.raises(ConfigError, match=r"no item 'STORY'; near it are 4 \(Toy Story \(1995\)\), 9 \(History\)"):
         names.find(Role.ITEM, "STORY")
-    with pytest.raises(ConfigError, match=r"train has no item 'zzz'$"):
+    with pytest.raises(ConfigError, match=r"train has no item 'zzz'$") as error:
         names.find(Role.ITEM, "zzz")
+    assert (
+        error.value.hint
+        == "an ID is a value of movieId in the raw data, of which there are 30 in train, such as 0, 1, 2"
+    )
+
+
+def test_an_item_may_be_called_by_its_title_or_what_no_other_title_has(data: PreparedData) -> None:
+    names = Names(data, titles(i4="Toy Story (1995)", i5="Toy Story (1995) 2", i9="History", i11="Heat", i12="1984"))
+    assert names.find(Role.ITEM, "toy story (1995)") == FIRST + 4
+    assert names.find(Role.ITEM, "heat") == FIRST + 11
+    assert names.find(Role.ITEM, "1984") == FIRST + 12
+    with pytest.raises(ConfigError, match=r"no item '1995'; near it are 29, 28, 27$"):
+        names.find(Role.ITEM, "1995")  # a number is more likely to be a wrong id
+
+
+def test_a_title_with_a_mistake_names_those_that_look_like_it(data: PreparedData) -> None:
+    names = Names(data, titles(i4="Toy Story (1995)", i9="History"))
+    with pytest.raises(ConfigError, match=r"no item 'Toy Storry \(1995\)'; near it are 4 \(Toy Story \(1995\)\)$"):
+        names.find(Role.ITEM, "Toy Storry (1995)")
 
 
 def test_ids_that_are_text_are_found_as_they_are_typed(data: PreparedData) -> None:
