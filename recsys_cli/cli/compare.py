@@ -12,7 +12,7 @@ from recsys_cli.errors import ConfigError
 
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write a page that opens offline.", show_default=False),
+    typer.Option("--html", metavar="FILE", help="Write a page that opens offline.", show_default=False, dir_okay=False),
 ]
 
 Latex = Annotated[bool, typer.Option("--latex", help="Print the table for a paper (booktabs).")]

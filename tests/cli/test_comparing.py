@@ -84,6 +84,12 @@ def test_data_that_was_prepared_anew_holds_out_the_same(benched: Recsys) -> None
     assert "holds out other rows" in refused.err
 
 
+def test_a_page_that_cannot_be_written_is_told_before_the_work(recsys: Recsys) -> None:
+    answer = recsys("bench", "--html", ".")
+    assert answer.code == 2
+    assert "is a directory" in answer.err
+
+
 def test_a_config_without_a_bench_is_told_what_to_write(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     assert recsys("etl", "ratings.yaml").code == 0
