@@ -61,7 +61,7 @@ def some_interactions(num_rows: int = 300, *, seed: int = 0) -> Interactions:
     return Interactions(users.astype(np.int32), items.astype(np.int32), labels, times=np.arange(num_rows))
 
 
-def some_known(*, seed: int = 0) -> Known:
+def some_known(*, seed: int = 0, device: str = "cpu") -> Known:
     """Those interactions, and features of ids: keys of items, and numbers that follow from the user's id."""
     interactions = some_interactions(seed=seed)
 
@@ -69,14 +69,14 @@ def some_known(*, seed: int = 0) -> Known:
         features = dict(ids)
         if "item" in ids:
             items = ids["item"].long()
-            offsets = torch.arange(len(items) + 1)
+            offsets = torch.arange(len(items) + 1, device=items.device)
             features["keys"] = Ragged((3 + items % 5).int(), offsets)
         if "user.id" in ids:
             features["age"] = (ids["user.id"].float() - 15) / 10
         return features
 
     ids = {"user.id": torch.from_numpy(interactions.user_idx), "item": torch.from_numpy(interactions.item_idx)}
-    rows = Batch(join(ids), {"label": torch.from_numpy(interactions.labels)})
+    rows = Batch(join(ids), {"label": torch.from_numpy(interactions.labels)}).to(device)
     return Known(lambda: interactions, join, lambda: rows.parts(2))
 
 
@@ -91,11 +91,11 @@ def without_regularization(name: str) -> dict[str, float]:
     return {option: 0.0 for option in ("regularization", "dropout", "embedding_dropout") if option in fields}
 
 
-def a_model(name: str, *, sparse: bool = False, torch_seed: int = 0, **options: object) -> Model:
+def a_model(name: str, *, sparse: bool = False, torch_seed: int = 0, device: str = "cpu", **options: object) -> Model:
     """Build a model that has been told what is known, and fitted if it is one that is."""
     torch.manual_seed(torch_seed)
-    model = build(name, options, SCHEMA, sparse=sparse)
-    known = some_known()
+    model = build(name, options, SCHEMA, sparse=sparse).to(device)
+    known = some_known(device=device)
     if isinstance(model, Fitted):
         model.fit(known)
     model.begin(known)
