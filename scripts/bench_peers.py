@@ -95,7 +95,7 @@ class Bench:
         written = self.folder / "job.json"
         written.write_text(json.dumps(job), encoding="utf-8")
         done = run([str(self.python), str(HERE / f"peer_{peer}.py"), str(written)], cwd=self.folder)
-        _add(system, out, done, json.loads(done.output.strip().splitlines()[-1]))
+        _add(system, out, done, json.loads(out.with_suffix(".json").read_text(encoding="utf-8")))
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ class Job:
         items: movieId and genres of each item.
         seed: Of all that is drawn.
         threads: How many it may use.
-        out: Where the lists go.
+        out: Where the lists go, and the seconds beside them.
         seconds: By part.
     """
 
@@ -94,4 +94,4 @@ class Job:
 
     def _write(self, **arrays: np.ndarray) -> None:
         np.savez(self.out, **arrays)
-        print(json.dumps({name: round(seconds, 4) for name, seconds in self.seconds.items()}))
+        self.out.with_suffix(".json").write_text(json.dumps(self.seconds), encoding="utf-8")
