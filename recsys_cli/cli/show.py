@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -91,11 +91,7 @@ def _draw_status(to: Console, found: Mapping[str, Any]) -> None:
         for d in found["data"]
     ]
     table(to, "prepared", ("key", "train", "valid", "test", "size"), cells)
-    runs = [
-        (r["name"], r["state"], *(_figure(r["metrics"], metric) for metric in ("auc", "ndcg@10")), size(r["bytes"]))
-        for r in found["runs"]
-    ]
-    table(to, "runs", ("run", "state", "AUC", "NDCG@10", "size"), runs, text=2)
+    table(to, "runs", *_runs(found["runs"]), text=2)
     studies = [
         (s["name"], ", ".join(s["keys"]), f"{s['metric']} {_figure(s, 'best') or '–'}",
          f"{sum(s['trials'][state] for state in ('finished', 'pruned', 'failed'))} of {s['trials']['wanted']}")
@@ -105,6 +101,22 @@ def _draw_status(to: Console, found: Mapping[str, Any]) -> None:
     current = found["current"]
     shown = ("config", "problem", "dataset", "data", "run", "next")
     facts(to, [(name, str(current.get(name) or "")) for name in shown])
+
+
+def _runs(found: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return heads and cells; with the RMSE where a run predicts a number, and of such runs alone: others' is of probabilities."""
+    from recsys_cli.cli.quantities import size
+
+    errors = [{} if "auc" in run["metrics"] else run["metrics"] for run in found]
+    has_errors = any("rmse" in one for one in errors)
+    cells = [
+        (
+            run["name"], run["state"], _figure(run["metrics"], "auc"), *([_figure(one, "rmse")] if has_errors else []),
+            _figure(run["metrics"], "ndcg@10"), size(run["bytes"]),
+        )
+        for run, one in zip(found, errors, strict=True)
+    ]  # fmt: skip
+    return ("run", "state", "AUC", *(["RMSE"] if has_errors else []), "NDCG@10", "size"), cells
 
 
 def _figure(metrics: Mapping[str, float | None], name: str) -> str:

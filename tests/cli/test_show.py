@@ -8,6 +8,7 @@ import pytest
 from conftest import Recsys
 
 from recsys_cli import registry
+from recsys_cli.cli.show import _runs
 from recsys_cli.config import load
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -153,3 +154,12 @@ def test_doctor_names_the_pin_that_is_wrong(recsys: Recsys, monkeypatch: pytest.
     real = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: "2.4.0" if name == "numpy" else real(name) or "0")
     assert recsys("doctor", "--json").json["nvtabular"]["wrong_pins"]["numpy"] == "2.4.0, needs 1.*"
+
+
+def test_status_shows_errors_of_runs_that_predict_a_number_alone() -> None:
+    likes = {"name": "likes", "state": "evaluated", "metrics": {"auc": 0.75, "rmse": 0.43}, "bytes": 1}
+    stars = {"name": "stars", "state": "evaluated", "metrics": {"rmse": 0.84, "ndcg@10": 0.1}, "bytes": 1}
+    heads, cells = _runs([likes, stars])
+    assert heads == ("run", "state", "AUC", "RMSE", "NDCG@10", "size")
+    assert [row[2:5] for row in cells] == [("0.7500", "", ""), ("", "0.8400", "0.1000")]
+    assert _runs([likes])[0] == ("run", "state", "AUC", "NDCG@10", "size")
