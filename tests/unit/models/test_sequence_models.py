@@ -180,7 +180,7 @@ def test_loss_is_the_cross_entropy_of_each_next_item(name: str) -> None:
 
 
 def test_bert4rec_masks_what_is_there_and_something_of_everybody() -> None:
-    model: Any = a_model("bert4rec", steps=4, last_share=0.0)
+    model: Any = a_model("bert4rec", steps=4, mask_share=0.2, last_share=0.0)
     windows = model.histories.anywhere(torch.arange(2, 63).repeat(100), LENGTH)
     drawn = model._drawn(windows)
     assert not drawn[windows.counts == 0].any()
