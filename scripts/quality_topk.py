@@ -117,7 +117,7 @@ def _measured(model: str, split: Path, folder: Path, seeds: list[int]) -> dict[s
     means = {metric: round(statistics.mean(each[metric] for each in figures), 4) for metric in METRICS}
     spread = {metric: round(statistics.stdev(each[metric] for each in figures), 4) for metric in METRICS if figures[1:]}
     counts = runs[0]["counts"]
-    users = {"users": counts["users_ranked"]}
+    users = {"users": counts["users_ranked"], "seeds": len(runs)}
     if counts["users_new"]:
         users |= {"of them new": counts["users_new"], "new, with rows in valid": counts["users_new_with_history"]}
     return {**users, **means} | ({"standard_deviation": spread} if spread else {})
