@@ -99,7 +99,9 @@ def _text(table: Table, columns: dict[str, str | None], path: Path) -> str:
         lines.append(
             f"    # To predict {shown['rating']} itself, let the label be {number}, and leave the line above out."
         )
-    return "\n".join([*lines, "", *_MODEL]) + "\n"
+    title = next((column for column in others if column.lower() == "title"), None)
+    named = [] if title is None else ["", "evaluate:", f"  title: {quoted(title)}  # what the report calls the items"]
+    return "\n".join([*lines, "", *_MODEL, *named]) + "\n"
 
 
 def _split_lines(timestamp: str | None) -> list[str]:

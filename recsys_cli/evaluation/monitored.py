@@ -19,7 +19,7 @@ from recsys_cli.evaluation.ranking import rank
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
 from recsys_cli.evaluation.tally import Tally
 from recsys_cli.events import Progress
-from recsys_cli.features.schema import Role
+from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.loader import Tables
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.models.model import Model
@@ -62,7 +62,9 @@ def of_rankings(
     tables = Tables(data, device=place.device)
     name = f"{wanted.metric.name}@{wanted.k}"
     if (reason := why_not(model, held_out, tables, data.schema, device=place.device)) is not None:
-        raise ConfigError(f"{name} cannot be measured: {reason}", hint="set train.monitor to auc or loss")
+        all_new = not np.any(rows.user_idx >= FIRST)
+        later = "; only recsys evaluate ranks for users whom train does not know" if all_new else ""
+        raise ConfigError(f"{name} cannot be measured: {reason}", hint=f"set train.monitor to auc or loss{later}")
     places = torch.from_numpy(candidates).to(place.device)
 
     def progress(done: int) -> None:

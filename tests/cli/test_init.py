@@ -45,6 +45,14 @@ def test_init_knows_usual_headings(recsys: Recsys, header: str, first: str, user
     assert (features.user, features.item, features.label) == (user, item, label)
 
 
+def test_init_says_where_titles_are_if_the_table_has_them(recsys: Recsys) -> None:
+    Path("t.csv").write_text("user,item,Title,label\na,b,A title,1\n")
+    Path("u.csv").write_text("user,item,label\na,b,1\n")
+    assert recsys("init", "t.csv").code == recsys("init", "u.csv").code == 0
+    assert load(Path("t.yaml")).evaluate.title == "Title"
+    assert load(Path("u.yaml")).evaluate.title is None
+
+
 def test_init_takes_the_columns_that_are_named(recsys: Recsys) -> None:
     Path("t.csv").write_text("who,what,good,on,no: x\na,b,1,100,y\n")
     line = ["--user", "who", "--item", "what", "--label", "good", "--timestamp", "on", "-o", "mine.yaml"]

@@ -117,8 +117,11 @@ def test_rankings_need_somebody_with_something_to_find(make_prepared: MakePrepar
         table = pq.read_table(path)
         nobody = pa.array(np.full(table.num_rows, 2, np.int32))
         pq.write_table(table.set_column(table.column_names.index("userId"), "userId", nobody), path)
-    with pytest.raises(ConfigError, match="ndcg@10 cannot be measured: no user that train knows has anything to find"):
+    with pytest.raises(
+        ConfigError, match="ndcg@10 cannot be measured: no user that train knows has anything to find"
+    ) as error:
         trained(data, workspace, monitor="ndcg@10")
+    assert str(error.value.hint).endswith("only recsys evaluate ranks for users whom train does not know")
 
 
 def test_where_a_figure_is_not_defined_the_loss_decides(make_prepared: MakePrepared, workspace: Workspace) -> None:
