@@ -138,9 +138,8 @@ def _arguments() -> argparse.Namespace:
 
 def _versions() -> dict[str, str]:
     """Return what the peers' venv has been asked for, which their figures are of."""
-    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
-    pinned = dict(line.split("==") for line in lines if "==" in line)
-    pinned = {name.lower(): version for name, version in pinned.items()}
+    lines = REQUIREMENTS.read_text(encoding="utf-8").lower().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
     return {name: pinned[name] for name in (*PEERS, "torch", "numpy", "pm-implicit")}
 
 

@@ -69,12 +69,11 @@ def _top_k_data(job: Job, folder: Path) -> dict[str, Any]:
     """Write all rows, with their place as their time; return the options that split them as they were."""
     rows = pd.concat([job.train, job.valid, job.test], ignore_index=True)
     _write(folder / "rows" / "rows.inter", rows.assign(place=np.arange(len(rows))), {**INTERACTIONS, "place": "float"})
-    drawn = job.model in {"mf", "lightgcn", "popularity", *BY_WEIGHTS}
     return {
         "load_col": {"inter": [USER, ITEM, "place"]},
         "TIME_FIELD": "place",
         "eval_args": {"split": {"LS": "valid_and_test"}, "order": "TO", "group_by": "user", "mode": "full"},
-        **({} if drawn else {"train_neg_sample_args": None}),
+        **({"train_neg_sample_args": None} if job.model in SEQUENTIAL else {}),
     }
 
 
