@@ -8,8 +8,8 @@ from recsys_cli.evaluation.compare.comparison import Figure, Verdict
 
 METHOD = (
     "Intervals of rankings are from a paired bootstrap over users, p from Wilcoxon's signed-rank test; of AUC both are DeLong's, "
-    "of log loss and errors those of a paired test of the mean. p is corrected by Holm for all tests of the table. A difference counts "
-    "where the corrected p is below 0.05 and the interval does not hold zero."
+    "of log loss and errors those of a paired test of the mean. p is corrected by Holm for all tests of the table. A difference "
+    "counts where the corrected p is below 0.05 and the interval does not hold zero."
 )
 
 
