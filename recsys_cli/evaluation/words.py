@@ -52,7 +52,7 @@ def on_new_users(asked: Asked, *, folds_in: bool) -> list[str]:
     if not num_new and np.any(asked.rows.user_idx == UNSEEN):
         return [
             "Users whom train does not know are not ranked for: this data is of a version that does not tell them apart. "
-            "recsys etl --force prepares it anew."
+            "recsys etl --force prepares it anew, and recsys evaluate --force measures it."
         ]
     return []
 

@@ -109,6 +109,15 @@ def test_everybody_is_ranked_for_and_new_users_have_what_is_known_of_them(world:
     assert not [note for note in measured.notes if "new" in note]
 
 
+def test_models_are_told_of_the_rows_that_the_evaluation_has_read(
+    world: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("recsys_cli.evaluation.known.read_interactions")
+
+    assert len(_ranked(world, model := Mirror())[1].users) == 4
+    assert len(model.rows) == 2  # at last, what eve met
+
+
 def test_cohort_of_cold_users_has_the_rankings_of_the_new(world: PreparedData) -> None:
     measured = _ranked(world, Mirror())[0]
 
