@@ -112,7 +112,7 @@ def main() -> None:
             systems = _measured(bench, model, given.peers, given.rounds)
             facts = _facts(model, systems, Path(bench.splits[kind_of(model)]["test"]))
             found[model] = {"rounds": given.rounds, "threads": given.threads, **facts}
-            show(model, found[model])
+            show(f"{model}, one epoch" if given.quick else model, found[model])
             if not given.quick:
                 text = json.dumps({"seconds": COUNTED, "versions": _versions(), "models": found}, indent=2)
                 kept.write_text(text + "\n", encoding="utf-8")

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 
-def show(model: str, facts: dict[str, Any]) -> None:
+def show(title: str, facts: dict[str, Any]) -> None:
     """Print one row for each system; what ours is less a peer's stands beside the peer, with its 95 % interval."""
     systems, figure = facts["systems"], facts["figure of the verdict"]
     rounds = "" if facts["rounds"] == 1 else f", {facts['rounds']} rounds: min / median / max"
-    table = Table(title=f"{model}{rounds}", title_justify="left")
+    table = Table(title=f"{title}{rounds}", title_justify="left")
     figures = [name for name in ("hr@10", "ndcg@10", "auc") if name in systems["ours"]]
     compared_by = (f"ours less, {figure}", "ours is", "fit + rank, s", "times ours", "prepare, s")
     for column in ("system", *figures, *compared_by, "GB", "settings"):
