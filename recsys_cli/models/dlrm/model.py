@@ -22,8 +22,8 @@ from recsys_cli.models.ranking.tower import Tower
 class Model(Tabular):
     """A bottom tower makes one vector of the numbers; it and the dot products of all pairs of vectors go into the top tower.
 
-    Beside them a linear model tells what each id adds by itself, which the paper leaves to products with the numbers' vector. There
-    are often no numbers; and an embedding that has to tell it too, overfits in its products with the others.
+    Beside them a linear model tells what each id adds by itself, which the paper leaves to products with the numbers' vector: often
+    there are no numbers, and embeddings that have to tell this too overfit in their products with each other.
 
     Raises:
         ConfigError: The schema has no label, no feature, or a list of numbers.
