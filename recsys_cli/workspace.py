@@ -21,7 +21,7 @@ from recsys_cli.errors import DataError, MissingArtifactError, RecsysError
 from recsys_cli.features.schema import Schema, file_of
 from recsys_cli.registry import suggest
 
-FORMAT = 2
+FORMAT = 3
 """Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
 _NAMED = 8
 """So many artifacts are named where another was asked for."""

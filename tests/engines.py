@@ -139,6 +139,10 @@ def interactions(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def plan(
-    *ops: Any, user: str = "user", item: str = "item", label: str = "rating", timestamp: str | None = None
+    *ops: Any,
+    user: str = "user",
+    item: str = "item",
+    label: str | tuple[str, ...] = "rating",
+    timestamp: str | None = None,
 ) -> FeaturePlan:
     return FeaturePlan(user=user, item=item, label=label, timestamp=timestamp, ops=ops)

@@ -223,8 +223,9 @@ def test_a_computed_column_can_be_categorified(name: str, tmp_path: Path) -> Non
         LambdaOp(expression="rating > 3", output="high", dtype="int8"),
         LambdaOp(expression="high * 2 + item / 10", output="item", dtype="int64"),
         Categorify(columns=("user", "item", "high")),
+        LambdaOp(expression="1", output="met", dtype="int8"),
     )
-    made = answer(name, Case({"train": TRAIN, "valid": VALID}, {}, plan(*ops)), tmp_path)
+    made = answer(name, Case({"train": TRAIN, "valid": VALID}, {}, plan(*ops, label="met")), tmp_path)
     assert made.vocabulary("high") == {0: 3, 1: 3}
     assert made.vocabulary("item") == {3: 2, 0: 1, 2: 1, 4: 1, 9: 1}
     assert made.column("item", "valid") == [2, 2, 5]

@@ -110,7 +110,8 @@ EMPTY = pa.table({"value": pa.array([], pa.int64()), "count": pa.array([], pa.in
 
 def compute(name: str, folder: Path, ops: list[LambdaOp], rows: pa.Table) -> pa.Table:
     """Send rows through expressions."""
-    case = plan(Categorify(columns=("user", "item")), *ops)
+    met = LambdaOp(expression="1", output="met", dtype="int8")  # the label: none of what is computed is made of it
+    case = plan(Categorify(columns=("user", "item")), met, *ops, label="met")
     engine: Engine = load(ENGINES[name])(folder)
     fitted = FittedPlan(case, {"interactions": rows.schema}, known_state(case, {"user": EMPTY, "item": EMPTY}))
     return engine.apply(fitted.program.transforms(None), fitted, rows)

@@ -41,10 +41,12 @@ ITEMS = pa.table({"item": [10, 20, 30, 99], "year": [1999, 1999, None, 2001], "p
 MEAN = (5 + 1 + 3.5 + 4 + 2 + 1 + 3 + 4.5) / 8
 
 
-def case(*ops: Any, train: pa.Table = TRAIN, valid: pa.Table = VALID, ids: Categorify = IDS) -> Case:
+def case(
+    *ops: Any, train: pa.Table = TRAIN, valid: pa.Table = VALID, ids: Any = IDS, label: str | tuple[str, ...] = "rating"
+) -> Case:
     """Return a case in which every row keeps its number, as a feature."""
     row = LambdaOp(expression="row", output="row", dtype="int64")
-    return Case({"train": train, "valid": valid}, {"items": ITEMS}, plan(*ops, ids, row))
+    return Case({"train": train, "valid": valid}, {"items": ITEMS}, plan(*ops, ids, row, label=label))
 
 
 def by_hand(made: Answer, op: TargetEncoding, columns: Sequence[str], train: pa.Table = TRAIN) -> dict[int, float]:
@@ -82,6 +84,7 @@ CASE = case(
     Categorify(columns=("user", "item", "year")),
     BY_YEAR,
     ids=LambdaOp(expression="1", output="one"),
+    label=("rating", "like"),
 )
 
 
