@@ -54,11 +54,11 @@ def split_of(files: dict[str, str]) -> str:
     return f"split={json.dumps({'method': 'files', **files})}"
 
 
-def test_figures(workspace: Path) -> dict[str, float]:
-    """Return what the latest run of a workspace reached on the rows of test."""
+def figures_on_test(workspace: Path, names: Sequence[str] = FIGURES, *, of: str = "model") -> dict[str, float]:
+    """Return what the latest run of a workspace, or a baseline beside it, reached on the rows of test."""
     measured = json.loads((latest_run(workspace) / "evaluation.json").read_text(encoding="utf-8"))
     assert measured["split"] == "test"
-    return {name: measured["pointwise"]["model"][name]["value"] for name in FIGURES}
+    return {name: measured["pointwise"][of][name]["value"] for name in names}
 
 
 def latest_run(workspace: Path) -> Path:

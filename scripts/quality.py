@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fixed_splits import SCRIPT, hold_out, make_splits, means, split_of, test_figures
+from fixed_splits import SCRIPT, figures_on_test, hold_out, make_splits, means, split_of
 from measure import keep, machine, run
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +42,7 @@ def main() -> None:
             parts = hold_out(files / "train.parquet", folder, share=HOLD_OUT, number=seed)
             split = split_of({**parts, "test": str(files / "test.parquet")})
             run([*recsys, "run", config, split, f"train.seed={seed}", "evaluate.ranking_users=10"])
-            found.append(test_figures(folder / "workspace"))
+            found.append(figures_on_test(folder / "workspace"))
             print(seed, found[-1], flush=True)
     mean, spread = means(found)
     keep(
