@@ -119,7 +119,7 @@ def _ours(users: Tensor, items: Tensor, held_out: HeldOut) -> tuple[float, dict[
 
 
 def _peer(python: Path, peer: str, problem: Path, block: int) -> dict[str, dict[str, float]]:
-    script = Path(__file__).with_name("full_ranking_peers.py")
+    script = Path(__file__).parent / "peers" / "full_ranking.py"
     command = [str(python), str(script), peer, str(problem), str(block), str(torch.get_num_threads())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -2,7 +2,7 @@
 
 usage: bench_peers.py ZIP [--python PYTHON] [--models ease sasrec ...] [--peers recbole ...] [--rounds 1] [--threads 2] [--quick]
 
-ZIP is MovieLens latest-small. The peers get a venv of their own with what peers-requirements.txt pins; one that is there already
+ZIP is MovieLens latest-small. The peers get a venv of their own with what peers/requirements.txt pins; one that is there already
 is named by its Python. Models that rank the catalogue are fitted to train of the fixed leave-last-out split and asked for ten of
 the items with a train row that a user has not met in train or valid, for all users; ranking models get the fixed random split,
 with 5 % of its train to choose an epoch by. Every system's lists or probabilities go through the same evaluator, and ours are
@@ -24,14 +24,14 @@ from typing import Any
 
 from fixed_splits import SCRIPT, hold_out, make_splits
 from measure import RESULTS, Run, machine, run, spread
-from peer_ours import RECSYS, Ours
-from peer_systems import MODELS, PEERS, RANKING
-from peer_table import show
-from peer_verdicts import MAIN, figures, judge
+from peers.ours import RECSYS, Ours
+from peers.systems import MODELS, PEERS, RANKING
+from peers.table import show
+from peers.verdicts import MAIN, figures, judge
 
 HERE = Path(__file__).resolve().parent
 NAME = "peers"
-REQUIREMENTS = HERE / "peers-requirements.txt"
+REQUIREMENTS = HERE / "peers" / "requirements.txt"
 COUNTED = (
     "fit + rank, in the process itself, libraries imported. Of a peer: all that it learns, its choice of an epoch by valid with "
     "it, and every user's list (or every test row's probability). Of ours: what train and evaluate say of themselves, with "
@@ -94,7 +94,7 @@ class Bench:
         }  # fmt: skip
         written = self.folder / "job.json"
         written.write_text(json.dumps(job), encoding="utf-8")
-        done = run([str(self.python), str(HERE / f"peer_{peer}.py"), str(written)], cwd=self.folder)
+        done = run([str(self.python), str(HERE / "peers" / f"run_{peer}.py"), str(written)], cwd=self.folder)
         _add(system, out, done, json.loads(out.with_suffix(".json").read_text(encoding="utf-8")))
 
 

@@ -1,6 +1,6 @@
 """The peers' half of bench_full_ranking.py: run by the Python of their venv, it prints seconds and figures as JSON.
 
-usage: full_ranking_peers.py "recbole in our blocks"|"recbole by default"|lenskit PROBLEM.npz BLOCK THREADS
+usage: full_ranking.py "recbole in our blocks"|"recbole by default"|lenskit PROBLEM.npz BLOCK THREADS
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """RecBole's half of bench_peers.py, run by the Python of the peers' venv: fits one model and keeps its lists or probabilities.
 
-usage: peer_recbole.py JOB.json
+usage: run_recbole.py JOB.json
 
 RecBole splits by itself: the last two rows of each user by a time that is the row's place in the fixed splits, so it comes to
 the same ones. A ranking model gets its three files. Its models by item weights score by a longer history where they are told.
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from peer_job import Job, K
+from job import Job, K
 from recbole.config import Config
 from recbole.data import create_dataset, data_preparation
 from recbole.trainer import TraditionalTrainer

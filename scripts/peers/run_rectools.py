@@ -1,6 +1,6 @@
 """RecTools' half of bench_peers.py, run by the Python of the peers' venv: fits one model and keeps its lists.
 
-usage: peer_rectools.py JOB.json
+usage: run_rectools.py JOB.json
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from implicit.als import AlternatingLeastSquares
 from implicit.bpr import BayesianPersonalizedRanking
 from implicit.nearest_neighbours import CosineRecommender
-from peer_job import Job, K
+from job import Job, K
 from pytorch_lightning import seed_everything
 from rectools import Columns
 from rectools.dataset import Dataset

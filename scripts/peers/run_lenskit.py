@@ -1,6 +1,6 @@
 """LensKit's half of bench_peers.py, run by the Python of the peers' venv: fits one model and keeps its lists.
 
-usage: peer_lenskit.py JOB.json
+usage: run_lenskit.py JOB.json
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from job import Job, K
 from lenskit.als import ImplicitMFScorer
 from lenskit.basic import PopScorer
 from lenskit.batch import recommend
@@ -16,7 +17,6 @@ from lenskit.flexmf import FlexMFImplicitScorer
 from lenskit.knn import EASEScorer, ItemKNNScorer, SLIMScorer
 from lenskit.pipeline import topn_pipeline
 from lenskit.training import TrainingOptions
-from peer_job import Job, K
 
 SCORERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "popularity": (PopScorer, {}),
