@@ -87,12 +87,17 @@ def choose(
 
 @contextmanager
 def held(chosen: Chosen, config: RunConfig, workspace: Workspace) -> Iterator[None]:
-    """Keep other processes from the run's folder."""
+    """Keep other processes from the run's folder; a new run that fails before anything was measured leaves none."""
     run = workspace.run_named(chosen.name)
     with workspace.lock(f"run-{chosen.name}", timeout=1):
         if not chosen.resume:
             write_text(run.config, dump(config))
-        yield
+        try:
+            yield
+        except Exception:
+            if not (chosen.resume or run.metrics.is_file() or run.checkpoint("last").is_file()):
+                workspace.remove(run)
+            raise
 
 
 def _new_run(workspace: Workspace, config: RunConfig, key: str) -> TrainedRun:

@@ -162,6 +162,8 @@ def test_a_loss_that_is_not_finite_names_the_step(make_prepared: MakePrepared, w
             make_prepared(), a_config(epochs=9, learning_rate=1e30, model={"name": "mlp", "hidden": []}), workspace
         )
     assert "learning_rate" in str(caught.value.hint)
+    (left,) = workspace.runs()
+    assert left.metrics.read_text(encoding="utf-8"), "what was measured before is what there is to look at"
 
 
 def test_a_gpu_that_is_not_there_is_a_config_error(make_prepared: MakePrepared, workspace: Workspace) -> None:
@@ -171,6 +173,28 @@ def test_a_gpu_that_is_not_there_is_a_config_error(make_prepared: MakePrepared, 
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match="torch sees no GPU"):
         train_on(make_prepared(), a_config(device="cuda"), workspace)
+    assert not list((workspace.root / "runs").iterdir()), "nothing was measured, so there is no run"
+
+
+def test_a_run_that_cannot_be_gone_on_with_stays_as_it_was(
+    make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def fail(*_: object) -> None:
+        raise ConfigError("not now")
+
+    data, config = make_prepared(), a_config(epochs=1)
+    monkeypatch.setattr("recsys_cli.stages.job.Job.model", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        train_on(data, config, workspace)
+    monkeypatch.setattr("recsys_cli.stages.job.Job.model", fail)
+    with pytest.raises(ConfigError, match="not now"):
+        train_on(data, config, workspace, resume=True)
+    (left,) = workspace.runs()
+    monkeypatch.undo()
+    assert train_on(data, config, workspace, resume=True).artifact == left
 
 
 def test_sparse_leaves_unused_rows_as_they_began(make_prepared: MakePrepared, workspace: Workspace) -> None:
