@@ -42,7 +42,7 @@ class Model(ItemToItem):
             stop = min(start + step, history.num_items)
             products = _product(_rows(by_item, start, stop), columns)
             if self.config.normalize:
-                products /= (lengths[start:stop, None] * lengths + self.config.shrinkage).clamp(min=1e-12)
+                products /= torch.outer(lengths[start:stop], lengths).add_(self.config.shrinkage).clamp_(min=1e-12)
             products.diagonal(start).zero_()
             nearest.append(products.topk(self.learnt.number, dim=1))
             progress(stop, history.num_items)
@@ -125,4 +125,8 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
     """Return the product of two sparse matrices, with its zeros."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")  # torch's own way through it
+        if left.device.type == "cpu" and torch.backends.mkl.is_available():
+            # MKL alone adds up in the dense result at once: a quarter of the time of a sparse result that is made dense.
+            zeros = torch.zeros(left.shape[0], right.shape[1])
+            return torch.addmm(zeros, left.to_sparse_csr(), right.to_sparse_csr())
         return torch.sparse.mm(left, right).to_dense()
