@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.dcn_v2.config import Config
+from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.ranking.numbers import numbers
 from recsys_cli.models.ranking.tabular import Tabular
@@ -57,7 +57,7 @@ class Model(Tabular):
     ) -> None:
         super().__init__(config, schema)
         widths_of = dims_of(schema.categorical, config.embedding_dim)
-        self.embedding_dropout = config.embedding_dropout
+        self.embedding_dropout = Dropout(config.embedding_dropout)
         self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
         width = sum(widths_of.values()) + len(self.numeric)
         self.layers = nn.ModuleList(Cross(width, config.rank) for _ in range(config.cross_layers))
@@ -70,7 +70,7 @@ class Model(Tabular):
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and the embeddings."""
         lookups = list(self.embeddings.lookups(batch).values())
-        spread = [F.dropout(lookup.spread(), self.embedding_dropout, self.training) for lookup in lookups]
+        spread = [self.embedding_dropout(lookup.spread()) for lookup in lookups]
         crossed = first = torch.cat([*spread, numbers(batch, self.numeric)], dim=1)
         for layer in self.layers:
             crossed = layer(first, crossed)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.dlrm.config import Config
+from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding import Lookup, embed
 from recsys_cli.models.ranking.factorization import FirstOrder
 from recsys_cli.models.ranking.numbers import numbers
@@ -35,7 +35,7 @@ class Model(Tabular):
         super().__init__(config, schema)
         dim, num_numeric = config.embedding_dim, len(self.numeric)
         widths = {column.name: dim for column in schema.categorical}
-        self.embedding_dropout = config.embedding_dropout
+        self.embedding_dropout = Dropout(config.embedding_dropout)
         self.embeddings = embed(schema.categorical, widths, sparse=sparse, placement=placement)
         self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
         self.bottom = Tower((), num_numeric, (*config.bottom, dim), dropout=config.dropout) if num_numeric else None
@@ -53,7 +53,7 @@ class Model(Tabular):
         logits = self.first_order(weights, dense)
         if self.top is None:  # one column of ids has no pair
             return logits, looked_up
-        fields = [F.dropout(one.spread(), self.embedding_dropout, self.training) for one in embeddings.values()]
+        fields = [self.embedding_dropout(one.spread()) for one in embeddings.values()]
         if self.bottom is None:
             return logits + self.top((), pairwise_products(fields)), looked_up
         made = self.bottom((), dense).float()

@@ -33,16 +33,16 @@ class ConcatLinear(nn.Module):
         self.linear = nn.Linear(sum(dims) + num_numeric, width)
         self.widths = [*dims, num_numeric]
 
-    def forward(self, lookups: Sequence[Lookup], numeric: Tensor, *, dropout: float = 0.0) -> Tensor:
+    def forward(self, lookups: Sequence[Lookup], numeric: Tensor, *, dropout: nn.Module | None = None) -> Tensor:
         """Return the layer's output, shape (B, width).
 
         Args:
             lookups: The embeddings.
             numeric: The numbers, shape (B, num_numeric).
-            dropout: Share of the embeddings' elements to drop, for each row of the batch on its own.
+            dropout: What drops elements of the embeddings, for each row of the batch on its own; None drops none.
         """
-        if dropout:
-            spread = [F.dropout(lookup.spread(), dropout) for lookup in lookups]
+        if dropout is not None:
+            spread = [dropout(lookup.spread()) for lookup in lookups]
             together: Tensor = self.linear(torch.cat([*spread, numeric], dim=1))
             return together
         *weights, numeric_weight = self.linear.weight.split(self.widths, dim=1)

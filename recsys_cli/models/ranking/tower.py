@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from recsys_cli.models.batch_norm import BatchNorm
+from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.ranking.dense import ConcatLinear
 
@@ -38,14 +39,14 @@ class Tower(nn.Module):
     ) -> None:
         super().__init__()
         first, *rest = widths
-        self.embedding_dropout = embedding_dropout
+        self.embedding_dropout = Dropout(embedding_dropout)
         self.first = ConcatLinear(dims, num_numeric, first)
         self.rest = nn.Sequential(*_after(first, rest, dropout, batch_norm=batch_norm)) if rest else nn.Identity()
 
     def forward(self, lookups: Sequence[Lookup], numbers: Tensor) -> Tensor:
         """Return the output of the last layer; shape (B, widths[-1])."""
-        dropout = self.embedding_dropout if self.training else 0.0
-        output: Tensor = self.rest(self.first(lookups, numbers, dropout=dropout))
+        drops = self.training and self.embedding_dropout.p
+        output: Tensor = self.rest(self.first(lookups, numbers, dropout=self.embedding_dropout if drops else None))
         return output
 
 
@@ -57,6 +58,6 @@ def _after(width: int, widths: list[int], dropout: float, *, batch_norm: bool) -
         if batch_norm:
             layers.append(BatchNorm(before))
         if dropout:
-            layers.append(nn.Dropout(dropout))
+            layers.append(Dropout(dropout))
         layers.append(nn.Linear(before, after))
     return layers
