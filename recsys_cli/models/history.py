@@ -43,7 +43,7 @@ class History:
             interactions: Who met what; what was met twice is there once.
             user: The column of users.
             item: The column of items.
-            positive_only: Let only interactions with label 1 count.
+            positive_only: Let only positive interactions count, as `Interactions.positive` says which these are.
             device: Where to keep them.
         """
         users, items = (

@@ -46,7 +46,7 @@ class ItemToItem(Fitted, Recommender):
 
     Args:
         schema: Has a user and an item.
-        positive_only: Let only interactions with label 1 count.
+        positive_only: Let only positive interactions count, as `Interactions.positive` says which these are.
         max_items: How many items it knows at most, the ones that most users have met; None for all.
     """
 

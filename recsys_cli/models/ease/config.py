@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
+
+from recsys_cli.models.options import HistoryOptions
 
 
-class Config(BaseModel):
+class Config(HistoryOptions):
     """Weights between items by which each is told best from the others that its users have met; closed form, hard to beat.
 
     After Steck, "Embarrassingly Shallow Autoencoders for Sparse Data" (2019).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     regularization: float = Field(50.0, gt=0)
@@ -21,5 +22,3 @@ class Config(BaseModel):
     max_items: PositiveInt = 10_000
     """How many items have weights, the ones that most users have met; the others score 0. Memory grows with its square, and time
     with its cube, or, where users are fewer, with the square of their number."""
-    positive_only: bool = False
-    """Let only interactions with label 1 count, instead of all."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
+
+from recsys_cli.models.options import HistoryOptions
 
 
-class Config(BaseModel):
+class Config(HistoryOptions):
     """Vectors of users and items whose products are near 1 for what users have met and, with less weight, near 0 for the rest.
 
     After Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (2008). Needs `recsys-cli[implicit]`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     dim: PositiveInt = 128
@@ -24,5 +25,3 @@ class Config(BaseModel):
     """How much more an item that a user has met counts than one that the user has not met."""
     iterations: PositiveInt = 15
     """How often all users and then all items are solved for."""
-    positive_only: bool = False
-    """Let only interactions with label 1 count, instead of all."""

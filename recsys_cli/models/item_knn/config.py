@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
+
+from recsys_cli.models.options import HistoryOptions
 
 
-class Config(BaseModel):
+class Config(HistoryOptions):
     """Items are near if the same users have met them; one scores by those of its nearest items that the user has met.
 
     After Sarwar, Karypis, Konstan and Riedl, "Item-Based Collaborative Filtering Recommendation Algorithms" (2001).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     neighbours: PositiveInt = 50
@@ -29,5 +30,3 @@ class Config(BaseModel):
     """Of bm25: how far weights may differ by the popularity of an item, which `b` measures; with 0 they do not."""
     b: float = Field(0.75, ge=0, le=1)
     """Of bm25: how much less a user of an item that many have met counts."""
-    positive_only: bool = False
-    """Let only interactions with label 1 count, instead of all."""

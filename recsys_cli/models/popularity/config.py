@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
+
+from recsys_cli.models.options import HistoryOptions
 
 
-class Config(BaseModel):
+class Config(HistoryOptions):
     """How many rows of train an item has: what every other model has to be better than."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     half_life: float | None = Field(None, gt=0)
@@ -21,5 +22,3 @@ class Config(BaseModel):
     """A feature of items, such as genres: items that have one of the user's favourite values come first; None for no such thing."""
     favourites: PositiveInt = 3
     """How many values are a user's favourites: those that most of the items that the user has met have."""
-    positive_only: bool = False
-    """Let only interactions with label 1 count, instead of all."""

@@ -51,7 +51,7 @@ class Favourites:
             item: The column of items.
             values: The feature.
             number: How many favourites a user has at most.
-            positive_only: Let only interactions with label 1 count.
+            positive_only: Let only positive interactions count, as `Interactions.positive` says which these are.
             device: Where to compute.
 
         Raises:

@@ -53,7 +53,7 @@ class Histories:
         Args:
             interactions: What happened.
             num_users: Ids are below it.
-            positive_only: Whether to leave out those with label 0.
+            positive_only: Let only positive interactions count, as `Interactions.positive` says which these are.
             device: Where the histories are wanted.
 
         Raises:

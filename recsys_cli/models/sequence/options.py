@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+
+from recsys_cli.models.options import HistoryOptions
 
 
-class SequenceOptions(BaseModel):
+class SequenceOptions(HistoryOptions):
     """What a sequence is, and what the next item is told from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     # A step is of users, and MovieLens has few of them: small batches make steps enough of an epoch. Items are moved by
     # row-wise Adagrad: Adam moves rare items, which are hardly more than drawn, as far as all others, and takes five times the
@@ -36,8 +36,6 @@ class SequenceOptions(BaseModel):
     negatives_power: NonNegativeFloat = 0.5
     """Negatives are drawn in proportion to (how often an item comes in train) to this power: 0 for all alike, 1 by popularity. The
     loss is corrected for it: another power changes how sure the estimate is, and not what is estimated."""
-    positive_only: bool = False
-    """Let only interactions with label 1 be part of a sequence, instead of all."""
 
 
 class TransformerOptions(SequenceOptions):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
+
+from recsys_cli.models.options import HistoryOptions
 
 
-class Config(BaseModel):
+class Config(HistoryOptions):
     """Weights between items, none of them negative and most of them 0, by an elastic net for each item.
 
     After Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems" (2011).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     l1: float = Field(1.0, ge=0)
@@ -27,5 +28,3 @@ class Config(BaseModel):
     """A column of weights is done when no weight changes by more in a sweep."""
     max_sweeps: PositiveInt = 100
     """How often each weight is changed at most."""
-    positive_only: bool = False
-    """Let only interactions with label 1 count, instead of all."""
