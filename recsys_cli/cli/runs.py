@@ -30,7 +30,10 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
     run = finished(session.workspace.run(given))
     others = [text for text in overrides if not text.startswith("evaluate.")]
     if others:
-        raise ConfigError(f"{', '.join(others)}: a run is what it is; only evaluate.KEY=VALUE goes with it")
+        raise ConfigError(
+            f"{', '.join(others)}: a run is what it is; only evaluate.KEY=VALUE goes with it",
+            hint=f"for another run: recsys train {run.config} {' '.join(others)}",
+        )
     return run, load(run.config, overrides).evaluate
 
 

@@ -14,6 +14,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.registry import suggest
 
 Key = tuple[str | int, ...]
+OF_OVERRIDE = "override "
+"""What the place of a value begins with that came from the line which recsys was called with."""
 _BY_NAME: frozenset[Key] = frozenset({("train", "schedule")})
 """Keys at which a bare NAME stands for {name: NAME}, so that an override may go into it."""
 _MODEL_NAME: Key = ("model", "name")
@@ -98,7 +100,7 @@ def override(document: Document, overrides: Sequence[str], *, place: str | None 
         set_key = _set(document.values, key, parsed, text)
         for inner in [known for known in document.places if known[: len(set_key)] == set_key]:
             del document.places[inner]  # what it replaced
-        document.places[set_key] = place or f"override {text}"
+        document.places[set_key] = place or OF_OVERRIDE + text
 
 
 def _forget_options(document: Document, name: Any) -> None:

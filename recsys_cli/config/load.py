@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from recsys_cli.config import yaml12
 from recsys_cli.config.bench import BenchModel
-from recsys_cli.config.document import Document, Key, override, read
+from recsys_cli.config.document import OF_OVERRIDE, Document, Key, override, read
 from recsys_cli.config.grid import SEARCHES, bench_problems, cell
 from recsys_cli.config.problems import describe
 from recsys_cli.config.sections import RunConfig
@@ -44,6 +44,8 @@ def validate(document: Document, *, source: Path) -> RunConfig:
     if problems or config is None:
         what = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         message = "\n  ".join([f"{source}: {what}", *sorted(problems, key=_line_number)])
+        if all(problem.startswith(OF_OVERRIDE) for problem in problems):
+            raise ConfigError(message, hint=f"mend it on the line; all keys that there are: recsys config {source}")
         raise ConfigError(message, hint=f"mend it, then check it with: recsys validate {source}")
     return config
 

@@ -9,11 +9,13 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from recsys_cli.config.document import Document, Key
+from recsys_cli.config.document import OF_OVERRIDE, Document, Key
 from recsys_cli.registry import suggest
 
 _TAGS = ("op", "method", "name")
+"""Keys that say which of several kinds a mapping is of."""
 # What a value has to be, by the kind of pydantic's error; several of them at one key are joined by "or".
+_MAPPING = "a mapping (keys with values)"
 _KINDS = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -25,9 +27,9 @@ _KINDS = {
     "string_type": "text",
     "tuple_type": "a list",
     "list_type": "a list",
-    "dict_type": "a mapping (keys with values)",
-    "model_type": "a mapping (keys with values)",
-    "model_attributes_type": "a mapping (keys with values)",
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
 }
 _BOUNDS = {
     "greater_than": ("gt", "more than"),
@@ -49,6 +51,7 @@ def describe(
         prefix: Key of the section that was validated, where it was not the whole config.
     """
     sentences: dict[Key, list[str]] = {}
+    advice: dict[Key, str] = {}
     values: Any = document.values
     for part in prefix:
         values = values[part]
@@ -56,9 +59,23 @@ def describe(
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
             continue  # long enough as written: pydantic counts what it did not refuse, and the refusals are here, too
         path = _clean(detail, document.values, prefix)
-        known = _known_keys(root, values, path[len(prefix) : -1]) if root else []
+        known = _keys(_type_at(root, values, path[len(prefix) : -1]))
         sentences.setdefault(path, []).append(_sentence(detail, known, path))
-    return [_line(document.place(path), path, _joined(found)) for path, found in sentences.items()]
+        if _KINDS.get(detail["type"]) == _MAPPING and isinstance(detail["input"], str):
+            advice[path] = _as_tag(detail["input"], _type_at(root, values, path[len(prefix) :]), path, document)
+    return [
+        _line(document.place(path), path, _joined(found) + advice.get(path, "")) for path, found in sentences.items()
+    ]
+
+
+def _as_tag(text: str, kind: Any, path: Key, document: Document) -> str:
+    """Say how to write a text that stands where a mapping of a kind should: as what tells which one it is."""
+    tag = next((tag for tag in _TAGS if tag in _keys(kind)), None)
+    if tag is None:
+        return ""
+    if document.place(path).startswith(OF_OVERRIDE):
+        return f"; write {'.'.join(map(str, path))}.{tag}={text}"
+    return f"; write {'' if isinstance(path[-1], int) else f'{path[-1]}: '}{{{tag}: {text}}}"
 
 
 def _line(where: str, path: Key, sentence: str) -> str:
@@ -147,8 +164,8 @@ def _joined(sentences: list[str]) -> str:
     return f"{start}{' or '.join(kinds)}, not {end}"
 
 
-def _known_keys(root: type[BaseModel], values: Any, path: Key) -> list[str]:
-    """Walk the types along a key path and return the keys that the type at its end has."""
+def _type_at(root: type[BaseModel] | None, values: Any, path: Key) -> Any:
+    """Walk the types along a key path and return the one at its end; None where nothing is known of it."""
     found: Any = root
     for part in path:
         values = values[part] if _leads_into(values, part) else None
@@ -156,12 +173,18 @@ def _known_keys(root: type[BaseModel], values: Any, path: Key) -> list[str]:
             found = get_args(found)[1]
         elif isinstance(part, str) and isinstance(found, type) and issubclass(found, BaseModel):
             if part not in found.model_fields:
-                return []
+                return None
             found = found.model_fields[part].annotation
         found = _member(found, values)
-    if isinstance(found, type) and issubclass(found, BaseModel):
-        return list(found.model_fields)
-    return []
+    return found
+
+
+def _keys(kind: Any) -> list[str]:
+    """Return the keys that mappings of a type may have; of a union of them, those that all of its members have."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return list(kind.model_fields)
+    members = [_keys(member) for member in get_args(kind) if member is not types.NoneType] if _is_union(kind) else []
+    return [key for key in members[0] if all(key in member for member in members)] if members else []
 
 
 def _member(annotation: Any, values: Any) -> Any:
@@ -171,7 +194,7 @@ def _member(annotation: Any, values: Any) -> Any:
         return annotation if isinstance(values, list) else _member(get_args(annotation)[0], values)
     if hasattr(annotation, "__metadata__"):
         return _member(get_args(annotation)[0], values)
-    if origin in {Union, types.UnionType} and isinstance(values, dict):
+    if _is_union(annotation) and isinstance(values, dict):
         tags = {values.get(tag) for tag in _TAGS}
         models = [
             member for member in get_args(annotation) if isinstance(member, type) and issubclass(member, BaseModel)
@@ -181,3 +204,7 @@ def _member(annotation: Any, values: Any) -> Any:
                 return member
         return models[0] if len(models) == 1 else annotation
     return annotation
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in {Union, types.UnionType}

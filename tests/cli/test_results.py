@@ -249,6 +249,7 @@ def test_evaluate_takes_a_run_and_overrides_of_its_own_section(recsys: Recsys, r
     answer = recsys("evaluate", name, "train.epochs=3")
     assert answer.code == 2
     assert "only evaluate.KEY=VALUE goes with it" in answer.err
+    assert "hint: for another run: recsys train " in answer.err
 
 
 def test_evaluate_of_a_config_that_was_not_trained_says_so(recsys: Recsys, ran: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         (
             "{op: Categorify, columns: [userId, movieId, genres]}",
             "Categorify",
-            "x.yaml:10: features.ops.1: has to be a mapping (keys with values), not 'Categorify'",
+            "x.yaml:10: features.ops.1: has to be a mapping (keys with values), not 'Categorify'; write {op: Categorify}",
         ),
         ("[userId, movieId, genres]", "[]", "x.yaml:10: features.ops.1.columns: needs 1 or more, and has 0"),
         ("rating > 3", "open(3)", "x.yaml:11: features.ops.2.expression: the expression 'open(3)' calls open, "),
@@ -114,7 +114,11 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ),
         ("valid: 0.2", "valid: 1.2", "x.yaml:3: split.valid: has to be less than 1, not 1.2"),
         ("valid: 0.2", "valid: 0.6, test: 0.4", "x.yaml:3: split: valid + test is 1, which leaves nothing to train on"),
-        ("dataset:\n  name: movielens-25m", "dataset: movielens-25m", "x.yaml:1: dataset: has to be a mapping"),
+        (
+            "dataset:\n  name: movielens-25m",
+            "dataset: movielens-25m",
+            "x.yaml:1: dataset: has to be a mapping (keys with values), not 'movielens-25m'; write dataset: {name: movielens-25m}",
+        ),
         ("dataset:\n  name: movielens-25m\n", "", "dataset: is missing"),
         ("movielens-25m", "movilens-25m", "x.yaml:2: dataset.name: unknown dataset 'movilens-25m' (did you mean mov"),
         ("movielens-25m", "synthetic\n  rowz: 3", "x.yaml:3: dataset.rowz: unknown key; options of synthetic: users"),
@@ -240,6 +244,33 @@ def test_overrides_are_where_their_mistakes_are(problems, config_file: Path) -> 
         "override train.epochs=many: train.epochs: has to be a whole number, not 'many'",
         "override model.dropot=0.1: model.dropot: unknown key (did you mean dropout?)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("model=bert4rec", "; write model.name=bert4rec"),
+        ("dataset=movielens-1m", "; write dataset.name=movielens-1m"),
+        ("split=temporal", "; write split.method=temporal"),
+        ("features.ops.1=Dropna", "; write features.ops.1.op=Dropna"),
+        ("etl=polars", "not 'polars'"),
+        ("model=3", "not 3"),
+    ],
+)
+def test_a_name_in_place_of_a_section_is_told_where_it_goes(problems, config_file: Path, text: str, line: str) -> None:
+    (found,) = problems(config_file, text)
+    assert found.startswith(f"override {text}: {text.partition('=')[0]}: has to be a mapping")
+    assert found.endswith(line)
+
+
+def test_the_hint_is_about_what_has_the_mistake(config_file: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown key") as caught:
+        load(config_file, ["train.epoch=3"])
+    assert caught.value.hint == f"mend it on the line; all keys that there are: recsys config {config_file}"
+    change(config_file, "hidden", "hiden")
+    with pytest.raises(ConfigError, match="2 problems") as caught:
+        load(config_file, ["train.epoch=3"])
+    assert caught.value.hint == f"mend it, then check it with: recsys validate {config_file}"
 
 
 def test_dump_is_read_back_as_the_same_config(config_file: Path) -> None:
