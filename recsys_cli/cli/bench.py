@@ -30,7 +30,7 @@ def bench(
     """Train and measure several models on the same data, and rank them.
 
     Which models and seeds stands in the config's bench section. Each is an ordinary run: what is there is not trained again, so a
-    bench that was interrupted goes on.
+    bench that was interrupted goes on, and what failed is tried again.
     """
     from recsys_cli.cli.results import bench as shown
 

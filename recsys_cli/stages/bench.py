@@ -1,7 +1,8 @@
 """`recsys bench`: several models on the same data, each with several seeds, ranked in one table.
 
 Each model with each seed is an ordinary run of the workspace, found again by its key: a bench that was broken off goes on where it
-was, and a model that was trained before is not trained again. A deterministic model has one run, which counts for all seeds.
+was, a model that was trained before is not trained again, and one that failed is tried again. A deterministic model has one run,
+which counts for all seeds.
 """
 
 from __future__ import annotations

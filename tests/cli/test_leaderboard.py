@@ -65,11 +65,13 @@ def test_what_failed_is_told_once_with_its_seeds_and_what_to_do() -> None:
     text = drawn(board(), 200)
     assert "gru4rec, seed 3 failed: no memory (a smaller batch)\n" in text
     assert "fm, seeds 1, 2, 3 failed: not finite\n" in text
+    assert "tries again what failed" in text
 
 
 def test_with_one_seed_nothing_is_said_of_seeds() -> None:
     text = drawn({**board(seeds=(1,)), "failures": []}, 200)
     assert "seed" not in text
+    assert "tries again" not in text
     assert "±" not in text
 
 

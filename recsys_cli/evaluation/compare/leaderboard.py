@@ -236,6 +236,10 @@ def in_words(found: Leaderboard) -> str:
     return f"{best.label} is first by {title}; {', '.join(same)} cannot be told apart from it."
 
 
+AGAIN = "The same bench tries again what failed, and a run goes on from its last checkpoint; what succeeded is not made again."
+"""What to know of failures: chance, a full disk or a GPU that was busy may be why, so none is kept for good."""
+
+
 def failures_in_words(found: Leaderboard) -> list[tuple[str, str, str | None]]:
     """Return what could not be made: the model with its seeds, why, and what to do; seeds that failed alike are one."""
     alike: dict[tuple[str, str, str | None], list[int]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Standing, failures_in_words, in_words
+from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, Standing, failures_in_words, in_words
 from recsys_cli.evaluation.compare.page import probability
 from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.page import Axis, Estimated, intervals, render
@@ -23,6 +23,7 @@ def show(found: Leaderboard) -> str:
         sentence=in_words(found),
         figure=standings(found),
         failures=failures_in_words(found),
+        again=AGAIN,
         head=["", "model", *titles, "less the best's", "p (Holm)", "seeds", "seconds", "parameters"],
         rows=[_row(one, found) for one in found.standings],
     )
