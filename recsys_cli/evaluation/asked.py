@@ -11,12 +11,11 @@ import numpy.typing as npt
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.held_out import HeldOut, Ints, candidate_items, hold_out
 from recsys_cli.evaluation.metrics import Ranked
-from recsys_cli.evaluation.new_users import ByUser, NewUsers
+from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.problem import problem_hash, rows_hash
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import Protocol
 from recsys_cli.evaluation.sampling import drawn
-from recsys_cli.interactions import Interactions
 
 
 @dataclass(frozen=True)
@@ -58,29 +57,9 @@ class Asked:
         return cls(split, by_user, held_out)
 
     @property
-    def train(self) -> Interactions:
-        """The rows of train."""
-        return self.by_user.train
-
-    @property
-    def rows(self) -> Interactions:
-        """The rows to score."""
-        return self.by_user.rows
-
-    @property
-    def history(self) -> Interactions:
-        """What describes the users before the split."""
-        return self.by_user.history
-
-    @property
-    def new(self) -> NewUsers:
-        """Whom train does not know."""
-        return self.by_user.new
-
-    @property
     def new_users(self) -> Ints:
-        """Those of them who are ranked for, ascending."""
-        return self.held_out.user_idx[self.new.among(self.held_out.user_idx)]
+        """Those whom train does not know and who are ranked for, ascending."""
+        return self.held_out.user_idx[self.by_user.new.among(self.held_out.user_idx)]
 
     def rankings(
         self,
@@ -91,6 +70,7 @@ class Asked:
     ) -> Rankings:
         """Return the answers, as they are kept: rankings by system, and the model's scores of the rows, shape (N,)."""
         held_out, users, items = self.held_out, self.by_user.users, self.by_user.items
+        rows, new = self.by_user.rows, self.by_user.new
         there = held_out.user_idx if ranked else held_out.user_idx[:0]
         candidates = np.append(held_out.candidates, 0).astype(np.int32)  # place -1 is no item
         return Rankings(
@@ -98,18 +78,18 @@ class Asked:
             k=tuple(sorted(set(config.k))),
             protocol=protocol.model_dump(),
             problem=problem_hash(held_out, users=users[held_out.user_idx], items=items, k=config.k),
-            rows=rows_hash(self.rows, users=users, items=items),
-            users=self.new.hidden_ids(there),
+            rows=rows_hash(rows, users=users, items=items),
+            users=new.hidden_ids(there),
             user_hashes=users[there],
             num_relevant=held_out.num_relevant[: len(there)],
             items={name: candidates[lists.places] for name, lists in ranked.items()},
             hits={name: lists.hits for name, lists in ranked.items()},
             drawn=candidates[_padded(held_out)] if ranked else np.empty((0, 0), np.int32),
             logits=logits,
-            labels=self.rows.labels.astype(np.uint8) if self.rows.mean is None else self.rows.labels,
-            row_users=self.new.hidden_ids(self.rows.user_idx),
-            row_items=self.rows.item_idx,
-            task="binary" if self.rows.mean is None else "regression",
+            labels=rows.labels.astype(np.uint8) if rows.mean is None else rows.labels,
+            row_users=new.hidden_ids(rows.user_idx),
+            row_items=rows.item_idx,
+            task="binary" if rows.mean is None else "regression",
         )
 
 

@@ -102,12 +102,13 @@ class _Measurement:
 
     def run(self) -> tuple[Measured, Rankings]:
         asked, tables = self._asked(), Tables(self.data, device=self.place.device)
+        by_user, rows = asked.by_user, asked.by_user.rows
         earlier = ("train", "valid") if asked.split == "test" else ("train",)
-        before = asked.new.hidden(asked.by_user.before)
+        before = by_user.new.hidden(by_user.before)
         by_now = known_of(self.data, *earlier, tables=tables, read=before)
         self.model.begin(by_now)
-        logits = self._score_rows(asked.split, len(asked.rows))
-        of_model = Rows(asked.rows, asked.train, len(asked.by_user.items))
+        logits = self._score_rows(asked.split, len(rows))
+        of_model = Rows(rows, by_user.train, len(by_user.items))
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
         ranked, num_empty = self._rank(asked, tables, by_now)
@@ -115,11 +116,11 @@ class _Measurement:
             ranking = ranking_estimates(ranked, self.config.k, self.config)
             beyond = self._beyond(ranked, asked)
         with self._timed("cohorts"):
-            parts = Parts(asked.rows, asked.history, asked.held_out, of_rows.scores, ranked, asked.new.first)
+            parts = Parts(rows, by_user.history, asked.held_out, of_rows.scores, ranked, by_user.new.first)
             cohorts = measure_cohorts(parts, self.config)
         with self._timed("verdict"):
             of_labels = self.model.probabilistic
-            sentences = verdicts(of_rows, asked.rows.labels, ranked, self.config, of_labels=of_labels)
+            sentences = verdicts(of_rows, rows.labels, ranked, self.config, of_labels=of_labels)
         counts = count(asked, num_empty=num_empty)
         measured = Measured(
             split=asked.split,
@@ -130,9 +131,9 @@ class _Measurement:
             ranking=ranking,
             beyond=beyond,
             cohorts=cohorts,
-            label_mean=asked.rows.mean,
+            label_mean=rows.mean,
             counts=counts,
-            protocol=describe(asked.split, self.config, counts, mean=asked.rows.mean),
+            protocol=describe(asked.split, self.config, counts, mean=rows.mean),
             verdict=sentences,
             notes=tuple(self.notes),
             seconds=self.seconds,
@@ -177,7 +178,7 @@ class _Measurement:
             return {}
         self.notes += on_new_users(asked, folds_in=self.model.folds_in)
         systems = {MODEL: self.model}
-        known = Known(lambda: asked.new.hidden(asked.train.met()), tables.join)
+        known = Known(lambda: asked.by_user.new.hidden(asked.by_user.train.met()), tables.join)
         for name in BASELINES:
             with self._timed(f"fit {name}"):
                 systems[name] = fit_baseline(name, schema, known, by_now, device=device)
@@ -186,12 +187,12 @@ class _Measurement:
     def _scorer(self, system: Model, asked: Asked, tables: Tables) -> Scorer:
         schema = self.data.schema
         candidates = torch.from_numpy(asked.held_out.candidates).to(self.place.device)
-        loans = Loans(asked.new_users, asked.history, schema.only(Role.USER).own_ids, tables.join)
+        loans = Loans(asked.new_users, asked.by_user.history, schema.only(Role.USER).own_ids, tables.join)
 
         def make() -> Scorer:
             return ModelScorer(system, tables, schema, candidates, batch_size=self.config.batch_size)
 
-        return ForEverybody(system, make, asked.new, loans, candidates)
+        return ForEverybody(system, make, asked.by_user.new, loans, candidates)
 
     def _rank_by(self, name: str, scorer: Scorer, asked: Asked) -> tuple[Ranked, int]:
         def progress(done: int) -> None:
@@ -204,7 +205,7 @@ class _Measurement:
         if not ranked:
             return {}
         candidates = asked.held_out.candidates
-        catalogue = catalogue_of(candidates, asked.train.met(), Tables(self.data), self.data.schema)
+        catalogue = catalogue_of(candidates, asked.by_user.train.met(), Tables(self.data), self.data.schema)
         return {name: measure_lists(lists, asked.held_out, catalogue, self.config) for name, lists in ranked.items()}
 
     @contextmanager

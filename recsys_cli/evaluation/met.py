@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recsys_cli.evaluation.held_out import is_relevant
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_interactions
@@ -60,11 +61,14 @@ def newest_first(found: dict[str, Interactions], splits: Sequence[str]) -> list[
     return sorted(rows, key=lambda met: -(met.time or 0))
 
 
-def to_find(held_out: Sequence[Met], before: Sequence[Met], *, relevant: str | float) -> list[Met]:
+def to_find(
+    found: dict[str, Interactions], splits: Sequence[str], before: Sequence[Met], *, relevant: str | float
+) -> list[Met]:
     """Return what a ranking for a user should find: as `hold_out` counts it.
 
     Args:
-        held_out: The user's rows of the split.
+        found: The user's rows, by split.
+        splits: Those that are held out.
         before: Those that the user had met before, which are not to be found again.
         relevant: As `evaluate.relevant`: `positive`, `all`, or the least label.
 
@@ -72,7 +76,8 @@ def to_find(held_out: Sequence[Met], before: Sequence[Met], *, relevant: str | f
         A row for each item; for each row of items without an id of their own, which nothing can find.
     """
     seen = {met.item_idx for met in before if met.item_idx >= FIRST}
-    wanted = [met for met in held_out if _is_relevant(met, relevant) and met.item_idx not in seen]
+    rows = {split: found[split].chosen(is_relevant(found[split], relevant)) for split in splits if split in found}
+    wanted = [met for met in newest_first(rows, splits) if met.item_idx not in seen]
     unknown = [met for met in wanted if met.item_idx < FIRST]
     return [*{met.item_idx: met for met in wanted if met.item_idx >= FIRST}.values(), *unknown]
 
@@ -80,12 +85,6 @@ def to_find(held_out: Sequence[Met], before: Sequence[Met], *, relevant: str | f
 def num_positive(rows: Interactions) -> int:
     """Return how many rows are for the item: see `Interactions.positive`."""
     return int(np.count_nonzero(rows.positive))
-
-
-def _is_relevant(met: Met, relevant: str | float) -> bool:
-    if relevant == "all":
-        return True
-    return met.is_positive if isinstance(relevant, str) else met.label >= relevant
 
 
 def _one_by_one(rows: Interactions, split: str) -> Iterator[Met]:

@@ -15,12 +15,13 @@ from recsys_cli.features.schema import FIRST, UNSEEN
 
 def count(asked: Asked, *, num_empty: int) -> Counts:
     """Count what the figures rest on; `num_empty` users got no recommendation."""
-    rows, train, held_out, new = asked.rows, asked.train, asked.held_out, asked.new
+    by_user, held_out = asked.by_user, asked.held_out
+    rows = by_user.rows
     return Counts(
         rows=len(rows),
         positive=int(np.count_nonzero(rows.positive)),
-        train_rows=len(train),
-        unknown_user_rows=int(np.count_nonzero((rows.user_idx < FIRST) | new.among(rows.user_idx))),
+        train_rows=len(by_user.train),
+        unknown_user_rows=int(np.count_nonzero((rows.user_idx < FIRST) | by_user.new.among(rows.user_idx))),
         unknown_item_rows=int(np.count_nonzero(rows.item_idx < FIRST)),
         users=held_out.num_eligible + held_out.num_without,
         users_without_relevant=held_out.num_without,
@@ -28,8 +29,8 @@ def count(asked: Asked, *, num_empty: int) -> Counts:
         users_ranked=len(held_out.user_idx),
         users_without_recommendations=num_empty,
         users_new=len(asked.new_users),
-        users_new_with_history=int(np.isin(asked.new_users, asked.history.user_idx).sum()),
-        users_folded_in=asked.by_user.num_folded,
+        users_new_with_history=int(np.isin(asked.new_users, by_user.history.user_idx).sum()),
+        users_folded_in=by_user.num_folded,
         candidates=len(held_out.candidates),
         relevant=int(held_out.num_relevant.sum()),
         relevant_unreachable=held_out.num_unreachable,
@@ -49,7 +50,7 @@ def on_new_users(asked: Asked, *, folds_in: bool) -> list[str]:
             f"{num_new:,} of the {num_ranked:,} users that are ranked for are new: train does not know them, and so this model "
             "knows nothing of them. They are ranked for by popularity; the cohort of warm users is the model's own."
         ]
-    if not num_new and np.any(asked.rows.user_idx == UNSEEN):
+    if not num_new and np.any(asked.by_user.rows.user_idx == UNSEEN):
         return [
             "Users whom train does not know are not ranked for: this data is of a version that does not tell them apart. "
             "recsys etl --force prepares it anew, and recsys evaluate --force measures it."

@@ -48,8 +48,8 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     user_idx = desk.names.find(Role.USER, name)
     found = rows_of(desk.data, Role.USER, user_idx)
     history = newest_first(found, desk.earlier)
-    held_out = newest_first(found, (desk.split,) if desk.split else ())
-    relevant = to_find(held_out, history, relevant=desk.config.evaluate.relevant)
+    held_out = (desk.split,) if desk.split else ()
+    relevant = to_find(found, held_out, history, relevant=desk.config.evaluate.relevant)
     wanted, seen = ({met.item_idx for met in rows} for rows in (relevant, history))
     advisor = desk.ask(found)
     can = advisor.why_not is None

@@ -90,7 +90,7 @@ def _user(row: int, user_idx: int, rankings: Rankings, splits: Splits, names: Na
     before = newest_first(found, ("train", "valid") if rankings.split == "test" else ("train",))
     places = {int(item): place for place, item in enumerate(rankings.items[MODEL][row], start=1) if item}
     hits = dict(zip(rankings.items[MODEL][row].tolist(), rankings.hits[MODEL][row].tolist(), strict=True))
-    wanted = to_find(newest_first(found, (rankings.split,)), before, relevant=config.relevant)
+    wanted = to_find(found, (rankings.split,), before, relevant=config.relevant)
     wanted.sort(key=lambda one: places.get(one.item_idx, len(places) + 1))
     liked = sum(one.is_positive for one in before)
     how = positive_in_words(next(iter(found.values())).mean)

@@ -93,7 +93,7 @@ def test_model_that_folds_in_ranks_for_users_whom_train_does_not_have(make_prepa
     # On the checkerboard users meet everything, so there is little to find; but what was met before is not recommended.
     asked = Asked.of(ByUser.read(data, "valid", seed=CONFIG.seed), "valid", CONFIG)
     for number, who in enumerate(asked.held_out.user_idx):
-        met = set(asked.history.item_idx[asked.history.user_idx == who].tolist())
+        met = set(asked.by_user.history.item_idx[asked.by_user.history.user_idx == who].tolist())
         assert met
         assert not met & set(rankings.items["model"][number].tolist())
 

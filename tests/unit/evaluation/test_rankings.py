@@ -94,7 +94,7 @@ def _asked(data: PreparedData, config: EvaluateConfig = CONFIG) -> Asked:
 
 def _names(asked: Asked, config: EvaluateConfig = CONFIG) -> tuple[str, str]:
     protocol = Protocol(split="", candidates="", seen="", relevant="", users="", intervals="")
-    answers = asked.rankings({}, np.zeros(len(asked.rows), np.float32), protocol, config)
+    answers = asked.rankings({}, np.zeros(len(asked.by_user.rows), np.float32), protocol, config)
     return answers.problem, answers.rows
 
 
@@ -150,8 +150,8 @@ def test_another_question_has_another_name(make_prepared) -> None:
 
 def test_rows_have_another_name_in_another_order_or_with_other_labels(make_prepared) -> None:
     asked = _asked(make_prepared())
-    turned = asked.rows.chosen(np.arange(len(asked.rows))[::-1])
-    relabelled = replace(asked.rows, labels=1 - asked.rows.labels)
+    turned = asked.by_user.rows.chosen(np.arange(len(asked.by_user.rows))[::-1])
+    relabelled = replace(asked.by_user.rows, labels=1 - asked.by_user.rows.labels)
     others = [replace(asked, by_user=replace(asked.by_user, rows=rows)) for rows in (turned, relabelled)]
 
     assert len({_names(each)[1] for each in (asked, *others)}) == 3
