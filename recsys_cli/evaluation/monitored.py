@@ -42,7 +42,11 @@ def of_rows(metric: PointwiseMetric, labels: npt.NDArray[np.float32], logits: np
 def of_rankings(
     model: Model, wanted: CutOff, data: PreparedData, *, config: EvaluateConfig, place: Place
 ) -> Callable[[], float]:
-    """Prepare a ranking of the valid split; return what measures a model by it, as `recsys evaluate` does.
+    """Prepare a ranking of the valid split; return what measures a model by it, as `recsys evaluate` does of its warm users.
+
+    Users whom train does not know are left out. Before valid nothing is known of them, so they cannot tell which epoch is best;
+    `recsys evaluate` ranks for them too, because a recommender has to serve them. After a split by user there is nobody else,
+    and so nothing to measure: an epoch is chosen by a figure of rows there.
 
     Args:
         model: On its device, and as it is whenever it is measured.
