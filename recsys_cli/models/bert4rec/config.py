@@ -12,12 +12,15 @@ from recsys_cli.models.sequence.options import TransformerOptions
 class Config(TransformerOptions):
     """Self-attention over a user's items, to both sides, tells items that are masked (Sun et al., 2019)."""
 
-    # Only what is masked teaches, and never the same twice, so it takes more epochs than the models that read from left to right
-    # (Petrov and Macdonald, "A systematic review and replicability study of BERT4Rec", 2022).
+    # Only what is masked teaches, and attention has to find out first which neighbours matter: so it takes far more steps than the
+    # models that read from left to right (Petrov and Macdonald, "A systematic review and replicability study of BERT4Rec",
+    # 2022). On MovieLens latest-small, with 20 steps an epoch, it gets better for 100 epochs and more, and with Adam for the
+    # items too (NDCG@10 on valid .033 against .027 after that, one seed). Data with more users takes fewer epochs.
     train_defaults: ClassVar[dict[str, Any]] = {
-        **TransformerOptions.train_defaults,
-        "epochs": 40,
-        "learning_rate": 0.002,
+        "epochs": 150,
+        "batch_size": 32,
+        "learning_rate": 0.001,
+        "monitor": "ndcg@10",
     }
 
     dropout: float = Field(0.2, ge=0, lt=1)
