@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import yaml
 from fixed_splits import latest_run, split_of
 from measure import Run, run
-from quality_ranking import FEATURES
 from quality_topk import CONFIG
+from rating_tasks import FEATURES
 
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.schema import FIRST
