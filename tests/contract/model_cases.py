@@ -26,6 +26,9 @@ SCHEMA = Schema(
         Column(name="time", role=Role.TIMESTAMP, kind=Kind.NUMERIC, dtype="int64"),
     )
 )  # fmt: skip
+SECONDS = Column(name="seconds", role=Role.LABEL, kind=Kind.NUMERIC, dtype="float32", task="regression")
+OF_NUMBERS = Schema(columns=(*(column for column in SCHEMA.columns if column.role is not Role.LABEL), SECONDS))
+"""The same with a label that is a number."""
 
 
 def a_batch(num_rows: int = 64, *, seed: int = 0) -> Batch:
@@ -91,10 +94,18 @@ def without_regularization(name: str) -> dict[str, float]:
     return {option: 0.0 for option in ("regularization", "dropout", "embedding_dropout") if option in fields}
 
 
-def a_model(name: str, *, sparse: bool = False, torch_seed: int = 0, device: str = "cpu", **options: object) -> Model:
+def a_model(
+    name: str,
+    *,
+    schema: Schema = SCHEMA,
+    sparse: bool = False,
+    torch_seed: int = 0,
+    device: str = "cpu",
+    **options: object,
+) -> Model:
     """Build a model that has been told what is known, and fitted if it is one that is."""
     torch.manual_seed(torch_seed)
-    model = build(name, options, SCHEMA, sparse=sparse).to(device)
+    model = build(name, options, schema, sparse=sparse).to(device)
     known = some_known(device=device)
     if isinstance(model, Fitted):
         model.fit(known)

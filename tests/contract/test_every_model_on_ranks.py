@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_cases import a_batch, a_model, names_of
+from model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, names_of
 from ranks import on_ranks
 from torch import Tensor
 from torch.optim import AdamW
@@ -23,8 +23,10 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.config.schedule import Place
+from recsys_cli.features.schema import Schema
 from recsys_cli.models import kind_of, trained
 from recsys_cli.models.model import Trained
+from recsys_cli.models.ranking.pointwise import Pointwise
 from recsys_cli.models.retrieval.base import Retrieval
 from recsys_cli.models.retrieval.catalogue import Catalogue
 from recsys_cli.models.two_tower import model as two_tower
@@ -40,12 +42,16 @@ CASES = [(name, {}) for name in names_of(Trained)] + [
     ("mf", {"loss": "softmax"}),
     ("two-tower", {"hidden": [8], "negatives": 0, "avoid_positives": True}),
 ]
+OF_A_NUMBER = names_of(Pointwise)
+"""Models that are also tried with a label that is a number."""
 DRAWING = [*names_of(Retrieval), "bert4rec"]
 """Models in which processes draw something of their own, whatever their options are."""
 BATCHES = (64, 1, 33)
 """Rows of the steps: of the second one process has none, and of the third the pieces differ."""
 LINEAR = {"embedding_optimizer": "sgd", "embedding_learning_rate": 1.0}
 """Rows of tables move by what their gradients are, so that a wrong one shows."""
+SCALE = (5_000.0, 300.0)
+"""Mean and deviation of labels that are numbers."""
 Trail = tuple[list[float], dict[str, Tensor]]
 """The losses of steps, and the weights after them."""
 
@@ -81,16 +87,27 @@ def piece(model: Trained, num_rows: int, seed: int, ranks: Ranks) -> Batch:
     if model.rows == "users":
         users = (torch.arange(num_rows) + seed) % 27 + 3
         batch = Batch({"user.id": users.int()}, {"label": torch.ones(num_rows)})
+    if isinstance(model, Pointwise) and model.is_regression[0]:
+        batch = Batch(batch.features, {"seconds": SCALE[0] + SCALE[1] * batch.features["age"].square()})
     bounds = list(pairwise(num_rows * rank // ranks.world_size for rank in range(ranks.world_size + 1)))
     return batch.span(*bounds[ranks.rank])
 
 
 def steps(
-    name: str, options: dict[str, Any], sizes: Sequence[int], ranks: Ranks, *, seeds: int = 100, **by_rows: Any
+    name: str,
+    options: dict[str, Any],
+    sizes: Sequence[int],
+    ranks: Ranks,
+    *,
+    seeds: int = 100,
+    schema: Schema = SCHEMA,
+    **by_rows: Any,
 ) -> Trail:
     """Train a model for steps of so many rows."""
     sparse = not kind_of(name).dense
-    model = trained(a_model(name, sparse=sparse, torch_seed=ranks.rank, **options)).train()
+    model = trained(a_model(name, schema=schema, sparse=sparse, torch_seed=ranks.rank, **options)).train()
+    if isinstance(model, Pointwise):
+        model.set_scales({"seconds": SCALE})
     ranks.prepare(model)
     config = TrainConfig(
         learning_rate=0.01, precision="fp32", device="cpu", sparse=sparse, **(by_rows if sparse else {})
@@ -109,7 +126,13 @@ def all_cases(ranks: Ranks) -> dict[str, Trail]:
             of_case(name, options): steps(name, {**without_chance(name), **options}, BATCHES, ranks, **LINEAR)
             for name, options in CASES
         }
+        for name in OF_A_NUMBER:
+            found[f"{name} of a number"] = of_a_number(name, ranks)
     return found | {f"{name} by chance": steps(name, {}, [64] * 40, ranks, seeds=1) for name in DRAWING}
+
+
+def of_a_number(name: str, ranks: Ranks) -> Trail:
+    return steps(name, without_chance(name), BATCHES, ranks, schema=OF_NUMBERS, **LINEAR)
 
 
 def of_case(name: str, options: dict[str, Any]) -> str:
@@ -134,9 +157,21 @@ def on_each_rank() -> list[dict[str, Trail]]:
 @pytest.mark.parametrize(("name", "options"), CASES, ids=[of_case(*case) for case in CASES])
 def test_processes_make_the_steps_of_one(name: str, options: dict[str, Any], on_each_rank: list[Any]) -> None:
     with given_draws():
-        losses, weights = steps(name, {**without_chance(name), **options}, BATCHES, Ranks(), **LINEAR)
-    for found in on_each_rank:
-        there, weights_there = found[of_case(name, options)]
+        alone = steps(name, {**without_chance(name), **options}, BATCHES, Ranks(), **LINEAR)
+    the_same(alone, [found[of_case(name, options)] for found in on_each_rank])
+
+
+@pytest.mark.parametrize("name", OF_A_NUMBER)
+def test_processes_learn_a_number_as_one_does(name: str, on_each_rank: list[Any]) -> None:
+    with given_draws():
+        alone = of_a_number(name, Ranks())
+    assert alone[1]["label_mean"].tolist() == [SCALE[0]]
+    the_same(alone, [found[f"{name} of a number"] for found in on_each_rank])
+
+
+def the_same(alone: Trail, elsewhere: Sequence[Trail]) -> None:
+    losses, weights = alone
+    for there, weights_there in elsewhere:
         assert there == pytest.approx(losses, rel=1e-4, abs=1e-6)
         for key, weight in weights.items():
             torch.testing.assert_close(

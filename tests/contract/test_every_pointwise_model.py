@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from model_cases import SCHEMA, a_batch, a_model, names_of, without_regularization
+from model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, names_of, without_regularization
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
@@ -17,7 +17,6 @@ from recsys_cli.models.ranking.pointwise import Pointwise
 BY_HEART = [name for name in names_of(Pointwise) if name != "logistic"]
 """Those that look at features together: what each adds by itself does not tell 64 rows apart."""
 CLICK = Column(name="click", role=Role.LABEL, kind=Kind.NUMERIC, dtype="int8")
-SECONDS = Column(name="seconds", role=Role.LABEL, kind=Kind.NUMERIC, dtype="float32", task="regression")
 
 
 @pytest.fixture(params=names_of(Pointwise))
@@ -132,12 +131,12 @@ def test_labels_count_by_their_weights(name: str) -> None:
 
 def test_a_label_that_is_a_number_is_told_in_its_units(name: str) -> None:
     """The model starts at the mean, however far from 0 it is, and its loss is the same in other units."""
-    features, batch = tuple(SCHEMA.features), a_batch()
+    batch = a_batch()
     seconds = 5_000 + 300 * torch.randn(64, generator=torch.Generator().manual_seed(1))
     found = []
     for unit in (1.0, 60.0):
         torch.manual_seed(0)
-        model = build(name, without_regularization(name), Schema(columns=(*features, SECONDS))).eval()
+        model = build(name, without_regularization(name), OF_NUMBERS).eval()
         model.set_scales({"seconds": (5_000 / unit, 300 / unit)})
         rows = Batch(batch.features, {"seconds": seconds / unit})
         scores = model.score(rows)
