@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from bench_training import NOTEBOOK
 from measure import keep, machine, run, spread
 
 BATCH = 32_768
@@ -86,7 +87,7 @@ def whole_steps(mode: str, number: int) -> list[float]:
     if mode == PLAIN:
         take = plain_step(schema)
         return timed([lambda batch=batch: take(batch) for batch in made])
-    step = Step(build("mlp", {}, schema, sparse=config.sparse).train(), config, Ranks())
+    step = Step(build("mlp", NOTEBOOK, schema, sparse=config.sparse).train(), config, Ranks())
     return timed([lambda batch=batch, at=at: step(batch, Place(at, number + 2, 1)) for at, batch in enumerate(made)])
 
 

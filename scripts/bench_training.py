@@ -30,6 +30,8 @@ OURS = {
     "sparse sgd": {"sparse": True, "embedding_optimizer": "sgd"},
     "dense adam": {},
 }
+NOTEBOOK = {"embedding_dim": None, "dropout": 0.0, "embedding_dropout": 0.0}
+"""What makes `mlp` the notebook's network."""
 PEERS = ("plain torch", "merlin")
 
 
@@ -50,7 +52,7 @@ def work(folder: Path, steps: int, options: dict[str, Any]) -> dict[str, Any]:
     keep_freed_memory()
     torch.manual_seed(42)
     config = TrainConfig(batch_size=BATCH, device="cpu", **options)
-    model = build("mlp", {}, data.schema, sparse=config.sparse)
+    model = build("mlp", NOTEBOOK, data.schema, sparse=config.sparse)
     loader = Loader(data, "train", batch_size=BATCH, shuffle=True)
     training = Training(model, config, loader, None, goal=Goal(label="label"))
     started = waited = 0.0

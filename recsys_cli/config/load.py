@@ -112,13 +112,13 @@ def _check(document: Document) -> tuple[RunConfig | None, list[str]]:
 
 def _with_train_defaults(values: dict[str, Any]) -> dict[str, Any]:
     """Return plain values with what the model's own Config and the label say of the train section where that says nothing."""
-    model, train = values.get("model"), values.get("train", {})
+    model, train = values.get("model", {}), values.get("train", {})
     if not isinstance(train, dict):
         return values
     defaults: dict[str, Any] = {"monitor": "rmse"} if _predicts_a_number(values) else {}
-    if isinstance(model, dict) and isinstance(model.get("name"), str):
+    if isinstance(model, dict) and isinstance(name := model.get("name", "mlp"), str):
         with suppress(ConfigError):  # which is told of as a problem of the model
-            defaults |= train_defaults(model_config_type(model["name"]))
+            defaults |= train_defaults(model_config_type(name))
     kept = {key: value for key, value in defaults.items() if key not in _out_of_place(train)}
     return {**values, "train": {**kept, **train}} if kept else values
 

@@ -22,7 +22,7 @@ def trained(data: Any, workspace: Workspace, **train: Any) -> TrainedRun:
             {"op": "Categorify", "columns": ["userId", "movieId"]},
             {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
         ]},
-        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
+        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.0, "embedding_dropout": 0.0},
         "train": {"epochs": 6, "batch_size": 256, "learning_rate": 0.05, "device": "cuda", **train},
     })  # fmt: skip
     return train_on(data, config, workspace).artifact

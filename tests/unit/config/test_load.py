@@ -51,7 +51,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
     assert config.dataset.name == "movielens-25m"
     assert [op.op for op in config.features.ops] == ["JoinExternal", "Categorify", "LambdaOp"]
     assert config.model.options == {"hidden": [128, 128]}
-    assert config.train.batch_size == 32_768
+    assert (config.train.epochs, config.train.batch_size) == (1, 1_024)  # what was written, and what the model says
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,9 @@ def test_load_says_every_problem_in_the_order_of_the_file(problems, config_file:
 
 def test_load_takes_an_empty_section_for_one_that_is_left_out(config_file: Path) -> None:
     change(config_file, "  epochs: 1", "  # epochs: 3")
-    assert load(config_file).train.epochs == 1
+    empty = load(config_file).train
+    change(config_file, "train:\n  epochs: 1\n", "")
+    assert load(config_file).train == empty
 
 
 @pytest.mark.parametrize(
@@ -339,6 +341,13 @@ def test_a_model_says_how_it_is_trained_where_the_config_does_not(
     assert load(config_file).train.epochs == 1
     assert load(config_file).train.batch_size == 99
     assert load(config_file, ["train.batch_size=5"]).train.batch_size == 5
+
+
+@pytest.mark.parametrize("named", ["model:\n  name: mlp\n  hidden: [128, 128]\n", "  name: mlp\n"])
+def test_a_model_that_is_not_named_is_trained_as_the_same_that_is(config_file: Path, named: str) -> None:
+    expected = load(config_file).train
+    change(config_file, named, "")
+    assert load(config_file).train == expected
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,12 @@ def test_ml25m_is_the_recipe_of_the_notebooks() -> None:
     assert config.features.categorified == ("userId", "movieId", "genres")
     assert [op.expression for op in config.features.lambdas] == ["rating > 3"]
     assert [(op.table, op.on, op.columns) for op in config.features.joins] == [("movies", "movieId", ("genres",))]
-    assert config.model.options == {"hidden": [128, 128, 128], "dropout": 0.0}
+    assert config.model.options == {
+        "embedding_dim": None,
+        "hidden": [128, 128, 128],
+        "dropout": 0.0,
+        "embedding_dropout": 0.0,
+    }
     assert (config.train.epochs, config.train.batch_size, config.train.learning_rate) == (1, 32_768, 0.01)
 
 

@@ -30,6 +30,7 @@ def numeric(name: str, *, role: Role = Role.FEATURE, ragged: bool = False) -> Co
 LABEL = numeric("label", role=Role.LABEL)
 USER, GENRES, AGE = categorical("user", 50), categorical("genres", 9, ragged=True), numeric("age")
 SCHEMA = Schema(columns=(USER, GENRES, AGE, LABEL))
+WITHOUT_DROPOUT = {"dropout": 0.0, "embedding_dropout": 0.0}
 
 
 def a_batch(num_rows: int = 40) -> Batch:
@@ -62,7 +63,7 @@ def test_dims_of_an_unknown_column_name_the_nearest() -> None:
 def test_score_is_the_network_of_the_notebook() -> None:
     """Written out with torch's own layers over the concatenation that our first layer avoids."""
     torch.manual_seed(0)
-    model = build("mlp", {"embedding_dim": {"user": 6, "genres": 4}, "hidden": [8, 5]}, SCHEMA)
+    model = build("mlp", {"embedding_dim": {"user": 6, "genres": 4}, "hidden": [8, 5], **WITHOUT_DROPOUT}, SCHEMA)
     with torch.no_grad():
         for table in model.embeddings.tables.values():  # larger than they begin, so that a difference would show
             table.weight.normal_()
@@ -82,7 +83,7 @@ def test_score_is_the_network_of_the_notebook() -> None:
 
 def test_gradients_of_used_rows_are_those_of_a_plain_lookup() -> None:
     torch.manual_seed(0)
-    model, batch = build("mlp", {"hidden": []}, SCHEMA), a_batch()
+    model, batch = build("mlp", {"embedding_dim": 16, "hidden": [], **WITHOUT_DROPOUT}, SCHEMA), a_batch()
     (model.score(batch) * torch.arange(40.0)).sum().backward()
     table = model.embeddings.table("user").detach().clone().requires_grad_()
     weight = model.tower.first.linear.weight[:, 16:32]
@@ -95,7 +96,7 @@ def test_sparse_gradients_are_the_dense_ones_with_each_row_once() -> None:
     gradients = []
     for sparse in (False, True):
         torch.manual_seed(0)
-        model = build("mlp", {}, SCHEMA, sparse=sparse)
+        model = build("mlp", WITHOUT_DROPOUT, SCHEMA, sparse=sparse)
         model.loss(a_batch()).backward()
         gradients.append(model.embeddings.table("genres").grad)
     ids = gradients[1]._indices()[0]

@@ -140,6 +140,7 @@ CONFIG = """
 dataset: {name: synthetic-small}
 features: {user: userId, item: movieId, label: rating, ops: [{op: Categorify, columns: [userId, movieId]}]}
 model: {embedding_dim: 4, embedding: {%s}}
+train: {sparse: false}
 """
 
 

@@ -40,7 +40,8 @@ def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
-        "model": model or {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
+        # Without dropout, which each process draws for itself.
+        "model": model or {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.0, "embedding_dropout": 0.0},
         "train": {**TRAIN, **train},
     })  # fmt: skip
 

@@ -31,7 +31,10 @@ def a_config(*, dim: int = 8, placement: str = "device", **train: Any) -> RunCon
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
-        "model": {"name": "mlp", "embedding_dim": dim, "hidden": [32, 16], "embedding": {"placement": placement}},
+        "model": {
+            "name": "mlp", "embedding_dim": dim, "hidden": [32, 16], "dropout": 0.0, "embedding_dropout": 0.0,
+            "embedding": {"placement": placement},
+        },
         "train": {"batch_size": 256, "device": "cpu", "precision": "fp32", **train},
     })  # fmt: skip
 

@@ -34,6 +34,8 @@ SCHEMA = Schema(
     )
 )  # fmt: skip
 
+WITHOUT_DROPOUT = {"dropout": 0.0, "embedding_dropout": 0.0}
+
 
 def a_batch(num_rows: int, *, weights: bool = False) -> Batch:
     draw = torch.Generator().manual_seed(num_rows)
@@ -52,7 +54,7 @@ def a_batch(num_rows: int, *, weights: bool = False) -> Batch:
 def a_step(*, hidden: tuple[int, ...] = (), sparse: bool = False, **config: Any) -> Step:
     """A step of a small network; without hidden layers there is no BatchNorm, which looks at the rows of a part together."""
     torch.manual_seed(0)
-    model = build("mlp", {"embedding_dim": 4, "hidden": hidden}, SCHEMA, sparse=sparse)
+    model = build("mlp", {"embedding_dim": 4, "hidden": hidden, **WITHOUT_DROPOUT}, SCHEMA, sparse=sparse)
     return Step(model, TrainConfig(sparse=sparse, **{"precision": "fp32", **config}), Ranks())
 
 
