@@ -47,10 +47,12 @@ class Retrieval(Trained, Vectors):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__()
-        if schema.label.is_regression:
+        if (label := schema.label).is_regression:
             raise ConfigError(
-                f"the model learns who chose what, from rows with label 1, and the label {schema.label.name} is a number",
-                hint="name a label of 0 and 1 in features.label, or train a model that predicts labels, such as fm",
+                f"features.label: the model learns who chose what, from rows with label 1, and the label {label.name} is a number",
+                hint="make one of it in features.ops, such as {op: LambdaOp, expression: "
+                f'"{label.name} > ...", output: chosen, dtype: int8}}; or train a model that predicts numbers: model.name=fm, mlp, '
+                "lightgbm, or another ranking model",
             )
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.label = schema.label.name

@@ -237,8 +237,14 @@ def test_what_is_of_labels_of_0_and_1_is_refused(folder: Path) -> None:
             config_of(folder, "{name: fm}", override)
     with pytest.raises(ConfigError, match="auc is a figure of labels of 0 and 1, and the label seconds is a number"):
         run_of(folder, "{name: fm}", "train.monitor=auc")
-    with pytest.raises(ConfigError, match="the label seconds is a number"):
-        run_of(folder, "{name: mf}")
+
+
+@pytest.mark.parametrize("model", ["mf", "two-tower", "lightgcn"])
+def test_models_of_who_chose_what_say_which_others_predict_numbers(model: str, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"features.label: .* the label seconds is a number") as found:
+        run_of(folder, f"{{name: {model}}}")
+    assert 'expression: "seconds > ..."' in (found.value.hint or "")
+    assert "model.name=fm, mlp, lightgbm" in (found.value.hint or "")
 
 
 def test_what_is_gone_by_follows_from_the_label_unless_it_is_said(folder: Path) -> None:
