@@ -123,16 +123,12 @@ def _split_lines(timestamp: str | None) -> list[str]:
 
 _MODEL = [
     "model:",
-    "  name: mlp",
-    "  embedding_dim: 16",
-    "  hidden: [64, 32]",
-    "  dropout: 0.2",
+    "  name: mlp  # its options and their defaults: recsys ls models mlp; other models: recsys ls models",
     "",
     "train:",
     "  epochs: 20",
     "  batch_size: 4096",
     "  learning_rate: 0.002",
-    "  embedding_weight_decay: 0.01  # small tables overfit in their embeddings first",
     "  early_stopping: 2  # stop after two epochs that were no better; the best one is kept",
 ]
 
