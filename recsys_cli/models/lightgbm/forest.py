@@ -9,13 +9,17 @@ line for each such interval, and a row takes one line of each table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.signedinteger[Any]]
+"""Leaves of trees, as the bits of int32 or int64."""
 
 MAX_LEAVES = 63
 """Leaves that a tree may have: bits of a number without its sign."""
@@ -23,10 +27,11 @@ _ROWS = 256
 """Rows at a time: few enough that what is made of them stays in the caches."""
 _LINES = 256
 """Columns with few intervals share a table of up to so many lines."""
-_POWERS = {torch.int32: torch.float32, torch.int64: torch.float64}
-"""Which decimal numbers are as wide as a whole number."""
-_EXPONENTS = {torch.float32: (23, 127), torch.float64: (52, 1_023)}
-"""Bits of their fraction, behind which the exponent stands, and what stands there for 1."""
+_POWERS: dict[type[np.signedinteger[Any]], tuple[type[np.floating[Any]], int, int]] = {
+    np.int32: (np.float32, 23, 127),
+    np.int64: (np.float64, 52, 1_023),
+}
+"""By the kind of bits: decimal numbers as wide, the bits of their fraction, behind which the exponent stands, and that of 1."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class _Node:
             return [float(id_) - below for id_ in self.says["threshold"].split("||") for below in (0, 1)]
         return [self.says["threshold"]]
 
-    def goes_right(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    def goes_right(self, values: Floats) -> npt.NDArray[np.bool_]:
         """Return where values go, NaN for a missing one."""
         if self.says["decision_type"] == "==":
             return ~np.isin(values, self.bounds[::2])
@@ -74,12 +79,12 @@ class _Column:
     """
 
     number: int
-    bounds: Tensor
+    bounds: Floats
     missing: int
-    lines: Tensor
+    lines: Bits
 
     @classmethod
-    def of(cls, number: int, nodes: Sequence[_Node], nothing: Tensor) -> _Column:
+    def of(cls, number: int, nodes: Sequence[_Node], nothing: Bits) -> _Column:
         """Tabulate nodes.
 
         Args:
@@ -90,17 +95,16 @@ class _Column:
         bounds = np.unique([bound for node in nodes for bound in node.bounds])
         tells_missing = any(node.tells_missing for node in nodes)
         values = np.concatenate([bounds, [np.inf], [np.nan] * tells_missing])
-        lines = nothing.numpy()[None].repeat(len(values), axis=0)
+        lines = nothing[None].repeat(len(values), axis=0)
         for node in nodes:
             right = node.goes_right(values if node.tells_missing else np.nan_to_num(values, nan=0.0, posinf=np.inf))
             lines[right, node.tree] &= ~node.left
         missing = len(bounds) + 1 if tells_missing else int(np.searchsorted(bounds, 0.0))
-        return cls(number, torch.from_numpy(bounds), missing, torch.from_numpy(lines))
+        return cls(number, bounds, missing, lines)
 
-    def line(self, values: Tensor) -> Tensor:
-        """Return the line of each value; both shape (N,), float64 in and int32 out."""
-        found = torch.searchsorted(self.bounds, values, out_int32=True)
-        return found.masked_fill_(values.isnan(), self.missing)
+    def line(self, values: Floats) -> Ints:
+        """Return the line of each value; both shape (N,)."""
+        return np.where(np.isnan(values), self.missing, np.searchsorted(self.bounds, values))
 
 
 class Forest:
@@ -118,42 +122,56 @@ class Forest:
             for node in _nodes(root, tree, leaves[tree]):
                 nodes.setdefault(node.says["split_feature"], []).append(node)
         most = max(map(len, leaves), default=1)
-        kind = torch.int32 if most < 32 else torch.int64
-        padded = [[*found, *[0.0] * (most - len(found))] for found in leaves]
-        self._values = torch.tensor(padded, dtype=torch.float64).view(-1)
-        self._starts = torch.arange(len(roots), dtype=kind) * most
-        all_leaves = torch.tensor([2 ** len(found) - 1 for found in leaves], dtype=kind)
-        columns = [_Column.of(number, nodes[number], all_leaves) for number in sorted(nodes)]
+        self._kind: type[np.signedinteger[Any]] = np.int32 if most < 32 else np.int64
+        self._values = np.array([[*found, *[0.0] * (most - len(found))] for found in leaves]).ravel()
+        self._starts: Bits = (np.arange(len(roots)) * most).astype(self._kind)
+        self._all_leaves: Bits = np.array([2 ** len(found) - 1 for found in leaves]).astype(self._kind)
+        columns = [_Column.of(number, nodes[number], self._all_leaves) for number in sorted(nodes)]
         self._tables = [(some, _joined(some)) for some in _shared(columns)]
-        self._all_leaves = all_leaves
 
-    def sums(self, rows: Tensor) -> Tensor:
-        """Return what the trees come to for rows of columns, shape (N, F), float32 on the CPU; shape (N,), float64."""
-        columns = rows.T.double().contiguous()
+    def sums(self, rows: npt.NDArray[np.float32], *, threads: int) -> Floats:
+        """Return what the trees come to.
+
+        Args:
+            rows: Of the columns that the trees were grown on, shape (N, F).
+            threads: How many share the rows. Each works alone until it is done: to meet after each of the short steps, as threads
+                of torch do, takes many times as long where the processors are busy with something else, too.
+
+        Returns:
+            A sum for each row, shape (N,).
+        """
+        with ThreadPoolExecutor(threads) as pool:
+            return np.concatenate([*pool.map(self._sums, np.array_split(rows, threads))])
+
+    def _sums(self, rows: npt.NDArray[np.float32]) -> Floats:
+        columns = np.ascontiguousarray(rows.T, np.float64)
         lines = [_line(some, columns) for some, _ in self._tables]
-        found = torch.empty(len(rows), dtype=torch.float64)
+        found = np.empty(len(rows))
         desk = _Desk.of(min(_ROWS, len(rows)), self._all_leaves)
         for start in range(0, len(rows), _ROWS):
             some = slice(start, start + _ROWS)
-            found[some] = self._sums([numbers[some] for numbers in lines], desk.of_rows(len(found[some])))
+            self._sum_up([numbers[some] for numbers in lines], desk, found[some])
         return found
 
-    def _sums(self, lines: Sequence[Tensor], desk: _Desk) -> Tensor:
-        """Return the sums of the rows of a desk, shape (N,).
+    def _sum_up(self, lines: Sequence[Ints], desk: _Desk, found: Floats) -> None:
+        """Write the sums of some rows, shape (N,).
 
         Args:
             lines: Of each row, table by table; shape (N,).
-            desk: Is written on.
+            desk: For as many rows or more.
+            found: Where they go.
         """
-        left, other = desk.left.copy_(self._all_leaves), desk.other
+        left, other, power = desk.left[: len(found)], desk.other[: len(found)], desk.power[: len(found)]
+        left[:] = self._all_leaves
         for numbers, (_, table) in zip(lines, self._tables, strict=True):
-            left &= torch.index_select(table, 0, numbers, out=other)
-        left &= torch.neg(left, out=other)  # the lowest
-        fraction, of_one = _EXPONENTS[desk.power.dtype]
-        places = desk.power.copy_(left).view(left.dtype).bitwise_right_shift_(fraction).add_(self._starts - of_one)
-        return (
-            torch.index_select(self._values, 0, places.view(-1), out=desk.values.view(-1)).view(left.shape).sum(dim=1)
-        )
+            left &= table.take(numbers, axis=0, out=other, mode="clip")
+        left &= np.negative(left, out=other)  # the lowest
+        power[:] = left
+        _, fraction, of_one = _POWERS[self._kind]
+        places = power.view(self._kind)
+        places >>= fraction
+        places += self._starts - of_one
+        self._values.take(places, out=desk.values[: len(found)], mode="clip").sum(axis=1, out=found)
 
 
 @dataclass(frozen=True)
@@ -167,20 +185,16 @@ class _Desk:
         values: The leaves' values.
     """
 
-    left: Tensor
-    other: Tensor
-    power: Tensor
-    values: Tensor
+    left: Bits
+    other: Bits
+    power: npt.NDArray[np.floating[Any]]
+    values: Floats
 
     @classmethod
-    def of(cls, rows: int, leaves: Tensor) -> _Desk:
+    def of(cls, rows: int, leaves: Bits) -> _Desk:
         """Make one for so many rows of what is like `leaves`, shape (T,)."""
-        kinds = leaves.dtype, leaves.dtype, _POWERS[leaves.dtype], torch.float64
-        return cls(*(torch.empty(rows, len(leaves), dtype=kind) for kind in kinds))
-
-    def of_rows(self, rows: int) -> _Desk:
-        """Return the part of the first rows."""
-        return _Desk(self.left[:rows], self.other[:rows], self.power[:rows], self.values[:rows])
+        kinds = leaves.dtype, leaves.dtype, _POWERS[leaves.dtype.type][0], np.float64
+        return cls(*(np.empty((rows, len(leaves)), dtype=kind) for kind in kinds))
 
 
 def _nodes(node: Mapping[str, Any], tree: int, leaves: list[float]) -> Iterator[_Node]:
@@ -207,15 +221,15 @@ def _shared(columns: Sequence[_Column]) -> list[list[_Column]]:
     return tables
 
 
-def _joined(columns: Sequence[_Column]) -> Tensor:
+def _joined(columns: Sequence[_Column]) -> Bits:
     """Return what several columns rule out together: a line for each choice of a line of each, shape (K, T)."""
     first, *others = (column.lines for column in columns)
     for lines in others:
-        first = (first[:, None] & lines).flatten(0, 1)
+        first = (first[:, None] & lines).reshape(-1, lines.shape[1])
     return first
 
 
-def _line(columns: Sequence[_Column], values: Tensor) -> Tensor:
+def _line(columns: Sequence[_Column], values: Floats) -> Ints:
     """Return the line of each row in a table that columns share; values (F, N), the result (N,)."""
     first, *others = columns
     found = first.line(values[first.number])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -52,7 +54,7 @@ class Model(Fitted):
         self.plain = Plain(schema, self.categories)
         self.seed = int(torch.randint(2**31 - 1, ()))
         self.register_buffer("trees", torch.zeros(0, dtype=torch.uint8))
-        self._sums: Callable[[Tensor], Tensor] | None = None
+        self._sums: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]] | None = None
 
     def fit(self, known: Known, *, progress: Progress = unheard) -> None:
         """Learn what is told of rows, fold by fold and of all, and grow the trees; on the CPU, with all of train in memory."""
@@ -131,18 +133,18 @@ class Model(Fitted):
         rows = Rows.of(batch, self.schema, self.categories)
         plain = self.plain.columns(batch, rows.elements)
         told = torch.cat([plain, self.collaborative.columns(rows)], dim=1)
-        return self._grown()(told.cpu()).float().to(self.device)
+        return torch.from_numpy(self._grown()(told.cpu().numpy())).float().to(self.device)
 
-    def _grown(self) -> Callable[[Tensor], Tensor]:
+    def _grown(self) -> Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]:
         """Return what sums the trees up for rows of columns: our tables, or LightGBM itself where trees are too large for them."""
         if self._sums is None:
             if not len(self.trees):
                 raise TrainingError("the model lightgbm has no trees yet", hint="recsys train")
             grown = lightgbm.Booster(model_str=self.trees.cpu().numpy().tobytes().decode())
             if self.config.num_leaves <= MAX_LEAVES:
-                self._sums = Forest(grown.dump_model()).sums
+                self._sums = partial(Forest(grown.dump_model()).sums, threads=torch.get_num_threads())
             else:
-                self._sums = lambda told: torch.from_numpy(grown.predict(told.numpy(), raw_score=True))
+                self._sums = partial(grown.predict, raw_score=True)
         return self._sums
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:

@@ -8,7 +8,6 @@ import lightgbm
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 
 from recsys_cli.models.lightgbm.forest import MAX_LEAVES, Forest
 
@@ -52,19 +51,20 @@ def test_sums_are_those_of_lightgbm(num_leaves: int) -> None:
     rows[80:90, 1:4] = np.inf
     rows[90:100, 1:4] = -np.inf
 
-    found = Forest(dumped).sums(torch.from_numpy(rows))
+    found = Forest(dumped).sums(rows, threads=2)
 
-    np.testing.assert_allclose(found.numpy(), booster.predict(rows, raw_score=True, num_threads=1), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found, booster.predict(rows, raw_score=True, num_threads=1), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("number", [0, 1, 256, 257])
-def test_rows_are_summed_up_alone(number: int) -> None:
-    rows = torch.from_numpy(some_rows(600, seed=3))
-    forest = Forest(grown(rows.numpy(), num_leaves=8).dump_model())
-    assert torch.equal(forest.sums(rows[:number]), forest.sums(rows)[:number])
+def test_rows_are_summed_up_alone(number: int, threads: int) -> None:
+    rows = some_rows(600, seed=3)
+    forest = Forest(grown(rows, num_leaves=8).dump_model())
+    assert (forest.sums(rows[:number], threads=threads) == forest.sums(rows, threads=1)[:number]).all()
 
 
 def test_trees_that_look_at_nothing_are_their_leaf() -> None:
     rows = some_rows(50, seed=4)
     booster = lightgbm.train({"verbosity": -1}, lightgbm.Dataset(rows, np.full(50, 0.25)), num_boost_round=2)
-    np.testing.assert_allclose(Forest(booster.dump_model()).sums(torch.from_numpy(rows)), 0.25, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(Forest(booster.dump_model()).sums(rows, threads=1), 0.25, rtol=0, atol=1e-12)
