@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ranks import on_ranks
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
 from recsys_cli.config import RunConfig
@@ -24,7 +25,7 @@ from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.finished import model_of
 from recsys_cli.stages.inspect import inspect_user
-from recsys_cli.stages.train import train
+from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 USERS, ITEMS, NOISE = 60, 40, 10.0
@@ -137,6 +138,25 @@ def test_training_goes_by_the_error_in_the_labels_units(logistic: TrainedRun, fo
     deviation = scales(data)["seconds"].deviation
     assert valid[-1]["loss"] == pytest.approx((valid[-1]["rmse"] / deviation) ** 2 / 8, rel=1e-4)
     assert logistic.manifest["monitor"] == "rmse"
+
+
+def train_here(data: PreparedData, config: RunConfig, root: Path) -> None:
+    """Train in this process, one of several perhaps."""
+    train_on(data, config, Workspace(root))
+
+
+def test_processes_measure_what_one_measures(folder: Path, tmp_path: Path) -> None:
+    """Each has a part of the rows, and the scale is that of all."""
+    config = config_of(folder, "{name: fm, embedding_dim: 4}", "train.epochs=2")
+    data = etl(config, Workspace(folder / "workspace")).artifact
+    alone = train_on(data, config, Workspace(tmp_path / "one")).artifact
+    assert on_ranks(2, train_here, data, config, tmp_path / "two") == [None, None]
+    (together,) = Workspace(tmp_path / "two").runs()
+
+    def errors(run: TrainedRun) -> list[float]:
+        return [record["valid"]["rmse"] for record in run.manifest["history"]]
+
+    assert errors(together) == pytest.approx(errors(alone), rel=1e-4)
 
 
 def test_the_scale_is_part_of_the_run(logistic: TrainedRun, folder: Path) -> None:
