@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.config import Placement
-from recsys_cli.features.schema import Schema
+from recsys_cli.features.schema import PADDING, Schema
 from recsys_cli.models.bert4rec.config import Config
 from recsys_cli.models.embedding.tables import INITIAL_STD
-from recsys_cli.models.sequence.histories import Windows, within
+from recsys_cli.models.sequence.histories import Windows, first_places, within
 from recsys_cli.models.sequence.model import SequenceModel
-from recsys_cli.models.sequence.transformer import Transformer
+from recsys_cli.models.sequence.transformer import Transformer, begin_small
 
 
 class Model(SequenceModel):
@@ -31,7 +31,7 @@ class Model(SequenceModel):
         dim = config.dim
         self.mask = nn.Parameter(torch.empty(dim).normal_(std=INITIAL_STD))
         self.network = Transformer(config, causal=False, hidden=4 * dim, activation=nn.GELU)
-        self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim))
+        self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim)).apply(begin_small)
 
     @property
     def window(self) -> int:
@@ -47,6 +47,12 @@ class Model(SequenceModel):
         asked = self._drawn(windows)
         states = self.network(torch.where(asked.unsqueeze(2), self.mask, vectors), windows.counts)
         return asked, self.outward(states[asked])
+
+    def ruled_out(self, windows: Windows, asked: Tensor, drawn: Tensor) -> Tensor:
+        """Rule out what is masked at the place, and all that is not masked; what other masks hide is not known there."""
+        read = windows.items.masked_fill(asked, PADDING)
+        rows = asked.nonzero()[:, 0]
+        return (first_places(read, drawn) < read.shape[1])[rows] | (windows.items[asked].unsqueeze(1) == drawn)
 
     def encode(self, users: Tensor) -> Tensor:
         """Return what a mask after the latest items tells, shape (B, D)."""

@@ -7,7 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from recsys_cli.models.sequence.histories import Windows
+from recsys_cli.models.sequence.histories import Windows, first_places
 from recsys_cli.models.sequence.model import SequenceModel
 
 
@@ -41,6 +41,11 @@ class CausalModel(SequenceModel):
         asked[:, 0] = False
         states = self.states(vectors[:, :-1], (windows.counts - 1).clamp(min=0))
         return asked, states[asked[:, 1:]]
+
+    def ruled_out(self, windows: Windows, asked: Tensor, drawn: Tensor) -> Tensor:
+        """Rule out what comes at the place and before it."""
+        rows, places = asked.nonzero(as_tuple=True)
+        return first_places(windows.items, drawn)[rows] <= places.unsqueeze(1)
 
     def encode(self, users: Tensor) -> Tensor:
         """Return the states after the latest items, shape (B, D)."""

@@ -111,3 +111,14 @@ class Histories:
 def within(counts: Tensor, length: int) -> Tensor:
     """Return which of `length` places come before each count; bool, shape (B, length)."""
     return torch.arange(length, device=counts.device) < counts.unsqueeze(1)
+
+
+def first_places(items: Tensor, wanted: Tensor) -> Tensor:
+    """Return at which place each of B sequences has each of N items for the first time, and the length where it has not; (B, N).
+
+    Args:
+        items: Shape (B, L).
+        wanted: Shape (N,).
+    """
+    found, first = (items.unsqueeze(2) == wanted).view(torch.uint8).max(dim=1)
+    return first.masked_fill_(found == 0, items.shape[1])

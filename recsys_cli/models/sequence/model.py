@@ -73,6 +73,23 @@ class SequenceModel(Trained, Vectors):
         """
 
     @abstractmethod
+    def ruled_out(self, windows: Windows, asked: Tensor, drawn: Tensor) -> Tensor:
+        """Return which drawn items are no alternative to the item that came: that item, and those from which it is told.
+
+        A ranking leaves out what a user has met, so nothing has to be learnt of it. Where users meet a good part of the catalogue
+        once, "not again" is most of what is to be told of the next item. A model that has to learn that, in a few dimensions,
+        learns to rank low whatever is like the items that were met.
+
+        Args:
+            windows: As `predict` had them.
+            asked: Which P places are to be told, as `predict` has chosen.
+            drawn: Encoded items, shape (N,).
+
+        Returns:
+            Bool, shape (P, N).
+        """
+
+    @abstractmethod
     def encode(self, users: Tensor) -> Tensor:
         """Return the vectors of B users after all that they met, shape (B, D)."""
 
@@ -117,8 +134,8 @@ class SequenceModel(Trained, Vectors):
         vectors = vectors[: -len(drawn)].view(*windows.items.shape, -1)
         asked, hidden = self.predict(windows, vectors)
         positive = (hidden * vectors[asked]).sum(dim=1)
-        hits = windows.items[asked].unsqueeze(1) == drawn
-        losses = sampled_softmax(positive, hidden @ candidates.T, log_expected, hits)
+        ruled_out = self.ruled_out(windows, asked, drawn)
+        losses = sampled_softmax(positive, hidden @ candidates.T, log_expected, ruled_out)
         if batch.weight is not None:
             losses = losses * batch.weight.unsqueeze(1).expand_as(asked)[asked]
         return losses.sum() / (self._targets * batch.num_rows)

@@ -41,33 +41,35 @@ class Negatives:
         return self._ids[places], self._log_expected[places]
 
 
-def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, hits: Tensor) -> Tensor:
+def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, ruled_out: Tensor) -> Tensor:
     """Return the cross-entropy of the item that came, for each of P places; shape (P,), float32.
 
-    The sum over all other items is estimated by the drawn ones, each divided by how often it was to be expected (importance
+    The sum over the alternatives is estimated by the drawn ones, each divided by how often it was to be expected (importance
     sampling: Bengio and Senécal, "Adaptive importance sampling to accelerate training of a neural probabilistic language
-    model", 2008). Where all items are given and expected once it is the softmax over the catalogue.
+    model", 2008). Where all items are given and expected once, and none is ruled out, it is the softmax over the catalogue.
 
     Args:
         positive: Scores of the items that came, shape (P,).
         negative: Scores of the drawn items, shape (P, N).
         log_expected: As `Negatives.draw` has it, shape (N,).
-        hits: Where a drawn item is the one that came, bool, (P, N); it is not counted twice.
+        ruled_out: Which drawn items do not count, bool, (P, N): that which came, so that it is not counted twice, and what is
+            no alternative to it.
     """
-    others: Tensor = _LogSumExp.apply(negative, log_expected, hits)
+    others: Tensor = _LogSumExp.apply(negative, log_expected, ruled_out)
     return F.softplus(others - positive.float())
 
 
 class _LogSumExp(torch.autograd.Function):
-    """log sum exp(negative - log_expected) over what is no hit; most of a step's numbers are here, so they are gone over rarely.
+    """log sum exp(negative - log_expected) over what is not ruled out.
 
-    Exponentials are taken once and kept, and what can be is done in place: half the time of torch's operations one by one.
+    Most of a step's numbers are here, so they are gone over rarely: exponentials are taken once and kept, and what can be is done
+    in place. That takes half the time of torch's operations one by one.
     """
 
     @staticmethod
-    def forward(ctx: Any, negative: Tensor, log_expected: Tensor, hits: Tensor) -> Tensor:
+    def forward(ctx: Any, negative: Tensor, log_expected: Tensor, ruled_out: Tensor) -> Tensor:
         """Return shape (P,), float32."""
-        terms = (negative.float() - log_expected).masked_fill_(hits, torch.finfo(torch.float32).min)
+        terms = (negative.float() - log_expected).masked_fill_(ruled_out, torch.finfo(torch.float32).min)
         top = terms.amax(dim=1, keepdim=True)
         total = terms.sub_(top).exp_().sum(dim=1, keepdim=True)
         ctx.save_for_backward(terms, total)

@@ -15,6 +15,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.model import Known
 from recsys_cli.models.sequence.causal import CausalModel
+from recsys_cli.models.sequence.histories import Windows
 from recsys_cli.models.sequence.model import SequenceModel
 
 USERS, ITEMS, LENGTH = 60, 30, 8
@@ -62,9 +63,10 @@ CATALOGUE = torch.arange(3, ITEMS + 3)
 
 
 def told(model: SequenceModel) -> float:
-    """How often the item that follows has the highest score."""
+    """How often the item that follows has the highest score of those that were not met."""
+    met = torch.stack([torch.from_numpy(item_at(EVERYBODY.numpy(), step)) for step in range(10)], dim=1).long() - 3
     with torch.inference_mode():
-        best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).argmax(dim=1)
+        best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).scatter(1, met, -torch.inf).argmax(dim=1)
     return float((best == torch.from_numpy(item_at(EVERYBODY.numpy(), 10))).float().mean())
 
 
@@ -169,14 +171,46 @@ def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
-def test_loss_is_the_cross_entropy_of_each_next_item(name: str) -> None:
+def test_loss_is_the_cross_entropy_of_each_next_item_among_those_not_met_before(name: str) -> None:
     model: Any = a_model(name, length=9).eval()
     items = torch.from_numpy(np.stack([item_at(EVERYBODY.numpy(), step) for step in range(10)], axis=1)).long()
     table = model.items.table("item").detach()
     states = model.states(table[items[:, :-1]], torch.full((60,), 9))
     logits = states @ table[CATALOGUE].T
+    for place in range(9):
+        logits[:, place].scatter_(1, items[:, : place + 1] - 3, -torch.inf)
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), items[:, 1:].flatten() - 3)
     torch.testing.assert_close(model.loss(users_batch(EVERYBODY)), expected)
+
+
+@pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
+def test_what_comes_at_a_place_and_before_it_is_no_alternative_there(name: str) -> None:
+    model = a_model(name)
+    windows = Windows(torch.tensor([[7, 8, 9, 8], [5, 6, 0, 0]]), torch.tensor([4, 2]))
+    asked = torch.tensor([[False, True, True, True], [False, True, False, False]])
+    ruled_out = model.ruled_out(windows, asked, torch.tensor([9, 4, 7, 8, 9]))
+    places = ["..xx.", "x.xxx", "x.xxx", "....."]  # the third is that of an item which comes again
+    assert ["".join(".x"[one] for one in row) for row in ruled_out.tolist()] == places
+
+
+def test_bert4rec_takes_what_is_not_masked_for_no_alternative() -> None:
+    model = a_model("bert4rec")
+    windows = Windows(torch.tensor([[7, 8, 9, 10], [5, 6, 0, 0]]), torch.tensor([4, 2]))
+    asked = torch.tensor([[False, True, False, True], [False, True, False, False]])
+    ruled_out = model.ruled_out(windows, asked, torch.tensor([7, 8, 9, 10, 5]))
+    places = ["xxx..", "x.xx.", "....x"]
+    assert ["".join(".x"[one] for one in row) for row in ruled_out.tolist()] == places
+
+
+@pytest.mark.parametrize("name", ["sasrec", "bert4rec"])
+def test_blocks_change_little_of_what_they_read_at_first(name: str) -> None:
+    model: Any = build(name, {"dropout": 0.0, "length": 20}, SCHEMA)
+    states = torch.randn(4, 20, 64) * 0.08  # as items begin: a deviation of 0.01, times the root of the width
+    with torch.inference_mode():
+        changed = states
+        for block in model.network.blocks:
+            changed = block(changed, None)
+    assert float((changed - states).std() / states.std()) < 0.5
 
 
 def test_bert4rec_masks_what_is_there_and_something_of_everybody() -> None:
