@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,7 +15,6 @@ from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.lightgbm.collaborative import Collaborative
 from recsys_cli.models.lightgbm.config import Config
-from recsys_cli.models.lightgbm.forest import MAX_LEAVES, Forest
 from recsys_cli.models.lightgbm.plain import Plain
 from recsys_cli.models.lightgbm.rows import Categories, Rows
 from recsys_cli.models.model import Fitted, Known, Progress, unheard
@@ -54,7 +50,7 @@ class Model(Fitted):
         self.plain = Plain(schema, self.categories)
         self.seed = int(torch.randint(2**31 - 1, ()))
         self.register_buffer("trees", torch.zeros(0, dtype=torch.uint8))
-        self._sums: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]] | None = None
+        self._booster: lightgbm.Booster | None = None
 
     def fit(self, known: Known, *, progress: Progress = unheard) -> None:
         """Learn what is told of rows, fold by fold and of all, and grow the trees; on the CPU, with all of train in memory."""
@@ -72,9 +68,9 @@ class Model(Fitted):
             weight=None if weight is None else weight.numpy(),
             categorical_feature=list(range(len(self.plain.single))),
         )
-        grown = lightgbm.train(self._how(), data, num_boost_round=self.config.num_trees)
-        self.trees = torch.from_numpy(np.frombuffer(grown.model_to_string().encode(), np.uint8).copy()).to(self.device)
-        self._sums = None
+        self._booster = lightgbm.train(self._how(), data, num_boost_round=self.config.num_trees)
+        text = self._booster.model_to_string().encode()
+        self.trees = torch.from_numpy(np.frombuffer(text, np.uint8).copy()).to(self.device)
         progress(total, total)
 
     def _read(self, known: Known) -> tuple[Rows, Tensor, Tensor | None]:
@@ -133,23 +129,19 @@ class Model(Fitted):
         rows = Rows.of(batch, self.schema, self.categories)
         plain = self.plain.columns(batch, rows.elements)
         told = torch.cat([plain, self.collaborative.columns(rows)], dim=1)
-        return torch.from_numpy(self._grown()(told.cpu().numpy())).float().to(self.device)
+        logits = self._grown().predict(told.cpu().numpy(), raw_score=True)
+        return torch.from_numpy(np.asarray(logits)).float().to(self.device)
 
-    def _grown(self) -> Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float64]]:
-        """Return what sums the trees up for rows of columns: our tables, or LightGBM itself where trees are too large for them."""
-        if self._sums is None:
+    def _grown(self) -> lightgbm.Booster:
+        if self._booster is None:
             if not len(self.trees):
                 raise TrainingError("the model lightgbm has no trees yet", hint="recsys train")
-            grown = lightgbm.Booster(model_str=self.trees.cpu().numpy().tobytes().decode())
-            if self.config.num_leaves <= MAX_LEAVES:
-                self._sums = partial(Forest(grown.dump_model()).sums, threads=torch.get_num_threads())
-            else:
-                self._sums = partial(grown.predict, raw_score=True)
-        return self._sums
+            self._booster = lightgbm.Booster(model_str=self.trees.cpu().numpy().tobytes().decode())
+        return self._booster
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Let the trees be as long as those in the file."""
         if (trees := state_dict.get(f"{prefix}trees")) is not None:
             self.trees = self.trees.new_empty(len(trees))
-            self._sums = None
+            self._booster = None
         super()._load_from_state_dict(state_dict, prefix, *rest)

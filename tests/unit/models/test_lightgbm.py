@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import lightgbm
 import numpy as np
 import pytest
 import torch
@@ -17,7 +16,6 @@ from recsys_cli.errors import MissingExtraError, TrainingError
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.lightgbm.forest import MAX_LEAVES
 from recsys_cli.models.lightgbm.model import Model
 from recsys_cli.models.lightgbm.rows import Rows
 from recsys_cli.models.model import Known
@@ -185,18 +183,6 @@ def test_trees_of_any_size_are_loaded() -> None:
     assert not torch.equal(first.score(batch), second.score(batch))
     second.load_state_dict(first.state_dict())
     assert torch.equal(first.score(batch), second.score(batch))
-
-
-@pytest.mark.parametrize("num_leaves", [6, MAX_LEAVES + 1])
-def test_a_model_scores_as_its_trees_do(num_leaves: int) -> None:
-    batch, new = a_batch(), a_batch(300, seed=1)
-    model = a_model(LABEL, HOUR, SHOP, KEYS, num_leaves=num_leaves, min_data_in_leaf=2)
-    model.fit(known(batch))
-    rows = Rows.of(new, model.schema, model.categories)
-    told = torch.cat([model.plain.columns(new, rows.elements), model.collaborative.columns(rows)], dim=1)
-    text = model.trees.numpy().tobytes().decode()
-    wanted = lightgbm.Booster(model_str=text).predict(told.numpy(), raw_score=True, num_threads=1)
-    np.testing.assert_allclose(model.score(new).numpy(), wanted.astype(np.float32), rtol=1e-6, atol=1e-7)
 
 
 def test_it_has_to_be_fitted_before_it_scores() -> None:
