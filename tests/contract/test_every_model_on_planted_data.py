@@ -9,9 +9,9 @@ what broken ones do, as the last test shows.
 The shipped options are for a hundred thousand ratings or more. Here there are 22,000, and one direction in which tastes differ, so
 models have few factors and small networks.
 
-Models of sequences are left out, because here they fail: in up to 640 steps they ranked worse than what is the same for everybody.
-The generator plants no order, so all that a history tells is taste and season, and 250 of them are soon learnt by heart. They
-are held to an order that was planted for them, in test_sequence_models.
+Models of sequences are left out. The generator plants no order: all that a history tells is taste and season, and 250 histories
+are soon learnt by heart. `sasrec` comes more than half of the way in 11 epochs, and after 22 it is back near the start;
+`gru4rec` never gets far. They are held to an order that is planted for them, in test_every_model_of_sequences.
 """
 
 from __future__ import annotations
