@@ -6,8 +6,9 @@ beyond the ceilings nobody gets but by chance. Each model has to come a part of 
 thirds for rows, two fifths for rankings. These two parts are no theory: they were set below what models reached, and above twice
 what broken ones do, as the last test shows.
 
-The shipped options are for a hundred thousand ratings or more. Here there are 22,000, and one direction in which tastes differ, so
-models have few factors and small networks.
+The shipped options are chosen on MovieLens. Here tastes differ in one direction, so models have few factors and small networks. It
+is that and not the number of rows: with ten times as many, of 1,200 users and 1,000 items, the shipped `ease` and `ials` are as
+weak (0.17 and -0.05 of the way), and with λ = 2000, or with 8 factors, they come three quarters of it.
 
 Models of sequences are left out. The generator plants no order: all that a history tells is taste and season, and 250 histories
 are soon learnt by heart. `sasrec` comes more than half of the way in 11 epochs, and after 22 it is back near the start;
@@ -49,7 +50,7 @@ REGULAR = {name: {"regularization": 0.02} for name in names_of(Pointwise)} | {
     "two-tower": {"temperature": 0.5, "negatives": 250},
     "logistic": {},
 }
-"""How models are kept from learning rows by heart, where the default is for larger data."""
+"""How models are kept from learning rows by heart, where the default is for MovieLens, whose tastes differ in many directions."""
 TRAIN = {"epochs": 5, "batch_size": 512, "learning_rate": 0.005}
 STEPS: dict[str, dict[str, Any]] = {
     "logistic": {"learning_rate": 0.02},
