@@ -11,7 +11,7 @@ from recsys_cli.models.bert4rec.config import Config
 from recsys_cli.models.embedding.tables import INITIAL_STD
 from recsys_cli.models.sequence.histories import Windows, first_places, within
 from recsys_cli.models.sequence.model import SequenceModel
-from recsys_cli.models.sequence.transformer import Transformer, begin_small
+from recsys_cli.models.sequence.transformer import Transformer
 
 
 class Model(SequenceModel):
@@ -31,7 +31,7 @@ class Model(SequenceModel):
         dim = config.dim
         self.mask = nn.Parameter(torch.empty(dim).normal_(std=INITIAL_STD))
         self.network = Transformer(config, causal=False, hidden=4 * dim, activation=nn.GELU)
-        self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim)).apply(begin_small)
+        self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim))
 
     @property
     def window(self) -> int:

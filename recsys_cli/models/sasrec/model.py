@@ -8,7 +8,7 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.sasrec.config import Config
 from recsys_cli.models.sequence.causal import CausalModel
-from recsys_cli.models.sequence.transformer import Transformer
+from recsys_cli.models.sequence.transformer import Transformer, begin_small
 
 
 class Model(CausalModel):
@@ -25,7 +25,7 @@ class Model(CausalModel):
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
     ) -> None:
         super().__init__(config, schema, sparse=sparse, placement=placement)
-        self.network = Transformer(config, causal=True, hidden=config.dim, activation=nn.ReLU)
+        self.network = Transformer(config, causal=True, hidden=config.dim, activation=nn.ReLU).apply(begin_small)
 
     def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
         """Return what is told after each item, shape (B, L, D)."""

@@ -39,7 +39,6 @@ class Transformer(nn.Module):
             _Block(config, causal=causal, hidden=hidden, activation=activation) for _ in range(config.blocks)
         )
         self.norm = nn.LayerNorm(config.dim)
-        self.apply(begin_small)
 
     def forward(self, vectors: Tensor, counts: Tensor) -> Tensor:
         """Return what is made of each item, shape (B, L, D).
@@ -89,8 +88,8 @@ def begin_small(module: nn.Module) -> None:
     """Draw the weights of a dense layer so that a block changes little of what it reads, at first.
 
     Items begin with small vectors, and what torch itself draws for a dense layer is several times larger. An item would be lost
-    in what the blocks add to it, and much of training would go into finding it again. The deviation is that of BERT4Rec (Sun et
-    al., 2019).
+    in what the blocks add to it, and much of training would go into finding it again. So it is for `sasrec`, where an item's own
+    state tells what follows; `bert4rec`, where a mask tells, learns more slowly with it on MovieLens and goes without.
 
     Args:
         module: Changed in place where it is an `nn.Linear`; others are left as they are.
