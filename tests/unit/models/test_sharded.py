@@ -25,6 +25,8 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 MakePrepared = Callable[..., PreparedData]
 DIMS = {"userId": 6, "movieId": 8, "genres": 6}
 """Widths that FBGEMM takes, and others; two tables of one of them."""
+QUIET = {"dropout": 0.0, "embedding_dropout": 0.0}
+"""What is dropped depends on how many processes there are."""
 
 
 def a_config(placement: str, *, dims: Any = DIMS, optimizer: str = "adagrad", **train: Any) -> RunConfig:
@@ -40,7 +42,7 @@ def a_config(placement: str, *, dims: Any = DIMS, optimizer: str = "adagrad", **
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
         # No BatchNorm: a bias before one has no gradient, and Adam would make the noise of rounding as large as any step.
-        "model": {"embedding_dim": dims, "hidden": [], "embedding": {"placement": placement}},
+        "model": {"embedding_dim": dims, "hidden": [], **QUIET, "embedding": {"placement": placement}},
         "train": {**options, "trackers": [], "embedding_optimizer": optimizer, **train},
     })  # fmt: skip
 
