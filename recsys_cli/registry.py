@@ -53,6 +53,8 @@ MODELS: dict[str, str] = {
     "mf": "recsys_cli.models.mf",
     "two-tower": "recsys_cli.models.two_tower",
 }
+DEFAULT_MODEL = "mlp"
+"""The model of a config that names none."""
 
 # Tracker name → "module:Class", a training.trackers.tracker.Tracker.
 TRACKERS: dict[str, str] = {

@@ -11,7 +11,7 @@ import yaml
 
 from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError
-from recsys_cli.registry import suggest
+from recsys_cli.registry import DEFAULT_MODEL, suggest
 
 Key = tuple[str | int, ...]
 OF_OVERRIDE = "override "
@@ -106,7 +106,7 @@ def override(document: Document, overrides: Sequence[str], *, place: str | None 
 def _forget_options(document: Document, name: Any) -> None:
     """Leave out the options of a model that is not the one of a name."""
     model = document.values.get("model")
-    if isinstance(model, dict) and model.get("name", "mlp") != name:
+    if isinstance(model, dict) and model.get("name", DEFAULT_MODEL) != name:
         document.values["model"] = {key: value for key, value in model.items() if key in _OF_EVERY_MODEL}
 
 

@@ -19,7 +19,7 @@ from recsys_cli.config.problems import describe
 from recsys_cli.config.sections import RunConfig
 from recsys_cli.config.space import space_problems
 from recsys_cli.errors import ConfigError
-from recsys_cli.registry import DATASETS, ENGINES, METRIC, MODELS, lookup
+from recsys_cli.registry import DATASETS, DEFAULT_MODEL, ENGINES, METRIC, MODELS, lookup
 from recsys_cli.registry import load as load_component
 
 
@@ -116,7 +116,7 @@ def _with_train_defaults(values: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(train, dict):
         return values
     defaults: dict[str, Any] = {"monitor": "rmse"} if _predicts_a_number(values) else {}
-    if isinstance(model, dict) and isinstance(name := model.get("name", "mlp"), str):
+    if isinstance(model, dict) and isinstance(name := model.get("name", DEFAULT_MODEL), str):
         with suppress(ConfigError):  # which is told of as a problem of the model
             defaults |= train_defaults(model_config_type(name))
     kept = {key: value for key, value in defaults.items() if key not in _out_of_place(train)}
@@ -187,7 +187,7 @@ def _component_problems(document: Document) -> list[str]:
     dataset, model, etl, train = (document.values.get(name) for name in ("dataset", "model", "etl", "train"))
     if isinstance(dataset, dict) and isinstance(dataset.get("name"), str):
         problems += _attempt(lambda: _open_dataset(**dataset), document, ("dataset",))
-    if isinstance(model, dict) and isinstance(model.get("name", "mlp"), str):
+    if isinstance(model, dict) and isinstance(model.get("name", DEFAULT_MODEL), str):
         problems += _model_problems(document, **model)
     if isinstance(etl, dict) and isinstance(etl.get("engine"), str) and etl["engine"] != "auto":
         problems += _attempt(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
@@ -200,7 +200,7 @@ def _open_dataset(name: str, **options: Any) -> None:
     load_component(lookup(DATASETS, name, what="dataset"))(name, options)
 
 
-def _model_problems(document: Document, name: str = "mlp", **options: Any) -> list[str]:
+def _model_problems(document: Document, name: str = DEFAULT_MODEL, **options: Any) -> list[str]:
     options.pop("embedding", None)  # ours, and checked with the sections
     problems = _attempt(lambda: model_config_type(name), document, ("model",))
     try:

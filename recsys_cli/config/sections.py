@@ -13,7 +13,7 @@ from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import AnySplit, RandomSplit
-from recsys_cli.registry import suggest
+from recsys_cli.registry import DEFAULT_MODEL, suggest
 
 _CLUSTERS = ("local", "local_cuda")
 _SCHEDULER = re.compile(r"(tcp|tls)://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
@@ -87,7 +87,7 @@ class ModelConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
-    name: str = "mlp"
+    name: str = DEFAULT_MODEL
     """Name of the model (`recsys ls models`), or "package.module" with `config.Config` and `model.Model`."""
     embedding: EmbeddingConfig = EmbeddingConfig()
     """Where its embedding tables are kept."""

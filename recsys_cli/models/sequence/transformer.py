@@ -13,8 +13,6 @@ from recsys_cli.models.embedding.tables import INITIAL_STD
 from recsys_cli.models.sequence.histories import within
 from recsys_cli.models.sequence.options import TransformerOptions
 
-_WEIGHT_STD = 0.02
-
 
 class Transformer(nn.Module):
     """Blocks of attention and a dense network (Vaswani et al., 2017), pre-norm (Xiong et al., 2020), with learnt positions.
@@ -82,18 +80,3 @@ class _Block(nn.Module):
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, is_causal=self._causal)
         outward: Tensor = self.outward(attended.transpose(1, 2).reshape(rows, length, dim))
         return outward
-
-
-def begin_small(module: nn.Module) -> None:
-    """Draw the weights of a dense layer so that a block changes little of what it reads, at first.
-
-    Items begin with small vectors, and what torch itself draws for a dense layer is several times larger. An item would be lost
-    in what the blocks add to it, and much of training would go into finding it again. So it is for `sasrec`, where an item's own
-    state tells what follows; `bert4rec`, where a mask tells, learns more slowly with it on MovieLens and goes without.
-
-    Args:
-        module: Changed in place where it is an `nn.Linear`; others are left as they are.
-    """
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=_WEIGHT_STD)
-        nn.init.zeros_(module.bias)
