@@ -47,11 +47,11 @@ class Model(Fitted, Vectors):
         config, history = self.config, self._history(known)
         offsets, met = history.offsets.cpu().numpy(), history.items.cpu().numpy().astype(np.int32)
         seen = csr_matrix((np.ones(len(met), np.float32), met, offsets), shape=(history.num_users, history.num_items))
-        library = AlternatingLeastSquares(
-            factors=config.dim, regularization=config.regularization, alpha=config.alpha,
-            iterations=config.iterations, random_state=int(torch.randint(2**31, ())),
-        )  # fmt: skip
-        with threadpool_limits(1, "blas"):  # it has threads of its own
+        with threadpool_limits(1, "blas"):  # it has threads of its own, and warns of BLAS's as it is made
+            library = AlternatingLeastSquares(
+                factors=config.dim, regularization=config.regularization, alpha=config.alpha,
+                iterations=config.iterations, random_state=int(torch.randint(2**31, ())),
+            )  # fmt: skip
             library.fit(seen, show_progress=False, callback=lambda done, *_: progress(done + 1, config.iterations))
         self.items.copy_(torch.from_numpy(library.item_factors))
 

@@ -94,12 +94,15 @@ class Catalogue:
         """
         # Each user's list is looked through once, however many rows the user has; the lists of the active ones are long.
         few, who = torch.unique(users, return_inverse=True)
-        distinct, column = torch.unique(items, return_inverse=True)
+        every = torch.arange(items.numel(), device=items.device)
         columns = torch.full((self._liked.num_items,), -1, dtype=torch.int64, device=items.device)
-        columns[distinct] = torch.arange(distinct.numel(), device=items.device)
+        columns[items] = every  # of an item that is there several times, one of them
         lists = self._liked.of_users(few)
         row = torch.arange(few.numel(), device=users.device).repeat_interleave(lists.offsets.diff())
-        found = columns[lists.values]
-        pairs = torch.zeros((few.numel(), distinct.numel()), dtype=torch.bool, device=items.device)
-        pairs[row[found >= 0], found[found >= 0]] = True
-        return pairs[:, column][who]
+        found = columns.index_select(0, lists.values)
+        there = (found >= 0).nonzero().squeeze(1)
+        pairs = torch.zeros((few.numel(), items.numel()), dtype=torch.bool, device=items.device)
+        pairs[row.index_select(0, there), found.index_select(0, there)] = True
+        again = (columns[items] != every).nonzero().squeeze(1)
+        pairs[:, again] = pairs[:, columns[items[again]]]
+        return pairs.index_select(0, who)

@@ -108,6 +108,14 @@ def test_the_gradient_of_a_sampled_softmax_is_that_of_its_formula() -> None:
     assert not found[1][hits].any()
 
 
+def test_no_number_of_the_gradient_is_too_small_for_its_normal_form() -> None:
+    negative = torch.tensor([[0.0, -38.0, -45.0, -88.0, -100.0, -3e38]], requires_grad=True)
+    sampled_softmax(torch.zeros(1), negative, torch.zeros(6), torch.zeros(1, 6, dtype=torch.bool)).sum().backward()
+    assert negative.grad is not None
+    torch.testing.assert_close(negative.grad[0, :2], torch.tensor([0.0, -38.0]).exp() / 2, atol=0, rtol=1e-4)
+    assert not negative.grad[0, 2:].any()
+
+
 def test_an_item_that_is_the_only_negative_of_itself_costs_nothing() -> None:
     positive = torch.tensor([1.0], requires_grad=True)
     loss = sampled_softmax(positive, positive.unsqueeze(1), torch.zeros(1), torch.tensor([[True]]))
