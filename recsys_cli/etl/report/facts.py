@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.errors import DataError
+from recsys_cli.features.schema import Task
 
 
 class _Frozen(BaseModel):
@@ -176,6 +177,8 @@ class Facts(_Frozen):
     """Its name."""
     method: str
     """How it was split."""
+    task: Task = "binary"
+    """What the label has to be."""
     rejected: int
     """Rows that could not be read and were left out."""
     ops: tuple[OpRows, ...]

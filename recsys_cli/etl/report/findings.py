@@ -83,6 +83,24 @@ def _labels(facts: Facts) -> Iterator[Finding]:
         if label.mean is not None and label.low == label.high:
             text = f"every label of {name} is {label.low:g}: nothing can be told apart there"
             yield Finding(level="warning", text=text)
+    yield from _not_binary(facts)
+
+
+def _not_binary(facts: Facts) -> Iterator[Finding]:
+    """Say before training that it will refuse the labels."""
+    ends = [
+        (name, split.label.low, split.label.high)
+        for name, split in facts.splits.items()
+        if split.label.low is not None and split.label.high is not None
+    ]
+    wrong = [(name, low, high) for name, low, high in ends if low < 0 or high > 1]
+    if wrong and facts.task == "binary":
+        names, lows, highs = zip(*wrong, strict=True)
+        text = (
+            f"labels of {' and '.join(names)} go from {min(lows):g} to {max(highs):g}, and train and evaluate take 0 and 1: "
+            "make them so in features.ops, or write task: regression beside the label's name"
+        )
+        yield Finding(level="warning", text=text)
 
 
 def _cold(facts: Facts) -> Iterator[Finding]:

@@ -66,6 +66,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
     return Facts(
         dataset=counted.dataset,
         method=counted.method,
+        task=fitted.plan.tasks[look.label],
         rejected=counted.rejected,
         ops=flow(fitted, counted.chosen, splits),
         splits=splits,

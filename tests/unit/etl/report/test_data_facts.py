@@ -125,6 +125,9 @@ def test_labels_are_described_and_what_cannot_be_learnt_is_said(report: Report) 
     assert facts.missing["label"]["train"].model_dump() == {"null": 1, "unseen": 0, "values": 4}
     assert "1 of 4 (25.0 %) rows of train have no label" in texts(facts, "warning")
     assert "every label of valid is 1" in texts(facts, "warning")
+    assert "labels of test go from 2.5 to 4.5, and train and evaluate take 0 and 1" in texts(facts, "warning")
+    of_numbers = conclude(facts.model_copy(update={"task": "regression"}))
+    assert not any("go from" in finding.text for finding in of_numbers)
 
 
 @pytest.mark.parametrize("layout", ["star", "flat"])
