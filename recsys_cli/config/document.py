@@ -133,7 +133,8 @@ def _step(here: Any, name: str, text: str, parent: str) -> str | int:
     if isinstance(here, dict):
         return name
     if not isinstance(here, list):
-        raise ConfigError(f"{text!r}: {parent} is {here!r}, which has no {name!r} in it")
+        hint = f"write model.name={here}" if parent == "model" else None
+        raise ConfigError(f"{text!r}: {parent} is {here!r}, which has no {name!r} in it", hint=hint)
     if not name.isdecimal() or int(name) >= len(here):
         positions = f"0 to {len(here) - 1}" if here else "none, it is empty"
         raise ConfigError(f"{text!r}: {parent} is a list, and {name!r} is no position in it ({positions})")

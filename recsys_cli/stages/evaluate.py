@@ -15,6 +15,7 @@ from recsys_cli.features.expression import parse
 from recsys_cli.stages import Made
 from recsys_cli.stages.finished import config_of, model_of, names_of
 from recsys_cli.training import hardware
+from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
 
 _VERSION = 3
@@ -95,6 +96,7 @@ def _measure(
     """Measure, and note what is known of how the data was split."""
     device = hardware.device(whole.train.device)
     place = Place(device=device, memory=whole.train.memory, emit=emit)
+    keep_freed_memory()
     found, rankings = measure(model_of(run, whole, data).to(device), data, config, place=place)
     leakage = getattr(whole.split, "leakage", None)
     notes = (*found.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))

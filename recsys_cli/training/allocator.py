@@ -1,4 +1,4 @@
-"""How the C library hands out memory to the tensors of a step."""
+"""How the C library hands out memory to the tensors of a step, of training or of a ranking."""
 
 from __future__ import annotations
 

@@ -241,6 +241,12 @@ def test_overrides_that_make_no_sense_are_named(config_file: Path, text: str, me
         load(config_file, [text])
 
 
+def test_options_beside_a_model_that_is_a_word_tell_how_to_name_it(config_file: Path) -> None:
+    with pytest.raises(ConfigError, match="which has no 'dim' in it") as caught:
+        load(config_file, ["model=bert4rec", "model.dim=64"])
+    assert caught.value.hint == "write model.name=bert4rec"
+
+
 def test_overrides_are_where_their_mistakes_are(problems, config_file: Path) -> None:
     assert problems(config_file, "train.epochs=many", "model.dropot=0.1") == [
         "override train.epochs=many: train.epochs: has to be a whole number, not 'many'",
