@@ -80,7 +80,7 @@ class _LogSumExp(torch.autograd.Function):
         # Bytes are added far faster than a mask is filled.
         terms = (negative.float() - log_expected).add_(ruled_out.view(torch.uint8), alpha=-_FAR)
         top = terms.amax(dim=1, keepdim=True)
-        F.threshold_(terms.sub_(top).clamp_(min=_LEAST).exp_(), _NOTHING, 0.0)
+        F.threshold(terms.sub_(top).clamp_(min=_LEAST).exp_(), _NOTHING, 0.0, inplace=True)
         total = terms.sum(dim=1, keepdim=True)
         ctx.save_for_backward(terms, total)
         return (total.log() + top).squeeze(1)
