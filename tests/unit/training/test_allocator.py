@@ -16,11 +16,11 @@ from recsys_cli.training.allocator import keep_freed_memory
 torch.set_num_threads(1)
 if sys.argv[1] == "keep":
     keep_freed_memory()
-for _ in range(10):
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(16 << 20)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-torch.ones(16 << 20)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(sorted(faults() for _ in range(21))[10])
 """
 
 
@@ -31,7 +31,10 @@ def faults(how: str) -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the setting")
 def test_a_tensor_takes_the_pages_of_those_before_it() -> None:
-    """64 MiB are 16,384 pages, or fewer faults where the kernel gives large pages."""
+    """64 MiB are 16,384 pages, or fewer faults where the kernel gives large pages.
+
+    The first tensors need new pages, and so does a later one whose place something small has taken; so the median is looked at.
+    """
     assert faults("keep") < 16
     assert faults("leave") >= 32
 
