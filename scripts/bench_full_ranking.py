@@ -9,7 +9,8 @@ MRR, recall and precision at 10, 50 and 100 are measured. The peers live in a ve
 
 They get the same vectors and have to come to the same figures. RecBole is measured twice: with our blocks of users, and with
 those of its default eval_batch_size. All are timed in turn, on the same number of users; each is timed as a whole, and without
-what its own scores took, the products of its blocks. The result goes to scripts/results/full_ranking.json.
+what its own scores took, the products of its blocks. The result goes to scripts/results/full_ranking.json, or with peers to
+full_ranking_peers.json.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def main() -> None:
     best = {name: min(took) for name, took in seconds.items()}
     alone = {name: min(took) for name, took in without.items()}
     keep(
-        "full_ranking",
+        "full_ranking_peers" if given.peers else "full_ranking",
         {
             "machine": machine("torch") | {"threads": torch.get_num_threads()},
             "users, items, dim, k": [given.users, given.items, given.dim, K],

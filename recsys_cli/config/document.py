@@ -19,6 +19,8 @@ OF_OVERRIDE = "override "
 _BY_NAME: frozenset[Key] = frozenset({("train", "schedule")})
 """Keys at which a bare NAME stands for {name: NAME}, so that an override may go into it."""
 _MODEL_NAME: Key = ("model", "name")
+_NAMED_BY = {"dataset": "name", "split": "method", "model": "name"}
+"""By section that people write as a word: the key that the word belongs to."""
 _OF_EVERY_MODEL = frozenset({"embedding"})
 """What of the model section stays where an override names another model; the rest are options of the one before."""
 
@@ -133,7 +135,7 @@ def _step(here: Any, name: str, text: str, parent: str) -> str | int:
     if isinstance(here, dict):
         return name
     if not isinstance(here, list):
-        hint = f"write model.name={here}" if parent == "model" else None
+        hint = f"write {parent}.{_NAMED_BY[parent]}={here}" if parent in _NAMED_BY else None
         raise ConfigError(f"{text!r}: {parent} is {here!r}, which has no {name!r} in it", hint=hint)
     if not name.isdecimal() or int(name) >= len(here):
         positions = f"0 to {len(here) - 1}" if here else "none, it is empty"

@@ -88,12 +88,11 @@ def _labels(facts: Facts) -> Iterator[Finding]:
 
 def _not_binary(facts: Facts) -> Iterator[Finding]:
     """Say before training that it will refuse the labels."""
-    ends = [
-        (name, split.label.low, split.label.high)
+    wrong = [
+        (name, low, high)
         for name, split in facts.splits.items()
-        if split.label.low is not None and split.label.high is not None
+        if (low := split.label.low) is not None and (high := split.label.high) is not None and (low < 0 or high > 1)
     ]
-    wrong = [(name, low, high) for name, low, high in ends if low < 0 or high > 1]
     if wrong and facts.task == "binary":
         names, lows, highs = zip(*wrong, strict=True)
         text = (

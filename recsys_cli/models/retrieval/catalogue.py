@@ -103,6 +103,7 @@ class Catalogue:
         there = (found >= 0).nonzero().squeeze(1)
         pairs = torch.zeros((few.numel(), items.numel()), dtype=torch.bool, device=items.device)
         pairs[row.index_select(0, there), found.index_select(0, there)] = True
-        again = (columns[items] != every).nonzero().squeeze(1)
-        pairs[:, again] = pairs[:, columns[items[again]]]
+        filled = columns[items]
+        again = (filled != every).nonzero().squeeze(1)
+        pairs[:, again] = pairs[:, filled[again]]
         return pairs.index_select(0, who)

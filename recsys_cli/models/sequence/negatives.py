@@ -60,7 +60,7 @@ def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, ru
 
 
 _FAR = 1e30
-"""Taken from what is ruled out: less than all that a model could score, and more than would not be finite."""
+"""Taken from the score of what is ruled out, which leaves it finite, and below all that a model could score."""
 _LEAST, _NOTHING = -40.0, 4.3e-18
 """Exponentials of less than the first are less than the second, which is nothing beside 1, so they are 0. Small numbers would
 become ones that float32 has no normal form of, there or in the gradient: these take up to fifty times as long, and so does

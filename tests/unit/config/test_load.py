@@ -241,10 +241,20 @@ def test_overrides_that_make_no_sense_are_named(config_file: Path, text: str, me
         load(config_file, [text])
 
 
-def test_options_beside_a_model_that_is_a_word_tell_how_to_name_it(config_file: Path) -> None:
+@pytest.mark.parametrize(
+    ("overrides", "hint"),
+    [
+        (["model=bert4rec", "model.dim=64"], "write model.name=bert4rec"),
+        (["split=temporal", "split.dim=64"], "write split.method=temporal"),
+        (["train.epochs.dim=64"], None),
+    ],
+)
+def test_options_beside_a_section_that_is_a_word_tell_how_to_name_it(
+    config_file: Path, overrides: list[str], hint: str | None
+) -> None:
     with pytest.raises(ConfigError, match="which has no 'dim' in it") as caught:
-        load(config_file, ["model=bert4rec", "model.dim=64"])
-    assert caught.value.hint == "write model.name=bert4rec"
+        load(config_file, overrides)
+    assert caught.value.hint == hint
 
 
 def test_overrides_are_where_their_mistakes_are(problems, config_file: Path) -> None:
