@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import Optimizer
 
 from recsys_cli.config import TrainConfig
 from recsys_cli.models.embedding import ShardedEmbeddings
 from recsys_cli.models.model import Trained
 from recsys_cli.training.rows import RowAdagrad, RowAdam, RowOptimizer, RowSGD
+from recsys_cli.training.uncompiled import AdamW
 
 _BY_ROWS: dict[str, Callable[..., RowOptimizer]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
 

@@ -21,6 +21,7 @@ from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.compilation import CompiledLoss
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.rows.gradient import rows_of
+from recsys_cli.training.uncompiled import Uncompiled
 
 FORWARD, BACKWARD, UPDATE = "recsys: forward", "recsys: backward", "recsys: optimizer"
 """What a step does, by the names of the ranges in a profiler's trace."""
@@ -106,7 +107,7 @@ class Step:
         return total
 
 
-class Together(Optimizer):
+class Together(Uncompiled):
     """Several optimizers as one: a gradient of one that overflows, or a norm over all, concerns the step of each.
 
     Args:

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.training.rows.gradient import rows_of
+from recsys_cli.training.uncompiled import Uncompiled
 
 _PART = 1 << 20
 """Elements of a table that are updated at a time: bounds the memory that it takes to 4 MiB for each tensor."""
 
 
-class RowOptimizer(torch.optim.Optimizer):
+class RowOptimizer(Uncompiled):
     """Updates the rows of tables that are in their gradients; all other rows keep their weights and their state.
 
     Torch's own optimizers add sparse tensors to sparse tensors and sort on the way. Here each used row, and what the rule

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -90,4 +92,41 @@ def test_adamw_without_decay_is_adam() -> None:
 
 
 def test_a_model_without_tables_has_one_optimizer() -> None:
-    assert [type(optimizer) for optimizer in build(nn.Linear(2, 1), TrainConfig(sparse=True))] == [AdamW]
+    (optimizer,) = build(nn.Linear(2, 1), TrainConfig(sparse=True))
+    assert isinstance(optimizer, AdamW)
+
+
+def test_steps_do_not_load_the_compiler() -> None:
+    program = """
+import sys
+import torch
+from torch import nn
+from recsys_cli.config import TrainConfig
+from recsys_cli.training.optimizers import build
+from recsys_cli.training.step import Together
+
+net = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 1))
+together = Together(build(net, TrainConfig(sparse=True, embedding_optimizer="adam")))
+before = [parameter.clone() for parameter in net.parameters()]
+for _ in range(2):
+    together.zero_grad()
+    net(torch.arange(3)).sum().backward()
+    together.step()
+    together.load_state_dict(together.state_dict())
+print([not torch.equal(*pair) for pair in zip(before, net.parameters())], "torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[True, True, True] False"
+
+
+def test_steps_are_those_of_torch() -> None:
+    ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
+    theirs.load_state_dict(ours.state_dict())
+    (mine,) = build(ours, TrainConfig(learning_rate=0.1, weight_decay=0.3))
+    other = AdamW(theirs.parameters(), lr=0.1, weight_decay=0.3, fused=True)
+    for _ in range(3):
+        for net, optimizer in ((ours, mine), (theirs, other)):
+            optimizer.zero_grad()
+            net(torch.ones(4, 3)).square().sum().backward()
+            optimizer.step()
+    assert all(torch.equal(*pair) for pair in zip(ours.parameters(), theirs.parameters(), strict=True))
