@@ -14,8 +14,10 @@ from recsys_cli.models.item_knn.config import Config
 from recsys_cli.models.item_to_item import ItemToItem, ItemWeights, rows_of
 from recsys_cli.models.model import Progress
 
-_BLOCK = 1 << 24
-"""Products of items that are held at once."""
+_BLOCK = 1 << 21
+"""Products of items that are held at once; so few stay near the processor while they are gone over."""
+_LEAST = 1e-12
+"""Stands for no shrinkage, so that nothing is divided by zero."""
 
 
 class Model(ItemToItem):
@@ -32,19 +34,19 @@ class Model(ItemToItem):
     def learn(self, history: History, progress: Progress) -> None:
         """Multiply some columns with all columns at a time, and keep the largest products of each."""
         values = self._weights(history)
-        users = torch.arange(history.num_users, device=values.device).repeat_interleave(history.offsets.diff())
-        size = (history.num_users, history.num_items)
-        columns = _matrix(users, history.items, values, size).coalesce()
         lengths = torch.bincount(history.items, values.square(), minlength=history.num_items).sqrt().float()
-        by_item, nearest = columns.t().coalesce(), []
+        by_user = Ragged(history.items, history.offsets, values)
+        by_item, nearest = _turned(by_user, history.num_items), []
         step = max(1, _BLOCK // max(1, history.num_items))
+        products, scale = torch.empty(2, min(step, history.num_items), history.num_items, device=values.device)
+        shrinkage = lengths.new_tensor(max(self.config.shrinkage, _LEAST))
         for start in range(0, history.num_items, step):
             stop = min(start + step, history.num_items)
-            products = _product(_rows(by_item, start, stop), columns)
+            block = _multiply(by_item.span(start, stop), by_user, out=products[: stop - start])
             if self.config.normalize:
-                products /= torch.outer(lengths[start:stop], lengths).add_(self.config.shrinkage).clamp_(min=1e-12)
-            products.diagonal(start).zero_()
-            nearest.append(products.topk(self.learnt.number, dim=1))
+                block /= torch.addr(shrinkage, lengths[start:stop], lengths, out=scale[: stop - start])
+            block.diagonal(start).zero_()
+            nearest.append(block.topk(self.learnt.number, dim=1))
             progress(stop, history.num_items)
         self.learnt.keep(
             torch.cat([block.indices for block in nearest]), torch.cat([block.values for block in nearest])
@@ -86,19 +88,14 @@ class Neighbours(ItemWeights):
 
     def keep(self, neighbours: Tensor, nearness: Tensor) -> None:
         """Keep the neighbours of all items, and how near they are; shape (C, K) each."""
-        items = torch.arange(self.num_items, device=neighbours.device).repeat_interleave(self.number)
-        size = (self.num_items, self.num_items)
-        matrix = _matrix(neighbours.flatten(), items, nearness.flatten(), size).coalesce()
-        self.places.copy_(matrix.indices())
-        self.weights.copy_(matrix.values())
+        met, order = neighbours.flatten().sort(stable=True)
+        self.places.copy_(torch.stack([met, torch.div(order, self.number, rounding_mode="floor")]))
+        self.weights.copy_(nearness.flatten()[order])
 
     def sums(self, met: Ragged) -> Tensor:
         """Multiply the matrix of who has met what with that of neighbours."""
-        ones = torch.ones(len(met.values), device=met.values.device)
-        who = _matrix(rows_of(met), met.values, ones, (len(met.offsets) - 1, self.num_items))
-        size = (self.num_items, self.num_items)
-        near = torch.sparse_coo_tensor(self.places, self.weights, size, is_coalesced=True, check_invariants=False)
-        return _product(who, near)
+        near = Ragged(self.places[1], _offsets(self.places[0], self.num_items), self.weights)
+        return _multiply(met, near, out=self.weights.new_empty(len(met.offsets) - 1, self.num_items))
 
     def sums_of_pairs(self, met: Ragged, items: Tensor) -> Tensor:
         """Look each item up among those that what its user has met is near to."""
@@ -110,23 +107,31 @@ class Neighbours(ItemWeights):
         return torch.zeros(len(items), device=items.device).index_add_(0, row, found)
 
 
-def _matrix(rows: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    return torch.sparse_coo_tensor(torch.stack([rows, columns]), values, size, check_invariants=False)
+def _turned(rows: Ragged, num_columns: int) -> Ragged:
+    """Return a sparse matrix by its columns."""
+    columns, order = rows.values.sort(stable=True)
+    assert rows.weights is not None
+    return Ragged(rows_of(rows)[order], _offsets(columns, num_columns), rows.weights[order])
 
 
-def _rows(matrix: Tensor, start: int, stop: int) -> Tensor:
-    """Return some rows of a coalesced sparse matrix."""
-    (rows, columns), values = matrix.indices(), matrix.values()
-    first, last = torch.searchsorted(rows, torch.tensor([start, stop], device=rows.device)).tolist()
-    return _matrix(rows[first:last] - start, columns[first:last], values[first:last], (stop - start, matrix.shape[1]))
+def _offsets(rows: Tensor, num_rows: int) -> Tensor:
+    """Return where each row starts, from the row of each element, ascending."""
+    return torch.searchsorted(rows, torch.arange(num_rows + 1, device=rows.device))
 
 
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """Return the product of two sparse matrices, with its zeros."""
+def _multiply(left: Ragged, right: Ragged, *, out: Tensor) -> Tensor:
+    """Write the product of two matrices, of which rows are lists of columns, to a dense one; return it."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")  # torch's own way through it
-        if left.device.type == "cpu" and torch.backends.mkl.is_available():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        first = _matrix(left, len(right.offsets) - 1)
+        second = _matrix(right, out.shape[1])
+        if out.device.type == "cpu" and torch.backends.mkl.is_available():
             # MKL alone adds up in the dense result at once: a quarter of the time of a sparse result that is made dense.
-            zeros = torch.zeros(left.shape[0], right.shape[1])
-            return torch.addmm(zeros, left.to_sparse_csr(), right.to_sparse_csr())
-        return torch.sparse.mm(left, right).to_dense()
+            return torch.addmm(out, first, second, beta=0, out=out)
+        return out.copy_(torch.sparse.mm(first.to_sparse_coo(), second.to_sparse_coo()).to_dense())
+
+
+def _matrix(rows: Ragged, num_columns: int) -> Tensor:
+    weights = torch.ones(len(rows.values), device=rows.values.device) if rows.weights is None else rows.weights
+    size = (len(rows.offsets) - 1, num_columns)
+    return torch.sparse_csr_tensor(rows.offsets, rows.values, weights, size, check_invariants=False)
