@@ -17,11 +17,11 @@ class Config(HistoryOptions):
 
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
-    dim: PositiveInt = 128
+    dim: PositiveInt = 96
     """Width of the vectors."""
     regularization: float = Field(1.0, gt=0)
     """How much the squares of the vectors cost, λ."""
     alpha: float = Field(1.0, gt=0)
     """How much more an item that a user has met counts than one that the user has not met."""
-    iterations: PositiveInt = 15
+    iterations: PositiveInt = 10
     """How often all users and then all items are solved for."""
