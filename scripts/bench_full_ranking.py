@@ -9,8 +9,8 @@ MRR, recall and precision at 10, 50 and 100 are measured. The peers live in a ve
 
 They get the same vectors and have to come to the same figures. RecBole is measured twice: with our blocks of users, and with
 those of its default eval_batch_size. All are timed in turn, on the same number of users; each is timed as a whole, and without
-what its own scores took, the products of its blocks. The result goes to scripts/results/full_ranking.json, or with peers to
-full_ranking_peers.json.
+what its own scores took, the products of its blocks. A peer is stopped after a quarter of an hour, and its seconds are then a
+bound from below. The result goes to scripts/results/full_ranking.json, or with peers to full_ranking_peers_USERS.json.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from recsys_cli.evaluation.ranking import BLOCK_SCORES, rank
 K = (10, 50, 100)
 SEEN, RELEVANT = 125, 5
 PEERS = ("recbole in our blocks", "recbole by default", "lenskit")
+LONGEST = 900
+"""Seconds that a peer may take."""
 
 
 def main() -> None:
@@ -61,23 +63,25 @@ def main() -> None:
             seconds.setdefault("matrix product", []).append(_product(users, items, block))
             for name in ("ours", *(PEERS if given.peers else ())):
                 found = _ours(users, items, held_out) if name == "ours" else _peer(given.peers, name, path, block)
-                seconds.setdefault(name, []).append(found["seconds"])
-                without.setdefault(name, []).append(found["seconds"] - found["scoring"])
-                figures[name] = found["figures"]
+                seconds.setdefault(name, []).append(found["seconds"] if found else LONGEST)
+                if found:
+                    without.setdefault(name, []).append(found["seconds"] - found["scoring"])
+                    figures[name] = found["figures"]
     _agree(figures)
     best = {name: min(took) for name, took in seconds.items()}
     alone = {name: min(took) for name, took in without.items()}
     keep(
-        "full_ranking_peers" if given.peers else "full_ranking",
+        f"full_ranking_peers_{given.users}" if given.peers else "full_ranking",
         {
             "machine": machine("torch") | {"threads": torch.get_num_threads()},
             "users, items, dim, k": [given.users, given.items, given.dim, K],
             "seconds (min / median / max)": {name: spread(took) for name, took in seconds.items()},
             "seconds without the scores (min / median / max)": {name: spread(took) for name, took in without.items()},
+            f"stopped after {LONGEST} seconds": [name for name, took in seconds.items() if LONGEST in took],
             "ours, times the matrix product": round(best["ours"] / best["matrix product"], 2),
             "peers, times ours": {name: round(best[name] / best["ours"], 1) for name in PEERS if name in best},
             "peers, times ours, without the scores": {
-                name: round(alone[name] / alone["ours"], 1) for name in PEERS if name in best
+                name: round(alone[name] / alone["ours"], 1) for name in PEERS if name in alone
             },
             "figures": figures,
         },
@@ -131,10 +135,14 @@ def _ours(users: Tensor, items: Tensor, held_out: HeldOut) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - started, "scoring": scoring, "figures": figures}
 
 
-def _peer(python: Path, peer: str, problem: Path, block: int) -> dict[str, Any]:
+def _peer(python: Path, peer: str, problem: Path, block: int) -> dict[str, Any] | None:
+    """Run a peer; None where it takes too long."""
     script = Path(__file__).parent / "peers" / "full_ranking.py"
     command = [str(python), str(script), peer, str(problem), str(block), str(torch.get_num_threads())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return None
     if done.returncode:
         raise SystemExit(f"{peer} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
