@@ -51,6 +51,14 @@ def test_only_the_nearest_of_an_item_count_and_a_longer_history_counts_more() ->
     )
 
 
+def test_products_are_the_same_where_there_is_no_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = some_matrix(60, 15)
+    with_mkl = scores_after("item-knn", matrix, neighbours=5)
+    monkeypatch.setattr("torch.backends.mkl.is_available", lambda: False)
+
+    np.testing.assert_allclose(scores_after("item-knn", matrix, neighbours=5), with_mkl, atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore:Method expects CSR input")  # it says so of a matrix that it made itself
 @pytest.mark.parametrize("weighting", ["bm25", "tfidf"])
 def test_nearness_is_that_of_implicit(weighting: str) -> None:
