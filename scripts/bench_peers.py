@@ -35,8 +35,7 @@ REQUIREMENTS = HERE / "peers" / "requirements.txt"
 COUNTED = (
     "fit + rank, in the process itself, libraries imported. Of a peer: all that it learns, its choice of an epoch by valid with "
     "it, and every user's list (or every test row's probability). Of ours: what train and evaluate say of themselves, with "
-    "reading the prepared data and checkpoints, and the two seconds in which torch loads parts of itself with its first optimizer, "
-    "without the baselines and the metrics. Beside it `prepare`: of a peer from rows in memory to its own data; of ours the whole "
+    "reading the prepared data and checkpoints, without the baselines and the metrics. Beside it `prepare`: of a peer from rows in memory to its own data; of ours the whole "
     "of etl, from the raw files, with its checks and its report"
 )
 THREADS = (

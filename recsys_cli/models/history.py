@@ -91,6 +91,11 @@ class History:
         users = torch.arange(self.num_users, device=items.device).repeat_interleave(self.offsets.diff())
         return History(_offsets(users[keep], self.num_users), items[keep], num_items)
 
+    def turned(self) -> History:
+        """Return the users who have met each item, ascending: a history whose users are items, and whose items are users."""
+        users = torch.arange(self.num_users, device=self.items.device).repeat_interleave(self.offsets.diff())
+        return History(_offsets(self.items, self.num_items), users[self.items.argsort(stable=True)], self.num_users)
+
     def dense(self, start: int, stop: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the rows of the users start, …, stop - 1 with their zeros; shape (stop - start, num_items)."""
         rows = torch.zeros(stop - start, self.num_items, dtype=dtype, device=self.items.device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,6 +15,8 @@ from recsys_cli.models.history import History
 
 POSITIVE = 0.5
 """A row with a label above it is a positive."""
+_SHORTER = 4
+"""Lists of items' users are made beside those of users' items where so much less of them is looked at."""
 
 
 class Catalogue:
@@ -92,18 +96,37 @@ class Catalogue:
             users: Encoded, int64, shape (B,).
             items: Encoded, int64, shape (C,).
         """
-        # Each user's list is looked through once, however many rows the user has; the lists of the active ones are long.
+        # Each user is looked up once, however many rows there are of them.
         few, who = torch.unique(users, return_inverse=True)
-        every = torch.arange(items.numel(), device=items.device)
-        columns = torch.full((self._liked.num_items,), -1, dtype=torch.int64, device=items.device)
-        columns[items] = every  # of an item that is there several times, one of them
-        lists = self._liked.of_users(few)
-        row = torch.arange(few.numel(), device=users.device).repeat_interleave(lists.offsets.diff())
-        found = columns.index_select(0, lists.values)
-        there = (found >= 0).nonzero().squeeze(1)
-        pairs = torch.zeros((few.numel(), items.numel()), dtype=torch.bool, device=items.device)
-        pairs[row.index_select(0, there), found.index_select(0, there)] = True
-        filled = columns[items]
-        again = (filled != every).nonzero().squeeze(1)
-        pairs[:, again] = pairs[:, filled[again]]
+        if few.numel() * len(self) > _SHORTER * items.numel() * self._liked.num_users:
+            pairs = _common(self._fans, items, few).T.contiguous()
+        else:
+            pairs = _common(self._liked, few, items)
         return pairs.index_select(0, who)
+
+    @cached_property
+    def _fans(self) -> History:
+        return self._liked.turned()
+
+
+def _common(lists: History, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return which of some ids are in which lists, bool, shape (R, C).
+
+    Args:
+        lists: Of ids.
+        rows: Which lists, shape (R,).
+        columns: Which ids, shape (C,).
+    """
+    every = torch.arange(columns.numel(), device=columns.device)
+    place = torch.full((lists.num_items,), -1, dtype=torch.int64, device=columns.device)
+    place[columns] = every  # of an id that is there several times, one of them
+    chosen = lists.of_users(rows)
+    row = torch.arange(rows.numel(), device=columns.device).repeat_interleave(chosen.offsets.diff())
+    found = place.index_select(0, chosen.values)
+    there = (found >= 0).nonzero().squeeze(1)
+    pairs = torch.zeros((rows.numel(), columns.numel()), dtype=torch.bool, device=columns.device)
+    pairs[row.index_select(0, there), found.index_select(0, there)] = True
+    filled = place[columns]
+    again = (filled != every).nonzero().squeeze(1)
+    pairs[:, again] = pairs[:, filled[again]]
+    return pairs

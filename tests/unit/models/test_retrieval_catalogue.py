@@ -70,7 +70,9 @@ def test_positives_of_a_large_catalogue_are_never_drawn() -> None:
     assert not any((int(user), int(item)) in pairs for user, items in zip(users, drawn, strict=True) for item in items)
 
 
-def test_it_knows_who_likes_what() -> None:
+@pytest.mark.parametrize("shorter", [0, 10**6])  # by the users of items, and by the items of users
+def test_it_knows_who_likes_what(monkeypatch: pytest.MonkeyPatch, shorter: int) -> None:
+    monkeypatch.setattr("recsys_cli.models.retrieval.catalogue._SHORTER", shorter)
     users, items = torch.tensor([6, 3, 5, 3, 4]), torch.tensor([9, 12, 9, 5, 2, 7])
     expected = [[int(item) in LIKED[int(user)] for item in items] for user in users]
     assert catalogue().liked(users, items).tolist() == expected
