@@ -35,8 +35,8 @@ REQUIREMENTS = HERE / "peers" / "requirements.txt"
 COUNTED = (
     "fit + rank, in the process itself, libraries imported. Of a peer: all that it learns, its choice of an epoch by valid with "
     "it, and every user's list (or every test row's probability). Of ours: what train and evaluate say of themselves, with "
-    "reading the prepared data and checkpoints, without the baselines and the metrics. Beside it `prepare`: of a peer from rows in memory to its own data; of ours the whole "
-    "of etl, from the raw files, with its checks and its report"
+    "reading the prepared data and checkpoints, without the baselines and the metrics. Beside it `prepare`: of a peer from rows in "
+    "memory to its own data; of ours the whole of etl, from the raw files, with its checks and its report"
 )
 THREADS = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS",
