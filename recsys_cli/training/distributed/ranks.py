@@ -248,8 +248,8 @@ def _tell(store: dist.Store, member: Member, error: Exception) -> None:
     _quietly(lambda: store.compare_set(_FAILED, "", json.dumps([member.rank, message, hint])))
 
 
-def _cause(store: dist.Store, lost: LostRankError) -> TrainingError:
-    """Return the error of the rank that failed, where it said one."""
+def _cause(store: dist.Store, lost: LostRankError) -> LostRankError:
+    """Return an error with what the rank that failed said, where it said something; its own error, if it is heard, says more."""
 
     def listen() -> Any:
         until = time.monotonic() + _LAST_WORDS
@@ -260,7 +260,7 @@ def _cause(store: dist.Store, lost: LostRankError) -> TrainingError:
         return json.loads(store.get(_FAILED))
 
     said = _quietly(listen)
-    return lost if said is None else TrainingError(f"rank {said[0]}: {said[1]}", hint=said[2])
+    return lost if said is None else LostRankError(f"rank {said[0]}: {said[1]}", hint=said[2])
 
 
 def _quietly(do: Any) -> Any:

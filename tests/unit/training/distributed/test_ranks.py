@@ -204,9 +204,9 @@ def one_reads_nonsense() -> None:
 
 def test_the_others_say_what_went_wrong_on_the_rank_that_failed() -> None:
     assert on_ranks(3, one_reads_nonsense) == [
-        "TrainingError: rank 1: part 7 is broken",
+        "LostRankError: rank 1: part 7 is broken",
         "DataError: part 7 is broken",
-        "TrainingError: rank 1: part 7 is broken",
+        "LostRankError: rank 1: part 7 is broken",
     ]
 
 
@@ -243,7 +243,7 @@ def they_disagree() -> None:
 def test_ranks_that_read_other_things_are_told_apart() -> None:
     first, second = on_ranks(2, they_disagree)
     assert second == "TrainingError: rank 1: the step is 4 and 3 on rank 0"
-    assert first.startswith("TrainingError: rank 1: ")
+    assert first.startswith("LostRankError: rank 1: ")
 
 
 def wait_briefly() -> None:
