@@ -54,7 +54,7 @@ class History:
             wanted &= torch.from_numpy(interactions.positive).to(device)
         num_users, num_items = int(user.cardinality or 0), int(item.cardinality or 0)
         pairs = torch.unique(users[wanted] * num_items + items[wanted])
-        return cls(_offsets(pairs // num_items, num_users), pairs % num_items, num_items)
+        return cls(starts(pairs // num_items, num_users), pairs % num_items, num_items)
 
     @property
     def num_users(self) -> int:
@@ -89,12 +89,12 @@ class History:
         items = names[self.items]
         keep = items >= 0
         users = torch.arange(self.num_users, device=items.device).repeat_interleave(self.offsets.diff())
-        return History(_offsets(users[keep], self.num_users), items[keep], num_items)
+        return History(starts(users[keep], self.num_users), items[keep], num_items)
 
     def turned(self) -> History:
         """Return the users who have met each item, ascending: a history whose users are items, and whose items are users."""
-        users = torch.arange(self.num_users, device=self.items.device).repeat_interleave(self.offsets.diff())
-        return History(_offsets(self.items, self.num_items), users[self.items.argsort(stable=True)], self.num_users)
+        lists = turned(Ragged(self.items, self.offsets), self.num_items)
+        return History(lists.offsets, lists.values, self.num_users)
 
     def dense(self, start: int, stop: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the rows of the users start, …, stop - 1 with their zeros; shape (stop - start, num_items)."""
@@ -126,6 +126,14 @@ def _own(ids: Tensor, column: Column) -> Tensor:
     return (ids >= column.own_ids.start) & (ids < column.own_ids.stop)
 
 
-def _offsets(users: Tensor, num_users: int) -> Tensor:
-    counts = torch.bincount(users, minlength=num_users)
+def starts(rows: Tensor, num_rows: int) -> Tensor:
+    """Return where each row's list starts, and the number of all elements, from the row of each element; shape (num_rows + 1,)."""
+    counts = torch.bincount(rows, minlength=num_rows)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def turned(lists: Ragged, num_values: int) -> Ragged:
+    """Return for each value the rows whose lists have it, ascending, with their weights: a sparse matrix by its columns."""
+    values, order = lists.values.sort(stable=True)
+    rows = torch.repeat_interleave(lists.offsets.diff())
+    return Ragged(rows[order], starts(values, num_values), None if lists.weights is None else lists.weights[order])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from recsys_cli.batch import Ragged
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.history import History
+from recsys_cli.models.history import History, starts, turned
 from recsys_cli.models.item_knn.config import Config
 from recsys_cli.models.item_to_item import ItemToItem, ItemWeights, rows_of
 from recsys_cli.models.model import Progress
@@ -36,7 +36,7 @@ class Model(ItemToItem):
         values = self._weights(history)
         lengths = torch.bincount(history.items, values.square(), minlength=history.num_items).sqrt().float()
         by_user = Ragged(history.items, history.offsets, values)
-        by_item, nearest = _turned(by_user, history.num_items), []
+        by_item, nearest = turned(by_user, history.num_items), []
         step = max(1, _BLOCK // max(1, history.num_items))
         products, scale = torch.empty(2, min(step, history.num_items), history.num_items, device=values.device)
         shrinkage = lengths.new_tensor(max(self.config.shrinkage, _LEAST))
@@ -94,7 +94,7 @@ class Neighbours(ItemWeights):
 
     def sums(self, met: Ragged) -> Tensor:
         """Multiply the matrix of who has met what with that of neighbours."""
-        near = Ragged(self.places[1], _offsets(self.places[0], self.num_items), self.weights)
+        near = Ragged(self.places[1], starts(self.places[0], self.num_items), self.weights)
         return _multiply(met, near, out=self.weights.new_empty(len(met.offsets) - 1, self.num_items))
 
     def sums_of_pairs(self, met: Ragged, items: Tensor) -> Tensor:
@@ -105,18 +105,6 @@ class Neighbours(ItemWeights):
         place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
         found = self.weights[place].masked_fill(known[place] != wanted, 0.0)
         return torch.zeros(len(items), device=items.device).index_add_(0, row, found)
-
-
-def _turned(rows: Ragged, num_columns: int) -> Ragged:
-    """Return a sparse matrix by its columns."""
-    columns, order = rows.values.sort(stable=True)
-    assert rows.weights is not None
-    return Ragged(rows_of(rows)[order], _offsets(columns, num_columns), rows.weights[order])
-
-
-def _offsets(rows: Tensor, num_rows: int) -> Tensor:
-    """Return where each row starts, from the row of each element, ascending."""
-    return torch.searchsorted(rows, torch.arange(num_rows + 1, device=rows.device))
 
 
 def _multiply(left: Ragged, right: Ragged, *, out: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ def _common(lists: History, rows: Tensor, columns: Tensor) -> Tensor:
     place = torch.full((lists.num_items,), -1, dtype=torch.int64, device=columns.device)
     place[columns] = every  # of an id that is there several times, one of them
     chosen = lists.of_users(rows)
-    row = torch.arange(rows.numel(), device=columns.device).repeat_interleave(chosen.offsets.diff())
+    row = torch.repeat_interleave(chosen.offsets.diff())
     found = place.index_select(0, chosen.values)
     there = (found >= 0).nonzero().squeeze(1)
     pairs = torch.zeros((rows.numel(), columns.numel()), dtype=torch.bool, device=columns.device)
