@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from strategies import known_state
 
+from recsys_cli import cpu
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.plan import FeaturePlan, FittedPlan
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest
 
 # Tests use small tensors, and share the cores with each other: torch's threads would only wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+cpu.configure_threads()
 
 PLAN = FeaturePlan(
     user="userId",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from recsys_cli import __version__
+from recsys_cli import __version__, cpu
 from recsys_cli.cli import bench, catalog, compare, inspect, new, run, show, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
@@ -84,6 +84,7 @@ for _name, _command in _COMMANDS.items():
 
 def main() -> None:
     """Answer the console script `recsys`."""
+    cpu.configure_threads()  # before any command loads torch
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a title in a script that the terminal lacks is no reason to stop

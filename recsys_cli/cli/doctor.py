@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import platform
+import runpy
+import shutil
 import sys
-from importlib import import_module, metadata
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from recsys_cli.cpu import cores, has_bf16
 from recsys_cli.errors import MissingExtraError
+from recsys_cli.models.torchrec_releases import require_torchrec, torchrec_versions
 from recsys_cli.registry import ENGINES, load
 
 _PACKAGES = ("torch", "polars", "pyarrow", "numpy", "pydantic", "typer")
 # The last release of Merlin runs beside these alone; see the constraints file.
 _PINS = {"nvtabular": "23.8.0", "merlin-core": "23.8.0", "pandas": "1.5.", "numpy": "1.", "dask": "2023.7.1"}
+
+_GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/dxg")
+"""Where the driver shows: Linux, and Linux inside Windows."""
 
 
 def engines(device: str = "cpu") -> list[dict[str, Any]]:
@@ -40,7 +49,7 @@ def examine() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "executable": sys.executable,
-        "cores": _cores(),
+        "cores": cores(),
         "memory": _memory(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "torch": _torch(),
@@ -83,11 +92,6 @@ def _clusters() -> dict[str, Any]:
     }
 
 
-def _cores() -> int:
-    """Count the cores that this process may use, which are fewer than the machine has in a container."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _memory() -> int | None:
     """Return the machine's memory in bytes, or the container's limit where that is less."""
     try:
@@ -109,30 +113,50 @@ def _version(package: str) -> str | None:
 
 
 def _torch() -> dict[str, Any]:
-    try:
+    """Describe what training finds here. Torch itself is loaded only where it could use a GPU: it takes seconds."""
+    release = _torch_release()
+    if release is None:
+        return {"error": "torch is not installed"}
+    if release["cuda"] and _has_gpu_driver():
         from recsys_cli.training.hardware import facts
-    except ImportError as error:
-        return {"error": str(error)}
-    return facts()
+
+        return facts()
+    return {
+        "threads": int(os.environ.get("OMP_NUM_THREADS", cores())),
+        "gpus": [],
+        "cuda": release["cuda"],
+        "cpu_bf16": has_bf16(),
+        "auto_device": "cpu",
+        "auto_precision": "bf16" if has_bf16() else "fp32",
+    }
+
+
+def _torch_release() -> dict[str, Any] | None:
+    """Return the names that torch's own `version.py` defines, read without importing the rest; None without torch."""
+    found = find_spec("torch")
+    if found is None or not found.submodule_search_locations:
+        return None
+    return runpy.run_path(str(Path(found.submodule_search_locations[0]) / "version.py"))
+
+
+def _has_gpu_driver() -> bool:
+    return any(Path(path).exists() for path in _GPU_DRIVERS) or shutil.which("nvidia-smi") is not None
 
 
 def _sharding() -> dict[str, Any]:
     """Tell whether model.embedding.placement=sharded could run here, with an optimizer that all devices have."""
-    try:
-        from recsys_cli.models.embedding import require_torchrec, torchrec_versions
-        from recsys_cli.training.hardware import device
-    except ImportError as error:
-        return {"packages": {}, "why_not": str(error), "install": None}
+    if _version("torch") is None:
+        return {"packages": {}, "why_not": "torch is not installed", "install": None}
     found: dict[str, Any] = {"packages": torchrec_versions(), "why_not": None, "install": None}
     try:
-        require_torchrec("adagrad", device("auto"))
+        require_torchrec("adagrad", _torch()["auto_device"])
     except MissingExtraError as error:
         found |= {"why_not": error.message, "install": error.hint}
     return found
 
 
 def _nvtabular() -> dict[str, Any]:
-    """Import NVTabular for real: it installs beside packages that it cannot be imported with."""
+    """Compare what is installed with the releases that NVTabular can be imported beside."""
     if _version("nvtabular") is None:
         return {"state": "not installed", "wrong_pins": {}}
     wrong = {
@@ -140,12 +164,5 @@ def _nvtabular() -> dict[str, Any]:
         for name, wanted in _PINS.items()
         if not (found := _version(name)) or not found.startswith(wanted)
     }
-    import warnings
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its dependencies warn about their own past
-            import_module("nvtabular")
-    except Exception as error:  # anything may come out of an import beside wrong versions
-        return {"state": f"cannot be imported: {type(error).__name__}: {error}", "wrong_pins": wrong}
-    return {"state": f"{_version('nvtabular')}, can be imported", "wrong_pins": wrong}
+    state = "cannot be imported beside these packages" if wrong else "with the packages that it needs"
+    return {"state": f"{_version('nvtabular')}, {state}", "wrong_pins": wrong}

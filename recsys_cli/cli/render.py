@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from recsys_cli.cli.quantities import count, duration, rate, share
+from recsys_cli.contention import Contention
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
 
 if TYPE_CHECKING:
@@ -23,16 +26,33 @@ WORTH_A_LINE = 5.0
 """Seconds that a task has to take for its end to be told: the tables tell the rest."""
 
 
-def renderer(stage: str, *, quiet: bool) -> AbstractContextManager[Emit]:
+@contextmanager
+def renderer(stage: str, *, quiet: bool) -> Iterator[Emit]:
     """Choose how to draw the events of a stage: by --quiet, and by what stderr is."""
     if quiet:
-        return nullcontext(ignore)
+        yield ignore
+        return
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
-        return _bars(console, stage)
-    return nullcontext(Lines(lambda text: print(text, file=sys.stderr, flush=True)))  # noqa: T201 - this is the printer
+        with _bars(console, stage) as draw:
+            yield with_contention(draw)
+    else:
+        write = partial(print, file=sys.stderr, flush=True)
+        yield with_contention(Lines(write))
+
+
+def with_contention(draw: Emit, contention: Contention | None = None) -> Emit:
+    """Add the field `cores` to progress while other processes take the cores from this one."""
+    contention = contention or Contention()
+
+    def emit(event: Event) -> None:
+        if isinstance(event, Progress) and (cores := contention.describe()):
+            event = replace(event, fields={**event.fields, "cores": cores})
+        draw(event)
+
+    return emit
 
 
 class Lines:

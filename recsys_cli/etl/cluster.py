@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import warnings
 from collections import deque
@@ -16,6 +15,7 @@ from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
 
 from recsys_cli.config import EtlConfig
+from recsys_cli.cpu import cores
 from recsys_cli.errors import MissingExtraError, RecsysError
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.workers import Failure, Meeting, Work, do
@@ -261,12 +261,12 @@ def _started(config: EtlConfig, scratch: Path) -> Iterator[Any]:
     """Start workers of one thread each on this machine: processes, or one for each GPU."""
     import dask
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    available = cores()
     options: dict[str, Any] = {"local_directory": str(scratch), "silence_logs": logging.CRITICAL}
     options["scheduler_kwargs"] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # it serves something anyway
-    workers = config.workers or cores
+    workers = config.workers or available
     # Polars takes all cores for each process, and reads this when it is first used.
-    threads = {"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": str(max(1, cores // workers))}
+    threads = {"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": str(max(1, available // workers))}
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(threads))
         with _deaf():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from recsys_cli.config import EtlConfig
+from recsys_cli.cpu import cores
 from recsys_cli.etl.engine import Engine
 from recsys_cli.events import Emit
 
@@ -33,7 +33,7 @@ class Threads:
     """Threads of this process: the tasks' work is done by libraries that let go of the interpreter."""
 
     def __init__(self, count: int | None = None) -> None:
-        self.count = count or os.cpu_count() or 1
+        self.count = count or cores()
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from recsys_cli.config import RunConfig
+from recsys_cli.cpu import cores
 from recsys_cli.data import RawTable, open_given, open_source
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
@@ -76,6 +76,6 @@ def _interactions(config: RunConfig, table: RawTable, raw: Path) -> dict[str, Re
 
 
 def _reader(config: RunConfig, table: RawTable) -> Reader:
-    threads = os.cpu_count() or 1
+    threads = cores()
     size = chunk_bytes(config.etl.memory, threads)
     return Reader(table, skip_bad=config.etl.on_bad_rows == "skip", threads=threads, chunk_bytes=size)

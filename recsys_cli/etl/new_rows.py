@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.config import RunConfig
+from recsys_cli.cpu import cores
 from recsys_cli.data import RawColumn, RawTable, open_given
 from recsys_cli.data.source import RawType
 from recsys_cli.errors import DataError
@@ -98,7 +98,7 @@ class NewRows:
         return [self._reader(path) for path in self.paths]
 
     def _reader(self, path: str) -> Reader:
-        dataset, threads = self.config.dataset, os.cpu_count() or 1
+        dataset, threads = self.config.dataset, cores()
         read = partial(Reader, threads=threads, chunk_bytes=chunk_bytes(self.config.etl.memory, threads))
         table = open_given(dataset.name, dataset.options, path).tables(Path())[0]
         if table.format == "csv" and not table.header:

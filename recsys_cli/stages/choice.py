@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import yaml
+from safetensors import SafetensorError, safe_open
 
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message
-from recsys_cli.models import kind_of
-from recsys_cli.models.embedding import require_torchrec
-from recsys_cli.stages.continued import start_of
-from recsys_cli.training import hardware
-from recsys_cli.training.checkpoint import key_in
-from recsys_cli.training.trackers import find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
 
 _HOW = {"model": {"embedding"}, "train": {"device", "memory", "checkpoint_steps", "trackers", "devices"}}
@@ -75,14 +72,26 @@ def choose(
         return Chosen(finished[-1].folder.name, up_to_date=True)
     if resume:
         raise _nothing_to_resume(workspace, config)
-    start_of(config, workspace)
     if unfinished is not None:
         emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: --resume goes on with it"))
-    kind_of(config.model.name)  # what is missing is told of before there is a run
+    _require(config, workspace)
+    return Chosen(_new_run(workspace, config, key).folder.name)
+
+
+def _require(config: RunConfig, workspace: Workspace) -> None:
+    """Raise for anything missing before there is a run."""
+    # These load torch, and `recsys status` needs only the keys.
+    from recsys_cli.models import kind_of
+    from recsys_cli.models.torchrec_releases import require_torchrec
+    from recsys_cli.stages.continued import start_of
+    from recsys_cli.training import hardware
+    from recsys_cli.training.trackers import find
+
+    start_of(config, workspace)
+    kind_of(config.model.name)
     find(config.train.trackers)
     if config.model.embedding.placement == "sharded":
-        require_torchrec(config.train.embedding_optimizer, hardware.device(config.train.device))
-    return Chosen(_new_run(workspace, config, key).folder.name)
+        require_torchrec(config.train.embedding_optimizer, hardware.device(config.train.device).type)
 
 
 @contextmanager
@@ -117,9 +126,18 @@ def unfinished_run(workspace: Workspace, key: str) -> TrainedRun | None:
     runs = [run for run in workspace.runs() if not run.exists and run.folder.name.endswith(key[:8])]
     for run in reversed(runs):
         last = run.checkpoint("last")
-        if not last.is_file() or key_in(last) == key:
+        if not last.is_file() or _key_in(last) == key:
             return run
     return None
+
+
+def _key_in(checkpoint: Path) -> str | None:
+    """Return the key of a `last` checkpoint's run, from its header alone; None where it cannot be read."""
+    try:
+        with safe_open(checkpoint, framework="np") as file:  # framework="pt" would load torch
+            return str(json.loads((file.metadata() or {})["recsys"])["key"])
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return None
 
 
 def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifactError:

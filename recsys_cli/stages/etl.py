@@ -9,7 +9,6 @@ from typing import Any
 from recsys_cli.config import HOW, RunConfig
 from recsys_cli.data import open_given, open_source
 from recsys_cli.errors import DataError, MissingArtifactError
-from recsys_cli.etl.prepare import Preparation
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.split import FilesSplit
 from recsys_cli.stages import Made
@@ -30,6 +29,8 @@ def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, emit: E
     with workspace.lock("etl"):
         if data.exists and not force:
             return Made(data, up_to_date=True)
+        from recsys_cli.etl.prepare import Preparation  # loads Polars; other commands need only the key
+
         manifest: dict[str, Any] = {"key": key, "dataset": config.dataset.name}
         with workspace.scratch() as scratch, workspace.create(data, manifest) as folder:
             manifest |= Preparation(config, workspace.raw(config.dataset.name).folder, scratch, folder, emit).run()

@@ -56,15 +56,6 @@ class Checkpoint:
             raise TrainingError(f"{path}: not a checkpoint: {error}", hint="recsys train --force") from error
 
 
-def key_in(path: Path) -> str | None:
-    """Return the key of the run that a `last` checkpoint is of, from its header alone; None where it cannot be read."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            return str(json.loads((file.metadata() or {})["recsys"])["key"])
-    except (OSError, SafetensorError, KeyError, ValueError):
-        return None
-
-
 def weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the model's tensors under their names in a checkpoint."""
     return {PREFIX + name: tensor for name, tensor in model.state_dict().items()}

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 
+from recsys_cli.cpu import has_bf16
 from recsys_cli.errors import ConfigError
 from recsys_cli.training.distributed.environment import Member
 
@@ -44,7 +45,7 @@ def precision(choice: Literal["auto", "fp32", "bf16", "fp16"], where: torch.devi
     """Return the precision that a config asks for; `auto` is bf16 where the hardware multiplies it natively."""
     if choice != "auto":
         return choice
-    native = torch.cuda.is_bf16_supported(including_emulation=False) if where.type == "cuda" else _cpu_has_bf16()
+    native = torch.cuda.is_bf16_supported(including_emulation=False) if where.type == "cuda" else has_bf16()
     return "bf16" if native else "fp32"
 
 
@@ -55,7 +56,7 @@ def facts() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
         "cuda": torch.version.cuda,
-        "cpu_bf16": _cpu_has_bf16(),
+        "cpu_bf16": has_bf16(),
         "auto_device": where.type,
         "auto_precision": precision("auto", where),
     }
@@ -92,11 +93,3 @@ def _free_in_container() -> int:
         return int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
     except (OSError, ValueError):  # no container, or one without a limit
         return sys.maxsize
-
-
-def _cpu_has_bf16() -> bool:
-    """Whether the CPU has AMX or AVX-512 instructions for bf16; without them bf16 is emulated and slower than fp32."""
-    try:
-        return any(name in Path("/proc/cpuinfo").read_text() for name in ("amx_bf16", "avx512_bf16"))
-    except OSError:
-        return False

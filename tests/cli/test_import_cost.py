@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 HEAVY = ("torch", "polars", "pandas", "pyarrow", "numpy", "pydantic", "httpx", "rich", "yaml", "filelock", "dask")
+DEMO = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
+RECSYS = str(Path(sys.executable).with_name("recsys"))
 PROGRAM = """
 import json, sys
 from recsys_cli.cli import app
@@ -16,6 +20,20 @@ code = app(sys.argv[1:], standalone_mode=False)
 loaded = sorted({name.partition(".")[0] for name in sys.modules})
 print(json.dumps({"code": code, "loaded": loaded}))
 """
+
+
+TOOLS = {"numpy", "pyarrow", "pydantic", "rich", "yaml", "filelock"}
+"""Packages that reading a config and a workspace takes."""
+
+
+def loaded_by(*line: str, env: dict[str, str] | None = None) -> tuple[int, set[str]]:
+    """Run a command in a new process; its exit code, and the heavy packages that it loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *line], capture_output=True, text=True, check=True,
+        env={**os.environ, "BROWSER": "true", **(env or {})},
+    )  # fmt: skip
+    found = json.loads(done.stdout.splitlines()[-1])
+    return found["code"], set(HEAVY) & set(found["loaded"])
 
 
 @pytest.mark.parametrize(
@@ -30,7 +48,41 @@ print(json.dumps({"code": code, "loaded": loaded}))
     ],
 )
 def test_help_loads_nothing_heavy(line: list[str], allowed: set[str]) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, *line], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert set(HEAVY) & set(found["loaded"]) <= allowed
-    assert found["code"] == (2 if line == ["trian"] else 0)
+    code, loaded = loaded_by(*line)
+    assert loaded <= allowed
+    assert code == (2 if line == ["trian"] else 0)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with an evaluated run."""
+    root = tmp_path_factory.mktemp("workspace")
+    done = subprocess.run(
+        [RECSYS, "run", str(DEMO), "dataset.name=synthetic", "dataset.rows=1100", "dataset.users=60", "dataset.items=40",
+         "train.epochs=1", "--workspace", str(root), "--quiet"],
+        capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.mark.parametrize(
+    ("line", "allowed"),
+    [
+        (["status"], TOOLS),
+        (["report"], TOOLS),
+        (["doctor"], TOOLS | {"polars"}),
+        (["ls", "models"], TOOLS),
+        (["ls", "ops"], TOOLS),
+        (["ls", "datasets"], TOOLS | {"httpx"}),
+        (["ls", "metrics"], TOOLS),
+        (["validate", str(DEMO)], TOOLS),
+        (["config", str(DEMO)], TOOLS),
+        (["etl", "--help"], {"pydantic"}),
+    ],
+    ids=" ".join,
+)
+def test_commands_that_look_load_no_torch(line: list[str], allowed: set[str], trained: Path) -> None:
+    code, loaded = loaded_by(*line, env={"RECSYS_WORKSPACE": str(trained)})
+    assert code == 0
+    assert loaded <= allowed

@@ -122,16 +122,16 @@ def test_doctor_says_what_a_gpu_would_need(recsys: Recsys) -> None:
 
 
 def test_doctor_says_what_sharded_tables_need(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.models.embedding import sharded
+    from recsys_cli.models import torchrec_releases
 
-    real = sharded.metadata.version
+    real = torchrec_releases.metadata.version
 
     def version(name: str) -> str:
         if name == "torchrec":
             return "1.2.0"
         return "1.2.0" if name == "fbgemm-gpu-cpu" else real(name)
 
-    monkeypatch.setattr(sharded.metadata, "version", version)
+    monkeypatch.setattr(torchrec_releases.metadata, "version", version)
     found = recsys("doctor", "--json").json["sharding"]
     assert found["packages"]["torchrec"] == "1.2.0"
     assert "torchrec 1.2.0 does not go with torch" in found["why_not"]

@@ -8,7 +8,7 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column
 from recsys_cli.models.embedding.host import HostEmbeddings
 from recsys_cli.models.embedding.lookup import Lookup
-from recsys_cli.models.embedding.sharded import ShardedEmbeddings, require_torchrec, torchrec_versions
+from recsys_cli.models.embedding.sharded import ShardedEmbeddings
 from recsys_cli.models.embedding.tables import Embeddings, key_of
 from recsys_cli.models.embedding.widths import default_dim, dims_of
 
@@ -21,8 +21,6 @@ __all__ = [
     "dims_of",
     "embed",
     "key_of",
-    "require_torchrec",
-    "torchrec_versions",
 ]
 
 _PLACES = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedEmbeddings}

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.models.embedding.tables import Drawn, Embeddings, initial_rows, key_of
+from recsys_cli.models.torchrec_releases import require_torchrec
 
 if TYPE_CHECKING:
     from recsys_cli.models.embedding.deal import Rule
     from recsys_cli.models.embedding.shards import Shards
-
-_INSTALL = "pip install 'recsys-cli[{extra}]' && pip install --no-deps 'torchrec==1.{minor}.*'"
-_EXTRA = {"cpu": "torchrec", "cuda": "torchrec-gpu"}
-_FBGEMM = {"cpu": "fbgemm-gpu-cpu", "cuda": "fbgemm-gpu"}
 
 
 class ShardedEmbeddings(Embeddings):
@@ -59,7 +54,7 @@ class ShardedEmbeddings(Embeddings):
             MissingExtraError: TorchRec is not there.
             ConfigError: The optimizer is not there for this device, or the tables fit nowhere.
         """
-        require_torchrec(rule, device)
+        require_torchrec(rule, device.type)
         from recsys_cli.models.embedding.shards import Shards
 
         shapes = {key_of(name): (one.num_rows, self.dims[name]) for name, one in self._drawn.items()}
@@ -137,51 +132,3 @@ class ShardedEmbeddings(Embeddings):
                 error_msgs.append(f"size mismatch for {name}: {tuple(values.shape)} in the checkpoint, {wanted} here")
             else:
                 self.shards.write(key, values)
-
-
-def require_torchrec(rule: Rule, device: torch.device) -> None:
-    """Make sure that tables can be sharded here, from what is installed alone: TorchRec is not imported for that.
-
-    Args:
-        rule: The optimizer of the tables.
-        device: Where to train.
-
-    Raises:
-        MissingExtraError: TorchRec is not there, or is for another torch; the hint says what to install.
-        ConfigError: FBGEMM has no such optimizer for this device.
-    """
-    if rule == "adam" and device.type == "cpu":
-        raise ConfigError(
-            "model.embedding.placement=sharded has no Adam on CPUs: FBGEMM fuses it into the backward pass on GPUs only",
-            hint="set train.embedding_optimizer=adagrad or sgd, or model.embedding.placement=host",
-        )
-    minor = minor_for_torch()
-    hint = _INSTALL.format(extra=_EXTRA[device.type], minor=minor)
-    found = torchrec_versions()
-    for name in ("torchrec", _FBGEMM[device.type]):
-        version = found[name]
-        if version is None:
-            raise MissingExtraError(
-                f"model.embedding.placement=sharded needs {name}, which is not installed", hint=hint
-            )
-        if not version.startswith(f"1.{minor}."):
-            raise MissingExtraError(
-                f"{name} {version} does not go with torch {torch.__version__}, which wants 1.{minor}", hint=hint
-            )
-
-
-def minor_for_torch() -> int:
-    """Return the X of the FBGEMM 1.X and TorchRec 1.X that were built with the torch that is there, 2.(X + 5); others may crash."""
-    return int(torch.__version__.split(".")[1]) - 5
-
-
-def torchrec_versions() -> dict[str, str | None]:
-    """Return the version of each package that sharding needs; None for one that is not installed."""
-
-    def version(name: str) -> str | None:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            return None
-
-    return {name: version(name) for name in ("torchrec", *_FBGEMM.values(), "tensordict", "pyre-extensions")}

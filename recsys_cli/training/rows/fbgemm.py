@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recsys_cli.models.embedding.sharded import minor_for_torch
+from recsys_cli.models.torchrec_releases import minor_for_torch
 
 _PACKAGES = ("fbgemm-gpu-cpu", "fbgemm-gpu")
 _NAME = "fbgemm::split_embedding_backward_codegen_{}_cpu"

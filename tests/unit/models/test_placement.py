@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 
 from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, MissingExtraError
-from recsys_cli.models import build
-from recsys_cli.models.embedding import HostEmbeddings, sharded
+from recsys_cli.models import build, torchrec_releases
+from recsys_cli.models.embedding import HostEmbeddings
 from recsys_cli.models.mlp.model import Model
 from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.evaluate import evaluate
@@ -194,10 +194,14 @@ def test_what_sharding_needs_is_told_before_there_is_a_run(
         train_on(data, a_config("sharded"), workspace)
     assert "train.embedding_optimizer=adagrad" in str(wrong.value.hint)
 
-    def version(name: str) -> str:
-        raise sharded.metadata.PackageNotFoundError(name)
+    real = torchrec_releases.metadata.version
 
-    monkeypatch.setattr(sharded.metadata, "version", version)
+    def version(name: str) -> str:
+        if name == "torch":
+            return real(name)
+        raise torchrec_releases.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(torchrec_releases.metadata, "version", version)
     with pytest.raises(MissingExtraError, match="sharded needs torchrec, which is not installed") as missing:
         train_on(data, a_config("sharded", embedding_optimizer="sgd"), workspace)
     assert "pip install 'recsys-cli[torchrec]' && pip install --no-deps 'torchrec==1." in str(missing.value.hint)

@@ -1,0 +1,95 @@
+"""The CPU: how many cores this process may use, how idle threads wait, and which number formats it computes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+
+_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+def configure_threads(environment: MutableMapping[str, str] | None = None) -> None:
+    """Set the thread variables of OpenMP and Polars, as far as the user has not.
+
+    OpenMP reads them when torch loads, so this comes before. Idle threads sleep instead of spinning: a spinning thread
+    holds the core of a thread with work to do as soon as any other process runs. In a container with a CPU quota, the
+    number of threads follows the quota.
+
+    Args:
+        environment: Variables to read and set; None is this process's.
+    """
+    environment = os.environ if environment is None else environment
+    if not any(name in environment for name in _WAITING):
+        environment["OMP_WAIT_POLICY"] = "passive"
+    if (quota := cpu_quota()) is not None and quota < _affinity():
+        for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
+            environment.setdefault(name, str(max(1, math.ceil(quota))))
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use: its affinity, within the CPU quota of its container."""
+    quota = cpu_quota()
+    return _affinity() if quota is None else max(1, min(_affinity(), math.ceil(quota)))
+
+
+def cpu_quota(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float | None:
+    """Return the CPU quota of this process in cores, the least over its control group and all parents; None if unlimited.
+
+    Args:
+        cgroups: Mount point of the control groups, version 2 or 1.
+        own: File with the groups of this process.
+    """
+    try:
+        lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
+    except OSError:  # not Linux
+        return None
+    found = []
+    for _, controllers, path in (line for line in lines if len(line) == 3):
+        if not controllers:
+            found += [_quota_v2(folder) for folder in _parents(cgroups, path)]
+        elif "cpu" in controllers.split(","):
+            found += [_quota_v1(folder) for folder in _parents(cgroups / "cpu", path)]
+    return min((quota for quota in found if quota is not None), default=None)
+
+
+def has_bf16() -> bool:
+    """Return whether the CPU has AMX or AVX-512 instructions for bf16; without them bf16 is emulated and slower than fp32."""
+    try:
+        return any(name in Path("/proc/cpuinfo").read_text(encoding="utf-8") for name in ("amx_bf16", "avx512_bf16"))
+    except OSError:
+        return False
+
+
+def _affinity() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _parents(root: Path, path: str) -> list[Path]:
+    """Return the folder of a control group and its parents up to the mount point.
+
+    Inside a container the mount point often is the group itself, and the path is the host's: the mount point alone remains.
+    """
+    folder = root / path.strip("/")
+    return [folder, *(parent for parent in folder.parents if parent.is_relative_to(root))]
+
+
+def _quota_v2(folder: Path) -> float | None:
+    try:
+        quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
+
+
+def _quota_v1(folder: Path) -> float | None:
+    try:
+        quota, period = (
+            int((folder / name).read_text(encoding="ascii")) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        )
+        return quota / period if quota > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):
+        return None

@@ -1,0 +1,142 @@
+"""Cores and thread variables, in containers with a CPU quota too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.contention import Contention, CpuTime, read_cpu_time
+from recsys_cli.cpu import configure_threads, cores, cpu_quota
+
+
+def test_idle_threads_sleep_unless_the_user_says_otherwise() -> None:
+    environment: dict[str, str] = {}
+    configure_threads(environment)
+    assert environment["OMP_WAIT_POLICY"] == "passive"
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+        chosen = {name: "1"}
+        configure_threads(chosen)
+        assert chosen.get(name) == "1"
+        assert {key for key in chosen if key != name} <= {"OMP_NUM_THREADS", "POLARS_MAX_THREADS"}
+
+
+def test_the_console_script_configures_threads_before_torch_loads() -> None:
+    program = (
+        "import sys, os\n"
+        "from recsys_cli.cli import main\n"
+        "sys.argv = ['recsys', '--version']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(os.environ['OMP_WAIT_POLICY'])\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "passive"
+
+
+def group(root: Path, path: str, **files: str) -> None:
+    """Write the files of a control group."""
+    folder = root / path
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".", 1)).write_text(text)
+
+
+def test_the_quota_is_the_least_of_a_group_and_its_parents(tmp_path: Path) -> None:
+    own = tmp_path / "cgroup"
+    own.write_text("0::/a/b\n")
+    root = tmp_path / "v2"
+    group(root, "a", cpu__max="150000 100000\n")
+    group(root, "a/b", cpu__max="max 100000\n")
+    assert cpu_quota(root, own) == 1.5
+    group(root, "a/b", cpu__max="50000 100000\n")
+    assert cpu_quota(root, own) == 0.5
+
+
+def test_the_quota_of_version_1(tmp_path: Path) -> None:
+    own = tmp_path / "cgroup"
+    own.write_text("3:cpu,cpuacct:/docker/x\n2:memory:/docker/x\n")
+    root = tmp_path / "v1"
+    group(root, "cpu", cpu__cfs_quota_us="-1\n", cpu__cfs_period_us="100000\n")
+    assert cpu_quota(root, own) is None
+    # Inside a container the mount point is the group itself.
+    group(root, "cpu", cpu__cfs_quota_us="300000\n", cpu__cfs_period_us="100000\n")
+    assert cpu_quota(root, own) == 3.0
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "max", "-5 0", "1 0"])
+def test_odd_files_are_no_quota(text: str, tmp_path: Path) -> None:
+    own = tmp_path / "cgroup"
+    own.write_text("0::/\n")
+    group(tmp_path, "", cpu__max=text)
+    assert cpu_quota(tmp_path, own) is None
+    assert cpu_quota(tmp_path, tmp_path / "missing") is None
+
+
+def test_a_real_control_group_limits_the_threads() -> None:
+    parent = Path("/sys/fs/cgroup/cpu")
+    if not (parent / "cpu.cfs_quota_us").is_file() and not os.access(parent, os.W_OK):
+        pytest.skip("no control group of version 1 to write to")
+    folder = parent / f"recsys-{uuid.uuid4().hex[:8]}"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"cannot make a control group: {error}")
+    program = (
+        "import os\n"
+        f"open('{folder}/tasks', 'w').write(str(os.getpid()))\n"
+        "from recsys_cli.cpu import configure_threads, cores\n"
+        "environment = {}\n"
+        "configure_threads(environment)\n"
+        "print(cores(), environment.get('OMP_NUM_THREADS'), environment.get('POLARS_MAX_THREADS'))\n"
+    )
+    try:
+        (folder / "cpu.cfs_quota_us").write_text("100000")
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    finally:
+        folder.rmdir()
+    expected = ["1", "1", "1"] if len(os.sched_getaffinity(0)) > 1 else ["1", "None", "None"]
+    assert done.stdout.split() == expected
+
+
+def describe(*readings: CpuTime | None, seconds: float = 10.0) -> list[str]:
+    """Return what is said after each reading but the first, `seconds` apart."""
+    times = iter(seconds * number for number in range(100))
+    values = iter(readings)
+    contention = Contention(read=lambda: next(values), clock=lambda: next(times))
+    return [contention.describe() for _ in readings[1:]]
+
+
+def test_contention_is_told_where_others_take_the_cores() -> None:
+    number = cores()
+    starved = describe(CpuTime(0, 0), CpuTime(2.0 * number, 8.0 * number))
+    assert starved == [f"{0.2 * number:.1f} of {number} (other processes)"]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        CpuTime(9.5 * cores(), 30.0),  # own threads in excess of the cores wait for each other
+        CpuTime(1.0, 0.1),  # idle: reading a file, or waiting for a process
+        None,
+    ],
+)
+def test_contention_is_not_told_otherwise(after: CpuTime | None) -> None:
+    assert describe(CpuTime(0, 0), after) == [""]
+
+
+def test_cpu_time_is_that_of_this_process() -> None:
+    before = read_cpu_time()
+    if before is None:
+        pytest.skip("no scheduler statistics on this system")
+    busy = sum(number * number for number in range(2_000_000))
+    after = read_cpu_time()
+    assert after is not None
+    assert busy
+    assert after.running > before.running
