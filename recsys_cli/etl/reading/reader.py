@@ -146,7 +146,7 @@ def _together(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:
         if table.num_rows:
             held.append(table)
             size += table.nbytes
-        if size >= num_bytes:
+        if held and size >= num_bytes:
             yield pa.concat_tables(held)
             held, size = [], 0
     if held:
