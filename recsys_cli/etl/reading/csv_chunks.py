@@ -150,9 +150,7 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
             in_file(table, b"", file)  # an empty file: wrong where there has to be a header
 
 
-def _whole_rows(
-    stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int, lines: Lines
-) -> Iterator[bytearray]:
+def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int, lines: Lines) -> Iterator[bytearray]:
     """Yield the text in pieces that end where rows do. Bytes are not copied, but for those after the last whole row."""
     rest, at_end, offset = b"", False, 0
     limit = max(chunk_bytes, _LONGEST_ROW)

@@ -20,7 +20,26 @@ from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.reading.row_ends import end_of_first_row, end_of_rows, open_quote, rows_of
 
 COLUMNS = (RawColumn("id", "string", nullable=True), RawColumn("n", "int64", nullable=True))
-PARTS = ['"', '"', "\n", "\r\n", "\r", ",", ",", "::", ":", "a", "1", "1", "é", "\ufeff", "\x00", '12" vinyl', '"q\nq",1\n', "7\n"]
+PARTS = [
+    '"',
+    '"',
+    "\n",
+    "\r\n",
+    "\r",
+    ",",
+    ",",
+    "::",
+    ":",
+    "a",
+    "1",
+    "1",
+    "é",
+    "\ufeff",
+    "\x00",
+    '12" vinyl',
+    '"q\nq",1\n',
+    "7\n",
+]
 TEXTS = st.lists(st.sampled_from(PARTS), max_size=24).map("".join)
 
 
@@ -160,7 +179,10 @@ def test_nothing_is_asked_of_columns_that_nobody_reads(tmp_path: Path) -> None:
 
     assert outcome(described(file), 1 << 20, columns=["id"]) == (
         [{"id": "a"}],
-        [(2, "id", r"'D\\xe9j\\xe0' is not UTF-8 text", r"D\xe9j\xe0,2"), (3, None, "1 fields instead of 2", "only one")],
+        [
+            (2, "id", r"'D\\xe9j\\xe0' is not UTF-8 text", r"D\xe9j\xe0,2"),
+            (3, None, "1 fields instead of 2", "only one"),
+        ],
     )
 
 
