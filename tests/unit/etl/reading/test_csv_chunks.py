@@ -18,8 +18,8 @@ from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import RawFile
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.csv_chunks import Lines, chunks, read_ahead
-from recsys_cli.etl.reading.row_ends import end_of_rows
 from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.etl.reading.row_ends import end_of_rows
 
 COLUMNS = (RawColumn("id", "int32"), RawColumn("name", "string"))
 
