@@ -23,8 +23,8 @@ _SHOWN = 200
 _NAME = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
 
 
-def resolve(table: RawTable) -> RawTable:
-    """Return the table with all columns that its first file with rows has, each with a type.
+def resolve(table: RawTable) -> tuple[RawTable, bool]:
+    """Return the table with all columns that its first file with rows has, each with a type, and whether there is such a file.
 
     What the dataset does not describe is typed by the first 4 MiB of text, for all files alike.
 
@@ -38,9 +38,9 @@ def resolve(table: RawTable) -> RawTable:
         resolved = replace(table, columns=_typed(named, text[header:], whole=len(text) < _SAMPLE_BYTES))
         found = found or resolved
         if text[header:].strip():
-            return resolved
+            return resolved, True
     assert found is not None, "a table has files"
-    return found
+    return found, False
 
 
 def in_file(table: RawTable, text: bytes | bytearray, file: RawFile) -> tuple[RawTable, int]:
