@@ -1,11 +1,15 @@
-"""How the needed members come out of a zip: which names are safe, which folder may be around them, what is broken."""
+"""How the needed members come out of a zip: which names and sizes are safe, which folder may be around them, what is broken."""
 
 from __future__ import annotations
 
+import errno
+import lzma
+import shutil
 import stat
+import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -14,6 +18,8 @@ from recsys_cli.errors import DataError
 from recsys_cli.events import Emit, Progress
 
 _BLOCK = 1 << 20
+_MOST_DENSE, _SMALL = 200, 64 << 20
+_PLAIN = {0, stat.S_IFREG, stat.S_IFDIR}
 _AGAIN = "fetch the archive again: run with --force, or pass another one with --from-file PATH"
 
 
@@ -30,19 +36,44 @@ def unpack(archive: Path, members: Sequence[str], folder: Path, *, emit: Emit) -
         emit: Told about progress in bytes.
 
     Raises:
-        DataError: It is no zip, is cut short or damaged, has a member with an unsafe name, a link or an encrypted
-            one, or a needed file is not in it.
+        DataError: It is no zip, is cut short or damaged, has a member with an unsafe name, one that is no plain file or is
+            encrypted, a needed file is not in it or empty, or all together are too large for the disk or to be true.
     """
     refuse_impostor(archive, source=str(archive))
     with _damage_named(archive), zipfile.ZipFile(archive) as opened:
         infos = _safe_files(archive, opened.infolist())
         chosen = {member: _find(archive, member, infos, wanted=members) for member in members}
-        total = sum(info.file_size for info in chosen.values())
+        total = _checked_size(archive, chosen, folder)
         done = 0
         for member, info in chosen.items():
             for size in _extract(opened, info, folder / member):
                 done += size
                 emit(Progress(task=f"unpack {archive.name}", done=done, total=total, unit="bytes"))
+
+
+def _checked_size(archive: Path, chosen: Mapping[str, zipfile.ZipInfo], folder: Path) -> int:
+    """Return the bytes of all members, as the archive announces them: more than those are never written.
+
+    Raises:
+        DataError: One is empty, they are far larger than the archive can hold, or than the disk.
+    """
+    empty = [member for member, info in chosen.items() if not info.file_size]
+    if empty:
+        raise DataError(f"{archive}: {', '.join(empty)} in it is empty", hint=_AGAIN)
+    total, stored = sum(info.file_size for info in chosen.values()), archive.stat().st_size
+    if total > max(_SMALL, _MOST_DENSE * stored):
+        raise DataError(
+            f"{archive}: {stored:,} bytes would unpack to {total:,}, more than {_MOST_DENSE} times as many; "
+            "nothing was unpacked",
+            hint=_AGAIN,
+        )
+    free = shutil.disk_usage(folder).free
+    if total > free:
+        raise DataError(
+            f"{archive}: unpacking takes {total:,} bytes, and the disk of {folder} has {free:,} left",
+            hint="make room there, or choose another disk with --workspace",
+        )
+    return total
 
 
 def _extract(opened: zipfile.ZipFile, info: zipfile.ZipInfo, to: Path) -> Iterator[int]:
@@ -68,7 +99,14 @@ def _damage_named(archive: Path) -> Iterator[None]:
             is_zip = file.read(2) == b"PK"
         what = f"{archive} is cut short or damaged ({error})" if is_zip else f"{archive} is not a zip file"
         raise DataError(what, hint=_AGAIN) from error
-    except (zlib.error, EOFError) as error:
+    except OSError as error:
+        if error.errno not in {None, errno.EINVAL}:  # those come of places beyond the file, and of broken streams
+            raise DataError(
+                f"{archive}: {error.filename or 'a member'} cannot be unpacked: {error.strerror}",
+                hint="is the disk full? look at the folder's permissions, too",
+            ) from error
+        raise DataError(f"{archive} is damaged ({error})", hint=_AGAIN) from error
+    except (zlib.error, lzma.LZMAError, EOFError, LookupError, ValueError, OverflowError, struct.error) as error:
         raise DataError(f"{archive} is damaged ({error or 'a member ends too early'})", hint=_AGAIN) from error
     except NotImplementedError as error:
         raise DataError(f"{archive} uses a compression that cannot be read here: {error}", hint=_AGAIN) from error
@@ -96,6 +134,8 @@ def _unsafe(info: zipfile.ZipInfo) -> str | None:
     # The upper half of external_attr is the Unix mode where the zip was made on Unix, and 0 elsewhere.
     if stat.S_ISLNK(info.external_attr >> 16):
         return "is a link"
+    if stat.S_IFMT(info.external_attr >> 16) not in _PLAIN:
+        return "is no plain file"
     if info.flag_bits & 0x1:
         return "is encrypted"
     return None

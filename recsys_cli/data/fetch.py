@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -155,6 +156,7 @@ def _save(response: httpx.Response, url: str, part: PartFile, emit: Emit) -> Non
     if resumed and not part.continues(response.headers):
         part.discard()
         raise _Interrupted("the server sent another range than was asked for; starting again", pause=0)
+    _refuse_full_disk(part, total, offset)
     chunks = response.iter_raw()
     first = next(chunks, b"")
     if not resumed:
@@ -169,6 +171,16 @@ def _save(response: httpx.Response, url: str, part: PartFile, emit: Emit) -> Non
         raise _Interrupted(f"the connection ended after {done:,} of {total:,} bytes")
     if total is None:
         emit(_progress(part, done, done))
+
+
+def _refuse_full_disk(part: PartFile, total: int | None, offset: int) -> None:
+    """Stop before the first byte where the disk cannot hold what the server announces."""
+    free = shutil.disk_usage(part.path.parent).free
+    if total is not None and total - offset > free:
+        raise DataError(
+            f"{part.name} has {total:,} bytes, and the disk of {part.path.parent} has {free:,} left",
+            hint="make room there, or choose another disk with --workspace",
+        )
 
 
 def _write(part: PartFile, first: bytes, chunks: Iterator[bytes], *, report: Callable[[int], None]) -> int:

@@ -84,6 +84,17 @@ class TableOptions(BaseModel):
             raise ValueError("names has a name twice")
         return self
 
+    @model_validator(mode="after")
+    def _fields_can_be_told_apart(self) -> TableOptions:
+        separator, quote = self.separator or "", self.quote or ""
+        if not quote.isascii() or quote in {"\r", "\n", "\0"}:
+            raise ValueError(f"quote has to be an ASCII character and no line end, not {quote!r}")
+        if set(separator) & {"\r", "\n"}:
+            raise ValueError(f"separator has a line end in it: {separator!r}")
+        if quote and quote in separator:
+            raise ValueError(f"separator {separator!r} has the quote {quote!r} in it; quote: null takes it as an ordinary character")
+        return self
+
     @property
     def dialect(self) -> dict[str, Any]:
         """What was said of how it is written."""

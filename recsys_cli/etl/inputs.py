@@ -11,6 +11,7 @@ import pyarrow as pa
 from recsys_cli.config import RunConfig
 from recsys_cli.cpu import cores
 from recsys_cli.data import RawTable, open_given, open_source
+from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 from recsys_cli.features.program import INTERACTIONS, Program
@@ -49,7 +50,14 @@ class Inputs:
         tables = {table.name: table for table in source.tables(raw)}
         interactions = _interactions(config, tables[INTERACTIONS], raw)
         readers = {name: _reader(config, table) for name, table in tables.items()}
-        schema = next(iter(interactions.values())).schema()
+        first = next(iter(interactions.values()))
+        schema = first.schema()
+        if first.is_empty():
+            more = f" and {len(first.table.files) - 1} more files have" if len(first.table.files) > 1 else " has"
+            raise DataError(
+                f"{first.table.files[0]}{more} columns ({', '.join(schema.names)}) and no rows",
+                hint="name a file with interactions as dataset.interactions, or write this one again",
+            )
         program = config.features.compile(
             {name: reader.schema() for name, reader in readers.items()} | {INTERACTIONS: schema}
         )

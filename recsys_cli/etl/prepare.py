@@ -18,6 +18,7 @@ from recsys_cli.etl.engine import Engine, choose
 from recsys_cli.etl.executor import Executor, open_executor
 from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.inputs import Inputs
+from recsys_cli.etl.labels import refuse_lost
 from recsys_cli.etl.negatives import draw
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.reader import Reader
@@ -114,7 +115,8 @@ class Preparation:
     def _chosen(self, program: Program, name: str, reader: Reader) -> Chosen:
         part: Part = "held-out" if name in SPLITS and name != SPLITS[TRAIN] else "train"
         folder, memory = self.scratch / "rows" / name, self.config.etl.memory
-        return choose_rows(program, reader, folder, self.emit, part=part, memory=memory)
+        labels = self.config.features.labels
+        return choose_rows(program, reader, folder, self.emit, part=part, memory=memory, labels=labels)
 
     def _write(self, engine: Engine, executor: Executor, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
         schema = fitted.schema(self.config.etl.layout)
@@ -134,6 +136,7 @@ class Preparation:
             user = _users_without_id(fitted, staged, split)
             task = Transform(engine, fitted, staged, schema, split, self.folder / split, user=user)
             written = transform(task, executor, self.emit, done=done, total=total)
+            refuse_lost(written.lost or {}, split, schema)
             done += written.rows
             quality[split] = {column: dict(counts) for column, counts in (written.missing or {}).items()}
         return quality

@@ -13,6 +13,7 @@ import pyarrow as pa
 from recsys_cli.etl.engine import ROW, Engine
 from recsys_cli.etl.executor import Executor
 from recsys_cli.etl.fit import row_numbers
+from recsys_cli.etl.labels import count_lost, with_exact_labels
 from recsys_cli.etl.packed import with_texts
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
@@ -31,17 +32,26 @@ class Written:
     Attributes:
         rows: How many.
         missing: For each categorical column how many values are null and unseen, and how many there are.
+        lost: For each label how many are null and how many do not fit their type, where that can be, and how many there are.
     """
 
     rows: int = 0
     missing: Mapping[str, Counter[str]] | None = None
+    lost: Mapping[str, Counter[str]] | None = None
 
     def __add__(self, other: Written) -> Written:
         """Return what there is to know of both."""
-        both = {name: Counter(counts) for name, counts in (self.missing or {}).items()}
-        for name, counts in (other.missing or {}).items():
-            both.setdefault(name, Counter()).update(counts)
-        return Written(self.rows + other.rows, both)
+        missing, lost = _added(self.missing, other.missing), _added(self.lost, other.lost)
+        return Written(self.rows + other.rows, missing, lost)
+
+
+def _added(
+    some: Mapping[str, Counter[str]] | None, others: Mapping[str, Counter[str]] | None
+) -> dict[str, Counter[str]]:
+    both = {name: Counter(counts) for name, counts in (some or {}).items()}
+    for name, counts in (others or {}).items():
+        both.setdefault(name, Counter()).update(counts)
+    return both
 
 
 @dataclass(frozen=True)
@@ -76,13 +86,18 @@ class Transform:
         order = self.staged.order(shard, rows.num_rows) if in_train and not widens else None
         if in_train:
             rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows, order))
-        table = prepare(self.engine, self.fitted, rows, self.schema)
+        computed = self.engine.apply(with_exact_labels(_steps(self.fitted), self.fitted, rows), self.fitted, rows)
+        lost = count_lost(computed, self.schema)
+        table = typed_table(computed, self.schema.in_table(None))
         if self.user is not None:
             table = table.append_column(USER_HASH, self._user_hashes(table, rows.select([self.user])))
         if order is not None:
             table = table.take(pa.array(order))  # numbers are moved here, and what was read may be texts
         write_table(table, self.folder / f"{shard:05d}.parquet")
-        return Written(table.num_rows, count_missing(table, self.schema))
+        missing = count_missing(table, self.schema)
+        for label, counts in lost.items():
+            missing[label]["null"] += counts["null"]  # which whole numbers do not show
+        return Written(table.num_rows, missing, lost)
 
     def _user_hashes(self, table: pa.Table, raw: pa.Table) -> pa.Array:
         """Return a hash of the user of each prepared row who has no id of its own, of the raw rows' column; null for others."""
@@ -115,9 +130,13 @@ def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, tot
 
 def prepare(engine: Engine, fitted: FittedPlan, rows: pa.Table, schema: Schema) -> pa.Table:
     """Send raw rows through the plan and bring them to the schema's columns and types."""
+    return typed_table(engine.apply(_steps(fitted), fitted, rows), schema.in_table(None))
+
+
+def _steps(fitted: FittedPlan) -> list[Step]:
+    """Return all that rows of the interactions go through."""
     flat = _flat_steps(fitted) if any(place == FLAT for place, _ in fitted.state) else []
-    steps = [*fitted.program.transforms(None), *flat]
-    return typed_table(engine.apply(steps, fitted, rows), schema.in_table(None))
+    return [*fitted.program.transforms(None), *flat]
 
 
 def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,7 +21,7 @@ _PARTIAL = ".partial"
 
 
 def count_missing(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
-    """Count for each column of the interactions the values (elements, where ragged) that are null, and those unseen."""
+    """Count for each column of the interactions the values (elements, where ragged) that are null, unseen and infinite."""
     return {column.name: _count(table.column(column.name), column) for column in schema.in_table(None)}
 
 
@@ -67,12 +68,29 @@ def _whole_lists(lists: pa.ListArray, missing: float) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), elements.fill_null(pa.scalar(missing, elements.type)))
 
 
+def count_numbers(values: pa.ChunkedArray, weights: npt.NDArray[np.int64] | None = None) -> Counter[str]:
+    """Count numbers that are null (NaN included) and those that are infinite.
+
+    Args:
+        values: The numbers.
+        weights: How often each counts; without them once.
+    """
+    null = pc.is_null(values, nan_is_null=True)
+    infinite = pc.is_inf(values) if pa.types.is_floating(values.type) else None
+    found = {"null": null, "infinite": infinite}
+    if weights is None:
+        counts = {name: (pc.sum(mask).as_py() or 0) if mask is not None else 0 for name, mask in found.items()}
+        return Counter(counts | {"values": len(values)})
+    masks = {name: pc.fill_null(mask, False).to_numpy() for name, mask in found.items() if mask is not None}
+    weighed = {name: int(weights[mask].sum()) for name, mask in masks.items()}
+    return Counter(weighed | {"values": int(weights.sum())})
+
+
 def _count(values: pa.ChunkedArray, column: Column) -> Counter[str]:
     if column.ragged:
         values = pc.list_flatten(values)
     if column.kind is Kind.NUMERIC:
-        nulls = pc.sum(pc.is_null(values, nan_is_null=True)).as_py() or 0
-        return Counter({"null": nulls, "values": len(values)})
+        return count_numbers(values)
     ids = [chunk.to_numpy(zero_copy_only=False) for chunk in values.chunks]
     nulls, unseen = (sum(int(np.count_nonzero(some == code)) for some in ids) for code in (NULL, UNSEEN))
     if column.buckets and column.cardinality is not None:

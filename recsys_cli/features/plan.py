@@ -30,6 +30,9 @@ from recsys_cli.features.spec import Spec
 _NUMBERS = {Role.LABEL, Role.WEIGHT, Role.LIST_WEIGHT}
 """Parts that only numbers can play."""
 
+_ONE_PER_ROW = {Role.USER, Role.ITEM, Role.LABEL, Role.WEIGHT, Role.TIMESTAMP}
+"""Parts of which an interaction has one each."""
+
 
 class Label(BaseModel):
     """A label, and how it is predicted."""
@@ -200,12 +203,16 @@ class FeaturePlan(BaseModel):
         problems = [f"drop: no op computes {name!r}" for name in self.drop if name not in names]
         for name, spec, home in program.columns:
             role = self.roles.get(name)
+            if spec.ragged and role in _ONE_PER_ROW:
+                problems.append(
+                    f"{role}: {name!r} holds a list in each row ({spec.type}), and the {role} has to be one value; "
+                    "name another column, or give each element a row of its own in the raw data"
+                )
+                continue
             if name in self.drop or spec.categorical or role is Role.TIMESTAMP:
                 continue
             if not spec.is_number:
                 problems.append(f"{name!r} is not a number, so it has to be categorified, or named in drop")
-            elif spec.ragged and role in {Role.LABEL, Role.WEIGHT}:
-                problems.append(f"the {role} {name!r} holds a list in each row; a {role} has to be one number")
             elif home is not None and role in {Role.LABEL, Role.WEIGHT}:
                 problems.append(f"the {role} {name!r} comes from a table; it has to belong to the interaction")
         return problems + self._wrong_lists(program)

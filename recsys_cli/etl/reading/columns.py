@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
 
 from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable, RawType
 from recsys_cli.data.streams import head
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading.dialect import NULLS, end_of_rows, parse_options, plain_separator, to_plain
+from recsys_cli.etl.reading.bad_rows import shown, whole_rows
+from recsys_cli.etl.reading.dialect import plain_separator, read_text, to_plain
+from recsys_cli.etl.reading.row_ends import BOM, end_of_first_row, end_of_rows
 
 _SAMPLE_BYTES = 4 << 20
+_SHOWN = 200
 # Digits that are a name and no number: zeros before others, or more than a number keeps.
 _NAME = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
 
 
-def resolve(table: RawTable) -> RawTable:
-    """Return the table with all columns that its first file with rows has, each with a type.
+def resolve(table: RawTable) -> tuple[RawTable, bool]:
+    """Return the table with all columns that its first file with rows has, each with a type, and whether there is such a file.
 
     What the dataset does not describe is typed by the first 4 MiB of text, for all files alike.
 
@@ -35,9 +38,9 @@ def resolve(table: RawTable) -> RawTable:
         resolved = replace(table, columns=_typed(named, text[header:], whole=len(text) < _SAMPLE_BYTES))
         found = found or resolved
         if text[header:].strip():
-            return resolved
+            return resolved, True
     assert found is not None, "a table has files"
-    return found
+    return found, False
 
 
 def in_file(table: RawTable, text: bytes | bytearray, file: RawFile) -> tuple[RawTable, int]:
@@ -76,9 +79,16 @@ def _named(table: RawTable, text: bytes, file: RawFile) -> tuple[RawTable, int]:
 
 
 def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[list[str], int]:
-    length = text.find(b"\n") + 1 or len(text)
-    line = to_plain(bytes(text[:length]), table).decode(errors="replace").lstrip("\ufeff").rstrip("\r\n")
-    names = next(csv.reader([line], delimiter=plain_separator(table), quotechar=table.quote or '"'), [])
+    length = end_of_first_row(text, table)
+    try:
+        line = to_plain(bytes(text[:length]).removeprefix(BOM), table).decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file}:1: the header is not UTF-8 text: {shown(bytes(text[: min(length, _SHOWN)]))!r}",
+            hint="for letters of another encoding say encoding: latin-1 beside the table's files",
+        ) from error
+    reader = csv.reader(io.StringIO(line, newline=""), delimiter=plain_separator(table), quotechar=table.quote or '"')
+    names = [name.replace(plain_separator(table), table.separator) for name in next(reader, [])]
     if not any(names):
         raise DataError(f"{file} has no header and no rows")
     if len(set(names)) < len(names):
@@ -106,14 +116,13 @@ def _sample(
 ) -> dict[str, pa.ChunkedArray]:
     """Read some rows, those that are whole; without a type Arrow looks for one that all values have."""
     types = dict.fromkeys(wanted, kind) if kind is not None else None
-    try:
-        read = arrow_csv.read_csv(
-            pa.BufferReader(rows),
-            read_options=arrow_csv.ReadOptions(column_names=[column.name for column in table.columns]),
-            parse_options=parse_options(table, invalid_row_handler=lambda _: "skip"),
-            convert_options=arrow_csv.ConvertOptions(include_columns=wanted, column_types=types, null_values=NULLS),
-        )
-    except pa.ArrowInvalid:  # no row, or no field is as it should be: reading will say so, with the line
+    for whole in (False, True):
+        try:
+            read = read_text(whole_rows(rows, table) if whole else rows, table, types, columns=wanted)
+            break
+        except pa.ArrowInvalid:
+            continue
+    else:  # no row, or no field is as it should be: reading will say so, with the line
         return {}
     return dict(zip(read.column_names, read.columns, strict=True))
 

@@ -15,7 +15,7 @@ from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import Stream, compression, fill, opened, size_of
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.columns import in_file
-from recsys_cli.etl.reading.dialect import end_of_rows
+from recsys_cli.etl.reading.row_ends import BOM, count_lines, end_of_rows, open_quote
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,14 +45,17 @@ class Lines:
         """Take note of text that was read: from the first question on, nothing has to be read a second time."""
         if self._asked:
             before = self.at(offset) - 1
-            self._before[offset + len(text)] = before + text.count(b"\n")
+            self._before[offset + len(text)] = before + count_lines(text)
 
     def _count(self, start: int, end: int) -> int:
         buffer = bytearray(_COUNTED)
         done = lines = 0
+        half = False  # of a CRLF
         with opened(self._file) as (stream, _):
             while done < end and (count := fill(stream, memoryview(buffer)[: end - done])):
-                lines += buffer.count(b"\n", min(count, max(0, start - done)), count)
+                text = buffer[min(count, max(0, start - done)) : count]
+                lines += count_lines(text) - (half and text.startswith(b"\n"))
+                half = text.endswith(b"\r")
                 done += count
         return lines
 
@@ -127,7 +130,7 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
         with opened(file) as (stream, _):
             lines = Lines(file)
             offset, columns = 0, None
-            for text in _whole_rows(stream, file, table, chunk_bytes):
+            for text in _whole_rows(stream, file, table, chunk_bytes, lines):
                 start = offset
                 lines.passed(start, text)
                 offset += len(text)
@@ -136,6 +139,9 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
                     check(file, [column.name for column in columns.columns] + list(columns.flags))
                     del text[:header]
                     start += header
+                if start == 0 and text.startswith(BOM):
+                    del text[: len(BOM)]
+                    start += len(BOM)
                 if text:
                     yield Chunk(file, columns, start, text, lines)
         if compression(file.name) is None and (size := size_of(file)) is not None and offset < size:
@@ -144,9 +150,9 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
             in_file(table, b"", file)  # an empty file: wrong where there has to be a header
 
 
-def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int) -> Iterator[bytearray]:
+def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int, lines: Lines) -> Iterator[bytearray]:
     """Yield the text in pieces that end where rows do. Bytes are not copied, but for those after the last whole row."""
-    rest, at_end = b"", False
+    rest, at_end, offset = b"", False, 0
     limit = max(chunk_bytes, _LONGEST_ROW)
     size = min(chunk_bytes, _FIRST)  # memory is cleared before it is filled, and thousands of files may be small
     while not at_end:
@@ -158,6 +164,9 @@ def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int
         at_end = filled < len(text)
         del text[filled:]
         end = len(text) if at_end else end_of_rows(text, table)
+        if at_end:
+            _refuse_open_quote(text, table, file, lines, offset)
+        offset += end
         rest = bytes(text[end:])
         if len(rest) > limit:
             raise DataError(
@@ -167,3 +176,14 @@ def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int
         del text[end:]
         if text:
             yield text
+
+
+def _refuse_open_quote(text: bytearray, table: RawTable, file: RawFile, lines: Lines, offset: int) -> None:
+    """Stop at a quote without its other half: all rows behind it would be one field."""
+    opening = open_quote(text, table)
+    if opening is not None:
+        line = lines.at(offset) + count_lines(text[:opening])
+        raise DataError(
+            f"{file}:{line}: a quote opens a field here, and the file ends before another one closes it",
+            hint="is a quote missing there? quote: null takes quotes as ordinary characters",
+        )

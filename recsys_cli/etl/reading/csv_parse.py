@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import csv
 
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading.bad_rows import BadRow, sift
+from recsys_cli.etl.reading.bad_rows import NO_UTF_8, BadRow, sift
 from recsys_cli.etl.reading.csv_chunks import Chunk
-from recsys_cli.etl.reading.dialect import ARROW_TYPES, convert_options, parse_options, to_plain
+from recsys_cli.etl.reading.dialect import ARROW_TYPES, field_types, read_text, to_plain, with_separators
 from recsys_cli.etl.reading.plain_types import plain_type
 
 _SHOWN = 10
@@ -46,28 +45,29 @@ def parse(chunk: Chunk, columns: Sequence[str] | None, *, skip_bad: bool = False
     table = chunk.table
     names = [column.name for column in table.columns]
     wanted = names if columns is None else _needed(columns, table)
-    options = convert_options(table, wanted)
+    kinds = field_types(table)
+    types = {name: kinds[name] for name in wanted}
     if not chunk.text:
-        types = options.column_types
-        return Parsed(_finished(pa.table({name: pa.array([], types[name]) for name in wanted}), table, columns))
+        return Parsed(_finished(pa.schema(list(types.items())).empty_table(), table, columns))
     text = to_plain(chunk.text, table)
-    try:
-        rows = csv.read_csv(
-            pa.BufferReader(text),
-            read_options=csv.ReadOptions(column_names=names, use_threads=False),
-            parse_options=parse_options(table),
-            convert_options=options,
-        )
-    except pa.ArrowInvalid:
-        rows = None
-    required = [column.name for column in table.columns if not column.nullable and column.name in wanted]
+    rows = _fast(text, table, types)
     bad: list[BadRow] = []
-    if rows is None or any(rows.column(name).null_count for name in required):
-        rows, bad = sift(text, table, first_line=chunk.lines.at(chunk.offset), file=chunk.file)
+    if rows is None:
+        line = chunk.lines.at(chunk.offset)
+        rows, bad = sift(text, table, types=types, first_line=line, file=chunk.file)
         if bad and not skip_bad:
             raise _error(bad, table)
-        rows = rows.select(wanted)
     return Parsed(_finished(rows, table, columns), bad)
+
+
+def _fast(text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataType]) -> pa.Table | None:
+    """Read a plain text; None where a row is bad."""
+    try:
+        rows = read_text(text, table, types)
+    except pa.ArrowInvalid:
+        return None
+    required = [column.name for column in table.columns if not column.nullable and column.name in types]
+    return None if any(rows.column(name).null_count for name in required) else rows
 
 
 def _needed(columns: Sequence[str], table: RawTable) -> list[str]:
@@ -89,6 +89,8 @@ def _error(bad: Sequence[BadRow], table: RawTable) -> DataError:
             f"; types come from the first rows ({guessed}), where the dataset does not say others "
             f"(types: {{{next(iter(mistyped))}: string}} beside the table's files)"
         )
+    if any(row.reason.endswith(NO_UTF_8) for row in bad):
+        hint += "; for letters of another encoding say encoding: latin-1 beside the table's files"
     return DataError(f"rows that cannot be read:\n{shown}{more}", hint=hint)
 
 
@@ -96,7 +98,8 @@ def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) ->
     """Split list columns, gather flags, and bring the columns into the order asked for."""
     for position, name in enumerate(rows.column_names):
         column = next(column for column in table.columns if column.name == name)
-        values = rows.column(name) if column.separator is None else split(rows.column(name), column)
+        values = with_separators(rows.column(name), table)
+        values = values if column.separator is None else split(values, column)
         rows = rows.set_column(position, name, values.cast(plain_type(values.type)))
     for name, flags in table.flags.items():
         if set(flags) <= set(rows.column_names):

@@ -66,6 +66,16 @@ class Reader:
         """
         return self._whole if self.columns is None else self._selected(self._whole)
 
+    def is_empty(self) -> bool:
+        """Return whether no file of the table has a row.
+
+        Raises:
+            DataError: See `schema`.
+        """
+        if self.table.format == "parquet":
+            return not estimated_parquet_rows(self.table.files)
+        return not self._resolved[1]
+
     def batches(self) -> Iterator[pa.Table]:
         """Yield the table's rows in order; small files and row groups together, so that there are few batches.
 
@@ -79,7 +89,7 @@ class Reader:
             stored = parquet_rows(self.table, schema, chunk_bytes=self.chunk_bytes, check=self._require)
             tables = read_ahead(stored)
         else:
-            cut = chunks(self._resolved, chunk_bytes=self.chunk_bytes, check=self._require)
+            cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._require)
             tables = self._kept(parse_in_order(cut, self._parse, threads=self.threads))
         with closing(tables):
             yield from _together(tables, self.chunk_bytes // 2)
@@ -108,14 +118,14 @@ class Reader:
         return names
 
     @cached_property
-    def _resolved(self) -> RawTable:
+    def _resolved(self) -> tuple[RawTable, bool]:
         return resolve(self.table)
 
     @cached_property
     def _whole(self) -> pa.Schema:
         if self.table.format == "parquet":
             return described_schema(self.table)
-        return parse(nothing(self._resolved), None).rows.schema
+        return parse(nothing(self._resolved[0]), None).rows.schema
 
     def _selected(self, schema: pa.Schema) -> pa.Schema:
         self._require(self.table.files[0], schema.names)
@@ -146,7 +156,7 @@ def _together(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:
         if table.num_rows:
             held.append(table)
             size += table.nbytes
-        if size >= num_bytes:
+        if held and size >= num_bytes:
             yield pa.concat_tables(held)
             held, size = [], 0
     if held:

@@ -48,6 +48,8 @@ class Label(_Frozen):
     """Greatest value."""
     null: int
     """Rows without one."""
+    zeroed: int = 0
+    """Rows without one that have 0 instead, because its type has no other way to say so."""
     binary: bool
     """Whether all are 0 or 1."""
 
@@ -80,6 +82,8 @@ class Missing(_Frozen):
     """How many have no id of their own; 0 for numbers."""
     values: int
     """How many there are (elements, where a row holds a list)."""
+    infinite: int = 0
+    """How many numbers are infinite; NaN counts as null."""
 
 
 class Growth(_Frozen):
@@ -187,6 +191,8 @@ class Facts(_Frozen):
     """By name, empty ones included."""
     missing: dict[str, dict[str, Missing]]
     """By column and split."""
+    continuous: tuple[str, ...] = ()
+    """Columns of numbers that models read: a null or infinite one there is nothing that can be learnt from."""
     growth: dict[str, Growth]
     """By column."""
     items: Frequency | None

@@ -14,7 +14,7 @@ _MANY_COLD = 0.5
 
 def conclude(facts: Facts) -> tuple[Finding, ...]:
     """Return what a reader must not miss, warnings first."""
-    found = [*_fitted(facts), *_repeated(facts), *_times(facts), *_labels(facts), *_cold(facts)]
+    found = [*_fitted(facts), *_repeated(facts), *_times(facts), *_labels(facts), *_not_finite(facts), *_cold(facts)]
     return tuple(sorted(found, key=lambda finding: finding.level == "note"))
 
 
@@ -80,6 +80,11 @@ def _labels(facts: Facts) -> Iterator[Finding]:
         label = split.label
         if label.null:
             yield Finding(level="warning", text=f"{_of(label.null, split.rows)} rows of {name} have no label")
+        if label.zeroed:
+            text = (
+                f"{_of(label.zeroed, split.rows)} rows of {name} have no label, and count as 0: Dropna leaves them out"
+            )
+            yield Finding(level="warning", text=text)
         if label.mean is not None and label.low == label.high:
             text = f"every label of {name} is {label.low:g}: nothing can be told apart there"
             yield Finding(level="warning", text=text)
@@ -100,6 +105,20 @@ def _not_binary(facts: Facts) -> Iterator[Finding]:
             "make them so in features.ops, or write task: regression beside the label's name"
         )
         yield Finding(level="warning", text=text)
+
+
+def _not_finite(facts: Facts) -> Iterator[Finding]:
+    """Name the numbers that models cannot calculate with, and the op that mends them."""
+    for column in facts.continuous:
+        first = next((op.op for op in facts.ops if column in op.columns), None)
+        before = f" before {first}" if first else " in features.ops"
+        for split, found in facts.missing.get(column, {}).items():
+            if found.null:
+                text = f"{column}: {_of(found.null, found.values)} values of {split} are null; put FillMissing{before}"
+                yield Finding(level="warning", text=text)
+            if found.infinite:
+                text = f"{column}: {_of(found.infinite, found.values)} values of {split} are infinite; put Clip{before}"
+                yield Finding(level="warning", text=text)
 
 
 def _cold(facts: Facts) -> Iterator[Finding]:

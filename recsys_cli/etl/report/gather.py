@@ -71,6 +71,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
         ops=flow(fitted, counted.chosen, splits),
         splits=splits,
         missing=_missing(folder, fitted, counted, census),
+        continuous=tuple(column.name for column in fitted.schema("star").numeric),
         growth={name: found for name, found in grown.items() if found is not None},
         items=frequency(counts[fitted.plan.item]),
         users=frequency(counts[fitted.plan.user]),
@@ -126,13 +127,15 @@ def _split(
         found = {role: {"distinct": int(np.count_nonzero(counts[name])), "cold": 0} for role, name in roles.items()}
     else:
         found = {role: dict(distinct) for role, distinct in counted.cold.get(split, {}).items()}
+    null = counted.missing.get(split, {}).get(look.label, {}).get("null", census.label.null)
+    label = census.label.model_copy(update={"zeroed": max(0, null - census.label.null)})
     first, last = look.clock.ends.get(split, (None, None)) if look.clock else (None, None)
     return Split(
         rows=counted.rows[split],
         drawn=census.drawn,
         users=Distinct(**found["users"]) if "users" in found else None,
         items=Distinct(**found["items"]) if "items" in found else None,
-        label=census.label,
+        label=label,
         first=first,
         last=last,
     )

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.etl.report.facts import Missing
+from recsys_cli.etl.write import count_numbers
 from recsys_cli.features.schema import NULL, UNSEEN, Column, Kind, Schema, file_of
 
 Counts = npt.NDArray[np.int64]
@@ -37,8 +38,7 @@ def _missing(values: pa.ChunkedArray, column: Column, weights: Counts) -> Missin
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
         weights, values = np.repeat(weights, lengths), pc.list_flatten(values)
     if column.kind is Kind.NUMERIC:
-        null = pc.is_null(values, nan_is_null=True).to_numpy()
-        return Missing(null=int(weights[null].sum()), unseen=0, values=int(weights.sum()))
+        return Missing(unseen=0, **count_numbers(values, weights))
     found = values.to_numpy()
     unseen = found == UNSEEN
     if column.buckets and column.cardinality is not None:

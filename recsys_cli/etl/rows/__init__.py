@@ -7,7 +7,7 @@ They run outside the engines, so that every engine starts from the same rows: on
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -18,11 +18,12 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.errors import DataError
+from recsys_cli.etl.labels import check_fits
 from recsys_cli.etl.rows.flow import Computed, Counted, Desk, Flow, Numbered
 from recsys_cli.etl.spool import Rows
 from recsys_cli.etl.staging import NUMBER
 from recsys_cli.events import Emit, Message
-from recsys_cli.features.ops import Dropna
+from recsys_cli.features.ops import Dropna, LambdaOp
 from recsys_cli.features.ops.op import Op, file_name
 from recsys_cli.features.program import Program
 from recsys_cli.features.spec import Spec
@@ -119,7 +120,14 @@ class Chosen:
 
 
 def choose_rows(
-    program: Program, source: Rows, folder: Path, emit: Emit, *, part: Part = "train", memory: int = 1024
+    program: Program,
+    source: Rows,
+    folder: Path,
+    emit: Emit,
+    *,
+    part: Part = "train",
+    memory: int = 1024,
+    labels: Collection[str] = (),
 ) -> Chosen:
     """Send the raw interactions through all ops up to the last one that chooses rows; without such ops nothing is done.
 
@@ -132,6 +140,7 @@ def choose_rows(
         emit: Told what is worth knowing.
         part: Which interactions: ops that only leave rows out are no matter of new ones, and KCore is none of held-out ones.
         memory: Budget in MiB.
+        labels: Columns that have to fit the type that an op gives them.
     """
     ops = [(index, cast("Op", op)) for index, op in program.rows if op.acts and _is_for(op, part)]
     if not ops:
@@ -143,7 +152,7 @@ def choose_rows(
         place = folder / str(number)
         place.mkdir(parents=True)
         desk = Desk(op.name, place, memory, emit, columns.before(number), columns.after(number))
-        counted = Counted(_choose(op, counted, desk, columns.written[number]))
+        counted = Counted(_choose(op, counted, desk, columns.written[number], labels))
         done.append((index, op, counted))
     return Chosen(counted, columns.before(len(ops)), tuple(done))
 
@@ -153,17 +162,26 @@ def _is_for(op: Op, part: Part) -> bool:
     return not (part == "new" and op.drops_only) and not (part == "held-out" and op.train_only)
 
 
-def _choose(op: Op, rows: Flow, desk: Desk, written: Mapping[str, Spec | None]) -> Flow:
+def _choose(op: Op, rows: Flow, desk: Desk, written: Mapping[str, Spec | None], labels: Collection[str]) -> Flow:
     if op.phase == "rows":
         chosen: Flow = import_module(f"{__package__}.{file_name(type(op))}").choose(op, rows, desk)
         return chosen
     computing = import_module(f"recsys_cli.etl.polars_engine.{file_name(type(op))}")
-    return Computed(rows, partial(_compute, op, computing.apply, tuple(written)))
+    return Computed(rows, partial(_compute, op, computing.apply, tuple(written), frozenset(labels)))
 
 
-def _compute(op: Op, apply: Callable[..., pl.LazyFrame], written: tuple[str, ...], batch: pa.Table) -> pa.Table:
-    """Compute the columns of an op that looks at each row on its own, as the Polars engine does."""
+def _compute(
+    op: Op, apply: Callable[..., pl.LazyFrame], written: tuple[str, ...], labels: frozenset[str], batch: pa.Table
+) -> pa.Table:
+    """Compute the columns of an op that looks at each row on its own, as the Polars engine does.
+
+    Raises:
+        DataError: A label does not fit its type.
+    """
     frame = pl.LazyFrame(batch.select([NUMBER, *op.reads]))  # the number, because an op may read nothing
+    if isinstance(op, LambdaOp) and op.output in labels and not op.dtype.startswith("float"):
+        exact = apply(op.model_copy(update={"dtype": "float64"}), {}, frame).select(op.output).collect().to_arrow()
+        check_fits(op, exact.column(op.output))
     made = apply(op, {}, frame).collect().to_arrow()
     rows = batch.drop_columns([name for name in written if name in batch.column_names])
     for name in written:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import io
+import random
+import shutil
 import stat
 import zipfile
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -168,3 +171,70 @@ def test_unpack_recognises_what_is_no_zip(archive: Path, folder: Path, content: 
     archive.write_bytes(content)
     with pytest.raises(DataError, match=message):
         unpack(archive, MEMBERS, folder, emit=ignore)
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
+def test_unpack_takes_plain_files_only(archive: Path, folder: Path, kind: int) -> None:
+    archive.write_bytes(with_info({"external_attr": (kind | 0o666) << 16}))
+    with pytest.raises(DataError, match=r"member 'ml/extra' is no plain file; nothing was unpacked"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+    assert not list(folder.iterdir())
+
+
+def test_unpack_refuses_an_empty_member(archive: Path, folder: Path) -> None:
+    archive.write_bytes(make_zip({**FILES, "ml/movies.csv": b""}))
+    with pytest.raises(DataError, match=r"movies\.csv in it is empty"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+    assert not list(folder.iterdir())
+
+
+def test_unpack_refuses_a_bomb(archive: Path, folder: Path) -> None:
+    archive.write_bytes(make_zip({**FILES, "ml/ratings.csv": bytes(80 << 20)}))
+    with pytest.raises(DataError, match=r"bytes would unpack to 83,886,113, more than 200 times as many; nothing"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+    assert not list(folder.iterdir())
+
+
+def test_unpack_refuses_what_the_disk_cannot_hold(archive: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.write_bytes(make_zip(FILES))
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**6, 10**6 - 999, 999))
+    with pytest.raises(DataError, match=r"unpacking takes [\d,]+ bytes, and the disk of .*raw has 999 left"):
+        unpack(archive, MEMBERS, folder, emit=ignore)
+    assert not list(folder.iterdir())
+
+
+def test_unpack_writes_no_more_than_announced(archive: Path, folder: Path) -> None:
+    body = bytearray(make_zip({**FILES, "ml/movies.csv": bytes(8 << 20)}))
+    size = (8 << 20).to_bytes(4, "little")
+    archive.write_bytes(body.replace(size, (100).to_bytes(4, "little")))
+    written: list[int] = []
+    with pytest.raises(DataError, match="damaged"):
+        unpack(archive, MEMBERS, folder, emit=lambda event: written.append(event.done))  # type: ignore[union-attr]
+    assert max(written) <= len(RATINGS) + 100
+    assert "movies.csv" not in {path.name for path in folder.iterdir()}
+
+
+def archive_by(method: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as target:
+        for name, content in FILES.items():
+            target.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_unpack_names_every_damage(archive: Path, folder: Path) -> None:
+    bodies = [archive_by(method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)]
+    refused = 0
+    for seed in range(400):
+        draw = random.Random(seed)
+        body = bytearray(draw.choice(bodies))
+        entries = body.index(b"PK\x01\x02")
+        for _ in range(draw.randint(1, 4)):
+            body[draw.choice([draw.randrange(entries, len(body)), draw.randrange(60)])] = draw.choice([0, 1, 127, 255])
+        archive.write_bytes(body)
+        try:
+            unpack(archive, MEMBERS, folder, emit=ignore)
+        except DataError:
+            refused += 1
+    assert refused > 200

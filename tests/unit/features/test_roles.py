@@ -53,7 +53,11 @@ def test_no_label_at_all_is_refused() -> None:
     [
         ({"weight": "boots"}, r"no column 'boots' in the interactions \(did you mean boost\?\)"),
         ({"weight": "fame"}, "the weight 'fame' comes from a table; it has to belong to the interaction"),
-        ({"weight": "scores"}, "the weight 'scores' holds a list in each row; a weight has to be one number"),
+        ({"weight": "scores"}, "weight: 'scores' holds a list in each row .*, and the weight has to be one value"),
+        ({"label": "scores"}, "label: 'scores' holds a list in each row .*, and the label has to be one value"),
+        ({"timestamp": "scores"}, "timestamp: 'scores' holds a list in each row .*, and the timestamp has to be one"),
+        ({"item": "tags"}, "item: 'tags' holds a list in each row .*, and the item has to be one value; name another"),
+        ({"user": "tags"}, "user: 'tags' holds a list in each row .*, and the user has to be one value; name another"),
         ({"weight": "name"}, "'name' is not a number"),
         ({"weight": "tags"}, "the weight 'tags' is categorified; a weight has to be a number"),
         ({"weight": "click"}, "'click' is named as label and as weight; a column plays one part"),

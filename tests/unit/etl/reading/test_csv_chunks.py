@@ -18,8 +18,8 @@ from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.data.streams import RawFile
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.csv_chunks import Lines, chunks, read_ahead
-from recsys_cli.etl.reading.dialect import end_of_rows
 from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.etl.reading.row_ends import end_of_rows
 
 COLUMNS = (RawColumn("id", "int32"), RawColumn("name", "string"))
 
@@ -43,7 +43,11 @@ def names(table: RawTable, chunk_bytes: int, **options: object) -> list[str]:
         ('1,a\n2,"b""\nc', "1,a\n"),
         ('1,a\n2,"b"""\n3', '1,a\n2,"b"""\n'),
         ('1,5" disc\n2,b\n3', '1,5" disc\n2,b\n'),  # a quote inside of a field is a letter
-        ('1,5" disc\n2,"b\nc\n', '1,5" disc\n2,"b\nc\n'),  # two that pair up by chance: reading stumbles and says so
+        ('1,5" disc\n2,"b\nc\n', '1,5" disc\n'),  # and pairs up with no other one
+        ('1,"a\nb"\n2,"c\nd","e', '1,"a\nb"\n'),
+        ('1,"a"b"\n2,"c\n', '1,"a"b"\n'),
+        ('1,a""\n2,"b\n', '1,a""\n'),
+        ("1,a\r2,b\r", "1,a\r"),
         ('"1\n', ""),
     ],
 )

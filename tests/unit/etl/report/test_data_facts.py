@@ -91,8 +91,8 @@ def test_cold_users_and_items_are_counted(report: Report) -> None:
     assert valid.items is not None
     assert (valid.users.distinct, valid.users.cold) == (3, 2)
     assert (valid.items.distinct, valid.items.cold) == (3, 1)
-    assert facts.missing["user"]["train"].model_dump() == {"null": 1, "unseen": 0, "values": 3}
-    assert facts.missing["user"]["valid"].model_dump() == {"null": 1, "unseen": 2, "values": 4}
+    assert facts.missing["user"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 0, "values": 3}
+    assert facts.missing["user"]["valid"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 2, "values": 4}
     assert "2 of 3 (66.7 %) users of valid are unknown to train" in texts(facts, "note")
 
 
@@ -119,10 +119,10 @@ def test_labels_are_described_and_what_cannot_be_learnt_is_said(report: Report) 
     train = [(1, 1, 1.0, 1), (2, 2, 0.0, 2), (1, 2, None, 3), (2, 1, 1.0, 4)]
     facts = report({"train": train, "valid": [(1, 1, 1.0, 5)], "test": [(1, 1, 4.5, 6), (2, 2, 2.5, 7)]})
 
-    labels = {name: split.label.model_dump() for name, split in facts.splits.items()}
+    labels = {name: split.label.model_dump(exclude_defaults=True) for name, split in facts.splits.items()}
     assert labels["train"] == {"mean": pytest.approx(2 / 3), "low": 0, "high": 1, "null": 1, "binary": True}
     assert labels["test"] == {"mean": 3.5, "low": 2.5, "high": 4.5, "null": 0, "binary": False}
-    assert facts.missing["label"]["train"].model_dump() == {"null": 1, "unseen": 0, "values": 4}
+    assert facts.missing["label"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 0, "values": 4}
     assert "1 of 4 (25.0 %) rows of train have no label" in texts(facts, "warning")
     assert "every label of valid is 1" in texts(facts, "warning")
     assert "labels of test go from 2.5 to 4.5, and train and evaluate take 0 and 1" in texts(facts, "warning")
@@ -135,10 +135,10 @@ def test_columns_of_tables_count_once_for_each_row(report: Report, layout: str) 
     train = [(1, 1, 1.0, 1), (1, 1, 0.0, 2), (2, 2, 1.0, 3), (2, 3, 0.0, 4)]
     facts = report({"train": train, "valid": [(1, 2, 1.0, 5), (1, 9, 0.0, 6)]}, *STAR, layout=layout)
 
-    assert facts.missing["tags"]["train"].model_dump() == {"null": 2, "unseen": 0, "values": 5}
-    assert facts.missing["tags"]["valid"].model_dump() == {"null": 0, "unseen": 0, "values": 1}
-    assert facts.missing["price"]["train"].model_dump() == {"null": 1, "unseen": 0, "values": 4}
-    assert facts.missing["price"]["valid"].model_dump() == {"null": 2, "unseen": 0, "values": 2}
+    assert facts.missing["tags"]["train"].model_dump(exclude_defaults=True) == {"null": 2, "unseen": 0, "values": 5}
+    assert facts.missing["tags"]["valid"].model_dump(exclude_defaults=True) == {"null": 0, "unseen": 0, "values": 1}
+    assert facts.missing["price"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 0, "values": 4}
+    assert facts.missing["price"]["valid"].model_dump(exclude_defaults=True) == {"null": 2, "unseen": 0, "values": 2}
     assert set(facts.missing) == {"user", "item", "tags", "price", "label", "time"}
 
 
@@ -212,43 +212,22 @@ def test_drawn_rows_are_no_interactions(report: Report) -> None:
     assert all(facts.train_only.values())
 
 
-def test_rows_of_lists_have_no_pairs_and_are_counted_by_element(report: Report) -> None:
-    rows = [(user, item, 1.0, item) for user in range(6) for item in range(user, user + 3)]
-    facts = report(
-        rows,
-        {"op": "Groupby", "by": "user", "aggs": {"item": "list", "label": "mean", "time": "max"}, "order_by": "time"},
-        {"op": "Categorify", "columns": ["user", "item_list"]},
-        item="item_list",
-        label="label_mean",
-        timestamp="time_max",
-        split={"method": "temporal", "valid": 0.5},
-    )
-
-    assert facts.pairs is None
-    assert facts.items is not None
-    assert facts.items.rows == 3 * facts.splits["train"].rows == 9
-    valid = facts.splits["valid"]
-    assert valid.items is not None
-    assert (valid.items.distinct, valid.items.cold) == (5, 3)
-    assert (facts.ops[0].rows_in, facts.ops[0].rows_out) == (18, 6)
-    assert facts.train_only == {"user": True, "item_list": True}
-
-
-def test_lists_that_are_cut_are_not_taken_for_a_leak(report: Report) -> None:
+def test_lists_beside_the_item_are_not_taken_for_a_leak(report: Report) -> None:
     rows = [(user, item, float(user % 2), item) for user in range(6) for item in range(user, user + 3)]
+    aggs = {"item": ["list", "last"], "label": "max", "time": "max"}
     facts = report(
         rows,
-        {"op": "Groupby", "by": "user", "aggs": {"item": "list", "label": "max", "time": "max"}, "order_by": "time"},
-        {"op": "Categorify", "columns": ["user", "item_list"]},
+        {"op": "Groupby", "by": "user", "aggs": aggs, "order_by": "time"},
+        {"op": "Categorify", "columns": ["user", "item_list", "item_last"]},
         {"op": "ListSlice", "columns": "item_list", "start": -2},
-        item="item_list",
+        item="item_last",
         label="label_max",
         timestamp="time_max",
         split={"method": "temporal", "valid": 0.5},
     )
 
-    assert facts.train_only == {"user": True}
-    assert facts.splits["valid"].items is None
+    assert facts.train_only == {"user": True, "item_last": True}
+    assert (facts.ops[0].rows_in, facts.ops[0].rows_out) == (18, 6)
     assert "not those of train" not in texts(facts, "warning")
 
 

@@ -1,0 +1,222 @@
+"""Rows do not depend on how their text is cut into chunks: Arrow's grammar decides, whatever stands near them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pyarrow import csv
+
+from recsys_cli.data import open_source
+from recsys_cli.data.source import RawColumn, RawTable
+from recsys_cli.errors import DataError
+from recsys_cli.etl.reading import row_ends
+from recsys_cli.etl.reading.reader import Reader
+from recsys_cli.etl.reading.row_ends import end_of_first_row, end_of_rows, open_quote, rows_of
+
+COLUMNS = (RawColumn("id", "string", nullable=True), RawColumn("n", "int64", nullable=True))
+PARTS = [
+    '"',
+    '"',
+    "\n",
+    "\r\n",
+    "\r",
+    ",",
+    ",",
+    "::",
+    ":",
+    "a",
+    "1",
+    "1",
+    "é",
+    "\ufeff",
+    "\x00",
+    '12" vinyl',
+    '"q\nq",1\n',
+    "7\n",
+]
+TEXTS = st.lists(st.sampled_from(PARTS), max_size=24).map("".join)
+
+
+def described(file: Path, **dialect: object) -> RawTable:
+    return RawTable("interactions", (file,), COLUMNS, header=False, **dialect)  # type: ignore[arg-type]
+
+
+def outcome(table: RawTable, chunk_bytes: int, columns: Sequence[str] | None = None) -> object:
+    """Return the rows and the bad rows, or why there are none."""
+    reader = Reader(table, columns=columns, chunk_bytes=chunk_bytes, skip_bad=True)
+    try:
+        rows = reader.read()
+    except DataError as error:
+        return str(error)
+    return rows.to_pylist(), [(row.line, row.column, row.reason, row.text) for row in reader.rejected]
+
+
+@settings(max_examples=250, deadline=None, derandomize=True)
+@given(text=TEXTS, chunk_bytes=st.integers(1, 24), separator=st.sampled_from([",", "::"]), quoted=st.booleans())
+@example(text='12" vinyl,1\n"open\nfield",2\n', chunk_bytes=18, separator=",", quoted=True)
+@example(text='"a\nb","c\n', chunk_bytes=9, separator=",", quoted=True)
+@example(text="a,1\rb,2\r\nc,3\r", chunk_bytes=5, separator=",", quoted=True)
+@example(text='a:::"b\n1"::3\n', chunk_bytes=8, separator="::", quoted=True)
+def test_rows_are_the_same_for_any_chunks(
+    text: str, chunk_bytes: int, separator: str, quoted: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("any") / "r.csv"
+    file.write_bytes(text.encode())
+    table = described(file, separator=separator, quote='"' if quoted else None)
+
+    assert outcome(table, chunk_bytes) == outcome(table, 1 << 20)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(text=TEXTS, block=st.integers(1, 9))
+def test_rows_are_those_that_arrow_reads(text: str, block: int) -> None:
+    table = RawTable("interactions", (Path("r.csv"),), COLUMNS)
+    data = text.replace("\ufeff", "").encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_ends, "_BLOCK", block)
+        starts, stops, fields = rows_of(data, table)
+        first, last, opened = end_of_first_row(data, table), end_of_rows(data, table), open_quote(data, table)
+    rows = [data[start:stop] for start, stop in zip(starts, stops, strict=True)]
+
+    for row, count in zip(rows, fields, strict=True):
+        assert [len(read(line, int(count))) for line in (row, row + b"\n")] == [1, 1]
+    if (same := [row for row, count in zip(rows, fields, strict=True) if count == 2]) and opened is None:
+        assert read(b"\n".join(same), 2) == [read(row, 2)[0] for row in same]
+    assert first in {len(data), *(int(stop) + 1 for stop in stops), *(int(stop) + 2 for stop in stops), 1, 2}
+    assert last == 0 or data[last - 1 : last] in {b"\n", b"\r"}
+    assert len(rows_of(data[:last], table)[0]) + len(rows_of(data[last:], table)[0]) == len(rows)
+
+
+def read(text: bytes, fields: int) -> list[tuple[str | None, ...]]:
+    names = [str(place) for place in range(fields)]
+    options = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), null_values=[""])
+    rows = csv.read_csv(
+        pa.BufferReader(text),
+        read_options=csv.ReadOptions(column_names=names, use_threads=False),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=options,
+    )
+    return [tuple(row.values()) for row in rows.to_pylist()]
+
+
+def test_long_text_with_stray_quotes_is_cut_as_arrow_cuts_it(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    names = ['5" disc', '"two\nlines"', '"a ""b"" c"', "plain", '"x"y"', '""', "é"]
+    text = "".join(f"{draw.choice(names)},{row}\n" for row in range(300_000))
+    file = tmp_path / "r.csv"
+    file.write_text(text)
+
+    whole, cut = (Reader(described(file), chunk_bytes=size).read() for size in (64 << 20, (1 << 20) + 7))
+
+    assert whole.num_rows == 300_000
+    assert cut.equals(whole)
+
+
+@pytest.mark.parametrize("chunk_bytes", [4, 1 << 20])
+def test_quote_that_nothing_closes_is_named(tmp_path: Path, chunk_bytes: int) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text('a,1\nb,2\n"c,3\nd,4\n')
+
+    with pytest.raises(DataError, match=r"r\.csv:3: a quote opens a field here, and the file ends before") as found:
+        Reader(described(file), chunk_bytes=chunk_bytes).read()
+    assert "quote: null" in str(found.value.hint)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("chunk_bytes", [8, 1 << 20])
+def test_line_ends_of_every_kind(tmp_path: Path, end: str, chunk_bytes: int) -> None:
+    file = tmp_path / "r.csv"
+    file.write_bytes(end.join(["id,n", "a,1", "b,2", "c,x", "d,4"]).encode())
+    table = RawTable("interactions", (file,), COLUMNS)
+    reader = Reader(table, chunk_bytes=chunk_bytes, skip_bad=True)
+
+    assert reader.read().to_pydict() == {"id": ["a", "b", "d"], "n": [1, 2, 4]}
+    assert [row.line for row in reader.rejected] == [4]
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "value"),
+    [
+        ("1_000", "int64", None), ("٣", "int64", None), ("1_5.5", "float64", None), ("٣.٣", "float64", None),
+        ("1e3", "int64", None), ("+1", "int64", None), ("0x10", "int64", 16), (" 7 ", "int64", 7), ("1.", "float64", 1.0),
+        ("inf", "float64", float("inf")), ("yes", "bool", None), ("9223372036854775808", "int64", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("also", ["", "bad row\n"])
+def test_slow_reader_takes_what_the_fast_one_takes(
+    tmp_path: Path, field: str, kind: str, value: object, also: str
+) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text(f"a,{field}\n{also}")
+    columns = (RawColumn("id", "string"), RawColumn("n", kind))  # type: ignore[arg-type]
+    reader = Reader(RawTable("interactions", (file,), columns, header=False), skip_bad=True)
+
+    assert reader.read()["n"].to_pylist() == ([] if value is None else [value])
+    assert [row.column for row in reader.rejected] == ["n"] * (value is None) + [None] * bool(also)
+
+
+def test_bad_row_changes_nothing_near_it(tmp_path: Path) -> None:
+    rows = ['"",', ",1", '"a",2', '"2020",3', "b,4"]
+    file = tmp_path / "r.csv"
+    read = []
+    for more in ([], ["only one"]):
+        file.write_text("\n".join([*rows, *more]))
+        read.append(Reader(described(file), skip_bad=True).read().to_pylist())
+
+    assert read[0] == read[1]
+    assert [row["id"] for row in read[0]] == ["", None, "a", "2020", "b"]
+
+
+def test_nothing_is_asked_of_columns_that_nobody_reads(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_bytes(b"a,x\nD\xe9j\xe0,2\nonly one\n")
+
+    assert outcome(described(file), 1 << 20, columns=["id"]) == (
+        [{"id": "a"}],
+        [
+            (2, "id", r"'D\\xe9j\\xe0' is not UTF-8 text", r"D\xe9j\xe0,2"),
+            (3, None, "1 fields instead of 2", "only one"),
+        ],
+    )
+
+
+def test_separators_inside_of_quotes_are_kept(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text('"a::b"::1\nc:d::2\n')
+
+    assert Reader(described(file, separator="::")).read()["id"].to_pylist() == ["a::b", "c:d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"id,D\xe9j\xe0\n1,2\n", r"r\.csv:1: the header is not UTF-8 text"),
+        (b"user,it\rem,n\n1,2,3\n", r"rows that cannot be read:\n  .*r\.csv:3: 3 fields instead of 2"),
+        (b'id,"n\n1,2\n', r"r\.csv:1: a quote opens a field here"),
+    ],
+)
+def test_odd_headers_are_named(tmp_path: Path, text: bytes, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "r.csv"
+    file.write_bytes(text)
+    (table,) = open_source("files", {"interactions": str(file)}).tables(Path())
+
+    with pytest.raises(DataError, match=message):
+        Reader(table).read()
+    assert capfd.readouterr().err == ""
+
+
+def test_letters_of_another_encoding_write_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "r.csv"
+    file.write_bytes(b"id,n\n1,2\nD\xe9j\xe0\nx\xe9,1\n")
+    (table,) = open_source("files", {"interactions": str(file)}).tables(Path())
+
+    with pytest.raises(DataError, match=r"r\.csv:3: 1 fields instead of 2\n.*r\.csv:4: column id: 'x") as found:
+        Reader(table).read()
+    assert "encoding: latin-1" in str(found.value.hint)
+    assert capfd.readouterr().err == ""
