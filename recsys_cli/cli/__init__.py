@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from recsys_cli import __version__
+from recsys_cli import __version__, plugins
 from recsys_cli.cli import bench, catalog, compare, inspect, new, run, show, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
@@ -50,11 +50,22 @@ def start(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of unexpected errors.")] = False,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust",
+            metavar="MODULE",
+            help="Let configs name components of this module, whose code then runs (or RECSYS_TRUST).",
+            show_default=False,
+        ),
+    ] = None,
     version: Annotated[  # noqa: ARG001 - answered by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Note the global options for the command that follows."""
+    if trust:
+        ctx.call_on_close(plugins.trust(*trust))
     ctx.obj = Session(root=workspace, as_json=as_json, quiet=quiet, verbose=verbose)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -123,3 +124,18 @@ class Source(Protocol):
 
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the raw tables in a fetched folder, the one named "interactions" first."""
+
+
+@dataclass(frozen=True)
+class DatasetFactory:
+    """Decorator that declares a function of another package as one that opens a dataset; a config may name no other.
+
+    Attributes:
+        open: Takes the name that the config has for the dataset, and the other keys of its section; returns a `Source`.
+    """
+
+    open: Callable[[str, Mapping[str, object]], Source]
+
+    def __call__(self, name: str, options: Mapping[str, object]) -> Source:
+        """Open the dataset."""
+        return self.open(name, options)

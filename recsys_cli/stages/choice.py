@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import yaml
-
-from recsys_cli.config import RunConfig, dump
+from recsys_cli.config import RunConfig, dump, yaml12
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message
 from recsys_cli.models import kind_of
@@ -126,7 +124,7 @@ def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifa
     others = [run for run in workspace.runs() if not run.exists and run.checkpoint("last").is_file()]
     if not others:
         return MissingArtifactError(f"there is nothing to resume in {workspace.root}", hint="recsys train")
-    then = yaml.safe_load(others[-1].config.read_text(encoding="utf-8"))
+    then = yaml12.parse(others[-1].config.read_text(encoding="utf-8"))
     now = config.model_dump(mode="json")
     changed = [
         f"{section}.{option} is {now[section].get(option)} and was {then[section].get(option)}"

@@ -173,6 +173,7 @@ def test_a_foreign_model_keeps_its_tables_where_it_says(
         def __init__(self, config: Any, schema: Any, *, sparse: bool = False) -> None:
             super().__init__(config, schema, sparse=sparse)
 
+    monkeypatch.setenv("RECSYS_TRUST", "their.own")
     monkeypatch.setitem(sys.modules, "their.own", types.ModuleType("their.own"))
     monkeypatch.setitem(sys.modules, "their.own.config", config)
     module = types.ModuleType("their.own.model")
