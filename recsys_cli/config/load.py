@@ -17,10 +17,10 @@ from recsys_cli.config.document import OF_OVERRIDE, Document, Key, override, rea
 from recsys_cli.config.grid import SEARCHES, bench_problems, cell
 from recsys_cli.config.problems import describe
 from recsys_cli.config.section import Section
-from recsys_cli.config.sections import RunConfig
+from recsys_cli.config.sections import ModelConfig, RunConfig
 from recsys_cli.config.space import space_problems
 from recsys_cli.errors import ConfigError
-from recsys_cli.plugins import require_subclass
+from recsys_cli.plugins import guarded, require_subclass
 from recsys_cli.registry import DATASET, DEFAULT_MODEL, ENGINES, METRIC, MODELS, lookup
 from recsys_cli.registry import load as load_component
 
@@ -49,7 +49,14 @@ def validate(document: Document, *, source: Path) -> RunConfig:
         if all(problem.startswith(OF_OVERRIDE) for problem in problems):
             raise ConfigError(message, hint=f"mend it on the line; all keys that there are: recsys config {source}")
         raise ConfigError(message, hint=f"mend it, then check it with: recsys validate {source}")
-    return config
+    return config.model_copy(update={"model": _spelled_out(config.model)})
+
+
+def _spelled_out(model: ModelConfig) -> ModelConfig:
+    """Return a model section with every option of the model, so that a run is told apart by what it learnt with."""
+    with guarded(f"the options of {model.name}"):
+        options = model_config(model.name, model.options).model_dump(mode="json")
+    return ModelConfig.model_validate({**options, "name": model.name, "embedding": model.embedding})
 
 
 def vary(config: RunConfig, overrides: Sequence[str]) -> RunConfig:

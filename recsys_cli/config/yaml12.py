@@ -1,7 +1,6 @@
 """YAML as people expect it: `on` and `no` are words, 1e-3 is a number, keys are text. PyYAML alone reads YAML 1.1.
 
-A document may come from a stranger, so its size is bounded: in characters, in values with aliases expanded, in levels, and in the digits of
-its numbers.
+A document may come from a stranger, so it is bounded: in characters, in values with aliases expanded, in levels and in digits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The catalog: every dataset that `recsys` knows by name, opened or only listed.
 
-A family file (`movielens.py`, `synthetic.py`, ...) has two functions: `source(name, options)`, named in
-`registry.DATASETS`, and `info(name)`, the catalog's line, which needs no options.
+A family file (`movielens.py`, `synthetic.py`, ...) has three functions: `source(name, options)`, named in
+`registry.DATASETS`, `info(name)`, the catalog's line, which needs no options, and `options(name)`, which there are.
 """
 
 from __future__ import annotations
@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recsys_cli import registry
-from recsys_cli.data.source import DatasetFactory, DatasetInfo, FetchRequest, RawColumn, RawTable, Source
+from recsys_cli.data.source import (
+    DatasetFactory,
+    DatasetInfo,
+    DatasetOptions,
+    FetchRequest,
+    RawColumn,
+    RawTable,
+    Source,
+)
 from recsys_cli.errors import ConfigError
 from recsys_cli.plugins import guarded
 
 __all__ = [
-    "DatasetFactory", "DatasetInfo", "FetchRequest", "RawColumn", "RawTable", "Source", "catalog", "open_given", "open_source",
+    "DatasetFactory", "DatasetInfo", "DatasetOptions", "FetchRequest", "RawColumn", "RawTable", "Source", "catalog", "open_given",
+    "open_source", "options_of",
 ]  # fmt: skip
 _PARTS = ("info", "identity", "fetch", "tables")
 """What a `Source` has."""
@@ -69,6 +78,13 @@ def open_given(name: str, options: Mapping[str, object], path: str) -> Source:
     return (
         dataset.with_interactions(path) if isinstance(dataset, Files) else open_source("files", {"interactions": path})
     )
+
+
+def options_of(name: str) -> DatasetOptions | None:
+    """Return the options of a dataset of the catalog; None for one of another package, whose options only it knows."""
+    path = registry.DATASETS.get(name)
+    found: DatasetOptions | None = registry.load(path.partition(":")[0] + ":options")(name) if path else None
+    return found
 
 
 def catalog() -> list[DatasetInfo]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from pydantic import BaseModel
+
 from recsys_cli.data.remote import RawFile
 from recsys_cli.events import Emit
 
@@ -86,6 +88,23 @@ class DatasetInfo:
     def is_own(self) -> bool:
         """Whether these are the user's own files, which stay where they are: there is nothing to download."""
         return self.size is None
+
+
+@dataclass(frozen=True)
+class DatasetOptions:
+    """The keys of a config's dataset section beside the name.
+
+    Attributes:
+        type: What they are checked by.
+        preset: Defaults that the dataset's name has in place of the type's.
+    """
+
+    type: type[BaseModel]
+    preset: Mapping[str, object] = field(default_factory=dict)
+
+    def spelled_out(self, options: Mapping[str, object]) -> dict[str, object]:
+        """Return options that are good, as plain values, with every default."""
+        return self.type.model_validate({**self.preset, **options}).model_dump(mode="json")
 
 
 @dataclass(frozen=True)

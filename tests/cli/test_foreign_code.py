@@ -204,7 +204,7 @@ def test_an_installed_package_that_declares_its_components_needs_no_word(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["dataset.name={p}.data:plain"], "1 problem\n  override dataset.name={p}.data:plain: dataset.name: '{p}.data:plain' is not declared"),
+        (["dataset.name={p}.data:plain"], "override dataset.name={p}.data:plain: dataset.name: '{p}.data:plain' is not declared"),
         (["dataset.name={p}.data:breaks"], "dataset.name: '{p}.data:breaks' cannot be opened: KeyError: '{p}.data:breaks'"),
         (["dataset.name={p}.data:leaves"], "'{p}.data:leaves' cannot be opened: SystemExit: 0"),
         (["dataset.name={p}.data:nothing"], "'{p}.data:nothing' returned no Source: it has no info, identity, fetch, tables"),

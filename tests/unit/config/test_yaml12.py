@@ -58,7 +58,7 @@ def test_parse_understands_anchors_and_merges() -> None:
 
 # PyYAML writes line separators and control characters of Unicode that it then reads as others; a config has none.
 _text = st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Zl", "Zp")), max_size=8)
-_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _text
+_scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | _text
 _words = st.sampled_from(["on", "no", "1e-3", "010", "null", "true", "12:30", "<<", "=", "2024-01-01", "1.5", "-"])
 _values = st.recursive(
     _scalars | _words,
