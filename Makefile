@@ -1,7 +1,12 @@
-# `make demo` and `make test` do everything from a clean clone; they need Python 3.11 and the package index.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# `make demo` and `make test` do everything from a clean clone; they need the package index, and Python 3.11, 3.12 or 3.13 (the extras of
+# `make test`: 3.11). A python on the PATH may be a launcher of a release that is not there, so each is started before it is taken.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c $(SUPPORTED) 2>/dev/null && { command -v $$python; break; }; done)
+SUPPORTED := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 READY := .venv/.ready
+READY_DEV := .venv/.ready-dev
 CODE := recsys_cli tests scripts
 
 .DEFAULT_GOAL := help
@@ -10,41 +15,49 @@ CODE := recsys_cli tests scripts
 help: ## Show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-setup: $(READY) ## Make .venv with the pinned packages (done once; again when pyproject.toml or constraints.txt change)
+setup: $(READY) ## Make .venv with what the commands need (done once; again when pyproject.toml or constraints.txt change)
 
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		{ echo "Python 3.11 is needed here (the NVTabular extra has no newer wheels): make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(or $(PYTHON),false) -c $(SUPPORTED) || \
+		{ echo "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[nvtabular,tune,torchrec,dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps torchrec
+	$(PIP) -e .
+	@touch $@
+
+setup-dev: $(READY_DEV) ## Add all extras, and what tests and lint need (Python 3.11)
+
+$(READY_DEV): $(READY)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		{ echo "The extras need Python 3.11, as NVTabular has no newer wheels: make clean, then make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PIP) -e '.[nvtabular,tune,torchrec,dev]'
+	$(PIP) --no-deps torchrec
 	@touch $@
 
 demo: $(READY) ## Download, prepare, train and evaluate on embedded synthetic data; under three minutes
 	$(BIN)/recsys run configs/demo.yaml
 
-test: $(READY) ## Run all tests that need no GPU
+test: $(READY_DEV) ## Run all tests that need no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-gpu: $(READY) ## Run the tests that need a GPU
+test-gpu: $(READY_DEV) ## Run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu
 
-e2e: $(READY) ## Run the pipeline through the real command, resume included
+e2e: $(READY_DEV) ## Run the pipeline through the real command, resume included
 	$(BIN)/python -m pytest tests/e2e
 
-lint: $(READY) type ## Check style, types and the layers of the design
+lint: $(READY_DEV) type ## Check style, types and the layers of the design
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/lint-imports
 
-type: $(READY) ## Check the types of the whole package
+type: $(READY_DEV) ## Check the types of the whole package
 	$(BIN)/mypy
 
-format: $(READY) ## Format the code and mend what can be mended
+format: $(READY_DEV) ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-bench: $(READY) ## Measure us and the peers in turn (about two hours; needs ../shared/baselines)
+bench: $(READY_DEV) ## Measure us and the peers in turn (about two hours; needs ../shared/baselines)
 	$(BIN)/python scripts/bench.py
 
 clean: ## Remove what was built here; the workspace stays

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
+from recsys_cli import plugins
 from recsys_cli.errors import ConfigError
 
 # Dataset name → "module:function"; the function takes (name, options) and returns a Source.
@@ -63,6 +64,9 @@ TRACKERS: dict[str, str] = {
     "wandb": "recsys_cli.training.trackers.wandb:WandB",
 }
 
+# What opens a dataset by its name and options, and raises a ConfigError where it cannot.
+DATASET = "recsys_cli.data:open_source"
+
 # What reads the name of a metric, such as ndcg@10: takes it, and raises a ConfigError where there is none.
 METRIC = "recsys_cli.evaluation.metrics.named:find_metric"
 
@@ -77,28 +81,37 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def load(path: str) -> Any:
-    """Import what "module:attribute" names.
+    """Import what "module:attribute" names: an entry of a table here, or what `lookup` returned.
 
     Raises:
-        ConfigError: The module or the attribute does not exist.
+        ConfigError: Code of another package does not exist, or cannot be imported.
     """
     module, _, attribute = path.partition(":")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ModuleNotFoundError, AttributeError) as error:
-        raise ConfigError(
-            f"cannot load {path!r}: {error}", hint="a component is named as package.module:Name"
-        ) from error
+    if not is_own(path):
+        return plugins.load(path)
+    return getattr(import_module(module), attribute)
+
+
+def is_own(path: str) -> bool:
+    """Whether an import path leads to a component of this package."""
+    return path.startswith("recsys_cli.")
 
 
 def lookup(table: dict[str, str], name: str, *, what: str) -> str:
-    """Return the table's entry for `name`; a name with a colon is an import path and stands for itself.
+    """Return the import path of a component; nothing is imported.
+
+    Args:
+        table: Components of this package.
+        name: One of them, an entry point of an installed package, or an import path that is trusted.
+        what: Kind of the component: dataset, model, engine or tracker.
 
     Raises:
-        ConfigError: The name is not known; the message has the nearest one and lists all.
+        ConfigError: The name is not known (the message has the nearest one and lists all), or the import path is not trusted.
     """
-    if ":" in name:
+    if name in table:
+        return table[name]
+    if name in table.values() and ":" not in name:  # a package, which needs no name beside it
         return name
-    if name not in table:
-        raise ConfigError(f"unknown {what} {name!r}{suggest(name, table)}", hint=f"known: {', '.join(sorted(table))}")
-    return table[name]
+    if (path := plugins.resolve(name, what=what)) is not None:
+        return path
+    raise ConfigError(f"unknown {what} {name!r}{suggest(name, table)}", hint=f"known: {', '.join(sorted(table))}")

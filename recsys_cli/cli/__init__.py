@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from recsys_cli import __version__, cpu
-from recsys_cli.cli import bench, catalog, compare, inspect, new, run, show, tune
+from recsys_cli import __version__, cpu, plugins
+from recsys_cli.cli import bench, catalog, compare, inspect, new, run, shells, show, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
@@ -38,8 +40,21 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _show_completion(wanted: bool) -> None:
+    if wanted:
+        typer.echo(shells.SCRIPTS[shells.current()], nl=False)
+        raise typer.Exit
+
+
+def _install_completion(wanted: bool) -> None:
+    if wanted:
+        shell = shells.current()
+        typer.echo(f"{shells.install(shell)} completes recsys in {shell} from its next start on")
+        raise typer.Exit
+
+
 @app.callback(invoke_without_command=True)
-def start(
+def start(  # noqa: PLR0913, PLR0917 - one for each option
     ctx: typer.Context,
     workspace: Annotated[
         Path,
@@ -50,11 +65,34 @@ def start(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of unexpected errors.")] = False,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust",
+            metavar="MODULE",
+            help="Let configs name components of this module, whose code then runs (or RECSYS_TRUST).",
+            show_default=False,
+        ),
+    ] = None,
     version: Annotated[  # noqa: ARG001 - answered by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    install: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option(
+            "--install-completion", callback=_install_completion, is_eager=True, help="Let your shell complete recsys."
+        ),
+    ] = False,
+    show: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option(
+            "--show-completion", callback=_show_completion, is_eager=True, help="Print the shell's script for that."
+        ),
+    ] = False,
 ) -> None:
     """Note the global options for the command that follows."""
+    if trust:
+        ctx.call_on_close(plugins.trust(*trust))
     ctx.obj = Session(root=workspace, as_json=as_json, quiet=quiet, verbose=verbose)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
@@ -88,4 +126,15 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a title in a script that the terminal lacks is no reason to stop
+    if shells.SHELL in os.environ:
+        _complete(os.environ[shells.SHELL], os.environ.get(shells.LINE, ""))
+        return
     app()
+
+
+def _complete(shell: str, line: str) -> None:
+    """Answer a shell that asks what may come next; whatever goes wrong, it shows nothing."""
+    from recsys_cli.cli.completion import answer
+
+    with suppress(Exception):
+        sys.stdout.write(answer(typer.main.get_command(app), shell, line) + "\n")

@@ -15,7 +15,7 @@ from recsys_cli.errors import RecsysError
 
 UNEXPECTED, USAGE, INTERRUPTED = 1, 2, 130
 _FLAGS = ("--json", "--quiet", "-q", "--verbose", "-v")
-_WITH_VALUE = ("--workspace", "-w")
+_WITH_VALUE = ("--workspace", "-w", "--trust")
 
 
 def hoist(args: list[str]) -> list[str]:
@@ -26,7 +26,7 @@ def hoist(args: list[str]) -> list[str]:
     for arg in left:
         if arg == "--":
             rest += [arg, *left]
-        elif arg in _FLAGS or arg.startswith("--workspace="):
+        elif arg in _FLAGS or arg.startswith(("--workspace=", "--trust=")):
             front.append(arg)
         elif arg in _WITH_VALUE:
             front += [arg, *(value for value in [next(left, None)] if value is not None)]

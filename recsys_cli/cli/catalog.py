@@ -1,19 +1,17 @@
-"""`recsys ls`: what a config may name — datasets, ops, models, engines, metrics — and what each of them means."""
+"""`recsys ls`: what a config may name and which keys it may have, and what each of them means."""
 
 from __future__ import annotations
 
 import inspect as python_inspect
-import re
-import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from recsys_cli import registry
-from recsys_cli.cli import shipped
+from recsys_cli.cli import options, shipped
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
 
@@ -26,10 +24,13 @@ class Kind(StrEnum):
     """What can be listed."""
 
     DATASETS = "datasets"
+    SPLITS = "splits"
     OPS = "ops"
     MODELS = "models"
+    SCHEDULES = "schedules"
     ENGINES = "engines"
     METRICS = "metrics"
+    SECTIONS = "sections"
     CONFIGS = "configs"
 
 
@@ -37,7 +38,7 @@ def ls(
     ctx: typer.Context,
     kind: Annotated[
         Kind,
-        typer.Argument(metavar="datasets|ops|models|engines|metrics|configs", help="What to list.", show_default=False),
+        typer.Argument(metavar="|".join(Kind), help="What to list.", show_default=False),
     ],
     name: Annotated[
         str | None,
@@ -81,12 +82,13 @@ def _datasets(session: Session) -> list[dict[str, Any]]:
     ]
 
 
-def _ops(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    return [{"name": name, "summary": _summary(op)} for name, op in _op_types().items()]
+def _of_types(types: Callable[[], Mapping[str, type[BaseModel]]]) -> Callable[[Session], list[dict[str, Any]]]:
+    """Return what lists the names of types; the list is the same in every workspace."""
+    return lambda _: [{"name": name, "summary": options.summary(kind)} for name, kind in types().items()]
 
 
 def _models(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    return [{"name": name, "summary": _summary(_model_type(name))} for name in registry.MODELS]
+    return [{"name": name, "summary": options.summary(_model_type(name))} for name in registry.MODELS]
 
 
 def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
@@ -112,12 +114,15 @@ def _configs(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
     return [{"name": str(path), "summary": _first_comment(path)} for path in shipped.configs()]
 
 
-_LISTS = {
+_LISTS: dict[Kind, Callable[[Session], list[dict[str, Any]]]] = {
     Kind.DATASETS: _datasets,
-    Kind.OPS: _ops,
+    Kind.SPLITS: _of_types(options.splits),
+    Kind.OPS: _of_types(options.ops),
     Kind.MODELS: _models,
+    Kind.SCHEDULES: _of_types(options.schedules),
     Kind.ENGINES: _engines,
     Kind.METRICS: _metrics,
+    Kind.SECTIONS: _of_types(options.sections),
     Kind.CONFIGS: _configs,
 }
 
@@ -127,74 +132,34 @@ def _first_comment(path: Path) -> str:
         return next((line.lstrip("# ").rstrip() for line in lines if line.startswith("#")), "")
 
 
-def _op_types() -> dict[str, type[BaseModel]]:
-    from recsys_cli.features.ops import AnyOp
-
-    union, *_ = get_args(AnyOp)
-    return {op.__name__: op for op in get_args(union)}
-
-
 def _model_type(name: str) -> type[BaseModel]:
     from recsys_cli.config.load import model_config_type
 
     return model_config_type(name)
 
 
-def _op_details(name: str) -> dict[str, Any]:
-    return _explain(_op_types()[name], leave_out="op")
-
-
 def _model_details(name: str) -> dict[str, Any]:
     from recsys_cli.config.load import train_defaults
 
     kind = _model_type(name)
-    return _explain(kind) | {"train": dict(train_defaults(kind))}
+    return options.explain(kind) | {"train": dict(train_defaults(kind))}
 
 
-_DETAILS = {Kind.OPS: _op_details, Kind.MODELS: _model_details}
+def _dataset_details(name: str) -> dict[str, Any]:
+    from recsys_cli.data import options_of
+
+    found = options_of(name)
+    return {} if found is None else options.explain(found.type, preset=found.preset)
 
 
-def _summary(component: type[BaseModel]) -> str:
-    return (python_inspect.getdoc(component) or "").partition("\n")[0]
-
-
-def _explain(component: type[BaseModel], *, leave_out: str = "") -> dict[str, Any]:
-    """Read a component's meaning and options from its docstring and its fields."""
-    _, _, meaning = (python_inspect.getdoc(component) or "").partition("\n")
-    options = [
-        {
-            "name": name,
-            "type": _type_name(field.annotation),
-            "default": None if field.is_required() else field.default,
-            "required": field.is_required(),
-            "meaning": _unwrapped(field.description or ""),
-        }
-        for name, field in component.model_fields.items()
-        if name != leave_out
-    ]
-    return {"meaning": _unwrapped(meaning), "options": options}
-
-
-def _unwrapped(text: str) -> str:
-    """Take out the line ends of the source, for a terminal has its own: only paragraphs, and lines like "Output: …", begin anew."""
-    paragraphs = re.split(r"\n\s*\n|(?<=\.)\n(?=[A-Z][^:\n]{2,40}: )", text.strip())
-    return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-
-
-def _type_name(annotation: Any) -> str:
-    """Write a type as one would say it: `list of int`, `int or none`."""
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _type_name(inner[0])
-    if origin is Literal:
-        return " | ".join(map(str, inner))
-    if origin in {Union, types.UnionType}:
-        return " or ".join(map(_type_name, inner))
-    if origin in {tuple, list}:
-        return f"list of {_type_name(inner[0])}"
-    if origin is dict:
-        return f"mapping of {_type_name(inner[0])} to {_type_name(inner[1])}"
-    return {str: "text", types.NoneType: "none"}.get(annotation) or str(getattr(annotation, "__name__", annotation))
+_DETAILS: dict[Kind, Callable[[str], dict[str, Any]]] = {
+    Kind.DATASETS: _dataset_details,
+    Kind.SPLITS: lambda name: options.explain(options.splits()[name], leave_out="method"),
+    Kind.OPS: lambda name: options.explain(options.ops()[name], leave_out="op"),
+    Kind.MODELS: _model_details,
+    Kind.SCHEDULES: lambda name: options.explain(options.schedules()[name], leave_out="name"),
+    Kind.SECTIONS: lambda name: options.explain(options.sections()[name]),
+}
 
 
 def _draw_list(to: Console, kind: Kind, result: Mapping[str, Any]) -> None:
@@ -214,7 +179,8 @@ def _draw_list(to: Console, kind: Kind, result: Mapping[str, Any]) -> None:
             for row in rows
         ]
         table(to, "", ("dataset", "licence", "here?", "rows", "size"), cells, text=3)
-        line(to, "recsys download NAME gets one; recsys init makes a config for a table of your own")
+        line(to, "recsys download NAME gets one; recsys ls datasets NAME tells its options")
+        line(to, "recsys init makes a config for a table of your own")
     elif kind is Kind.ENGINES:
         engines = [(row["name"], row["summary"], "yes" if row["available"] else str(row["install"])) for row in rows]
         table(to, "", ("engine", "what it is", "runs here?"), engines, text=3)
@@ -230,10 +196,14 @@ def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
     from recsys_cli.cli.tables import facts, line
 
     line(to, result["name"], style="bold")
+    if "summary" not in result or "options" not in result:
+        facts(
+            to, [(name, _shown(value)) for name, value in result.items() if name not in {"name", "meaning", "options"}]
+        )
     if "options" not in result:
-        facts(to, [(name, _shown(value)) for name, value in result.items() if name != "name"])
         return
-    line(to, result["summary"])
+    if "summary" in result:
+        line(to, result["summary"])
     for text in result["meaning"].splitlines():
         line(to, "")
         line(to, text)
@@ -253,12 +223,16 @@ def _shown(value: Any) -> str:
     match value:
         case None:
             return "none"
+        case "":
+            return '""'
         case bool():
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
         case list() | tuple() | dict() if not value:
             return "none"
+        case dict():
+            return f"{{{', '.join(f'{key}: {_shown(inner)}' for key, inner in value.items())}}}"
         case list() | tuple():
             return f"[{', '.join(map(_shown, value))}]"
     return str(value)

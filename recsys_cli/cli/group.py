@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from recsys_cli.cli.boundary import explain, hoist, interrupted
+from recsys_cli.errors import ConfigError
 
 
 class Command(TyperCommand):
@@ -18,7 +19,7 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Name what may follow the command."""
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+        return [re.sub(r"^\{(.*)\}(\.\.\.)?$", r"\1\2", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then options."""
@@ -35,6 +36,8 @@ class Recsys(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the line, with the global options moved to where the group expects them."""
+        if any("\0" in arg for arg in args):
+            raise ConfigError("an argument has NUL in it")
         return super().parse_args(ctx, hoist(args))
 
     def invoke(self, ctx: Any) -> Any:

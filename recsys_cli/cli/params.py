@@ -43,7 +43,12 @@ def split_arguments(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 def is_config(text: str) -> bool:
     """Whether an argument is a config rather than the name of a run or a dataset."""
-    return text.endswith((".yaml", ".yml")) or Path(text).is_file()
+    if text.endswith((".yaml", ".yml")):
+        return True
+    try:
+        return Path(text).is_file()
+    except OSError:  # longer than a name may be
+        return False
 
 
 def config_path(session: Session, given: str | None) -> Path:

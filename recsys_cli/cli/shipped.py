@@ -18,9 +18,16 @@ def resolve(given: str) -> Path:
     So `configs/ml25m.yaml` can be typed in any directory, as the documentation does.
     """
     path = Path(given)
-    if path.exists() or path.parent != Path("configs"):
+    if _exists(path) or path.parent != Path("configs"):
         return path
-    return next((place / path.name for place in _places() if (place / path.name).is_file()), path)
+    return next((place / path.name for place in _places() if _exists(place / path.name)), path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # its name is too long for the file system; who reads it says so
+        return False
 
 
 def _places() -> tuple[Path, ...]:

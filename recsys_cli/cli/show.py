@@ -28,8 +28,14 @@ def show_config(ctx: typer.Context, config: Config = None, overrides: Overrides 
     """Print a config with overrides and every default."""
     session: Session = ctx.obj
     found = read_config(session, joined(config, overrides))
+    from recsys_cli.config import DatasetConfig
     from recsys_cli.config.load import dump_to_go_on
+    from recsys_cli.data import options_of
 
+    dataset = found.dataset
+    if (options := options_of(dataset.name)) is not None:
+        spelled_out = DatasetConfig.model_validate({**options.spelled_out(dataset.options), "name": dataset.name})
+        found = found.model_copy(update={"dataset": spelled_out})
     session.answer(found.model_dump(mode="json"), lambda *_: typer.echo(dump_to_go_on(found), nl=False))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError
@@ -57,11 +58,9 @@ def read(path: Path) -> Document:
         twice: list[str] = []
         if isinstance(root, yaml.MappingNode):
             _note_places(root, (), str(path), places, twice)
-        values = yaml12.parse(text)
+        values = yaml12.construct(root)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{_where(path, error)}: not YAML: {_reason(error)}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: an anchor in it contains itself") from error
+        raise ConfigError(f"{_where(path, text, error)}: not YAML: {_reason(error)}") from error
     if not isinstance(values, dict):
         what = "is empty" if values is None else "is no mapping"
         raise ConfigError(
@@ -91,11 +90,13 @@ def override(document: Document, overrides: Sequence[str], *, place: str | None 
         key: Key = tuple(part.strip() for part in name.split("."))
         if not equals or not all(key):
             raise ConfigError(f"{text!r} is not an override", hint="write section.key=value, such as train.epochs=3")
+        if len(key) > yaml12.MAX_DEPTH:
+            raise ConfigError(f"{_short(text)} is more than {yaml12.MAX_DEPTH} levels deep")
         try:
             parsed = yaml12.parse(value)
         except yaml.YAMLError as error:
             raise ConfigError(
-                f"{text!r}: the value is not YAML: {_reason(error)}", hint="quote it: 'section.key=\"a: b\"'"
+                f"{_short(text)}: the value is not YAML: {_reason(error)}", hint="quote it: 'section.key=\"a: b\"'"
             ) from error
         if key == _MODEL_NAME:
             _forget_options(document, parsed)
@@ -103,6 +104,11 @@ def override(document: Document, overrides: Sequence[str], *, place: str | None 
         for inner in [known for known in document.places if known[: len(set_key)] == set_key]:
             del document.places[inner]  # what it replaced
         document.places[set_key] = place or OF_OVERRIDE + text
+
+
+def _short(text: str) -> str:
+    """Quote an override, and not all of a long one."""
+    return repr(text) if len(text) <= 200 else f"{text[:200]!r}…"
 
 
 def _forget_options(document: Document, name: Any) -> None:
@@ -158,12 +164,16 @@ def _text(path: Path) -> str:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _where(path: Path, error: yaml.YAMLError) -> str:
+def _where(path: Path, text: str, error: yaml.YAMLError) -> str:
+    if isinstance(error, ReaderError):
+        return f"{path}:{text.count(chr(10), 0, error.position) + 1}"
     mark = getattr(error, "problem_mark", None)
     return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
 
 
 def _reason(error: yaml.YAMLError) -> str:
+    if isinstance(error, ReaderError):
+        return f"the character U+{error.character:04X}, which may not be in a text"
     parts = [getattr(error, "context", None), getattr(error, "problem", None)]
     return ", ".join(part for part in parts if part) or str(error)
 

@@ -16,10 +16,12 @@ from recsys_cli.config.bench import BenchModel
 from recsys_cli.config.document import OF_OVERRIDE, Document, Key, override, read
 from recsys_cli.config.grid import SEARCHES, bench_problems, cell
 from recsys_cli.config.problems import describe
-from recsys_cli.config.sections import RunConfig
+from recsys_cli.config.section import Section
+from recsys_cli.config.sections import ModelConfig, RunConfig
 from recsys_cli.config.space import space_problems
 from recsys_cli.errors import ConfigError
-from recsys_cli.registry import DATASETS, DEFAULT_MODEL, ENGINES, METRIC, MODELS, lookup
+from recsys_cli.plugins import guarded, require_subclass
+from recsys_cli.registry import DATASET, DEFAULT_MODEL, ENGINES, METRIC, MODELS, lookup
 from recsys_cli.registry import load as load_component
 
 
@@ -47,7 +49,14 @@ def validate(document: Document, *, source: Path) -> RunConfig:
         if all(problem.startswith(OF_OVERRIDE) for problem in problems):
             raise ConfigError(message, hint=f"mend it on the line; all keys that there are: recsys config {source}")
         raise ConfigError(message, hint=f"mend it, then check it with: recsys validate {source}")
-    return config
+    return config.model_copy(update={"model": _spelled_out(config.model)})
+
+
+def _spelled_out(model: ModelConfig) -> ModelConfig:
+    """Return a model section with every option of the model, so that a run is told apart by what it learnt with."""
+    with guarded(f"the options of {model.name}"):
+        options = model_config(model.name, model.options).model_dump(mode="json")
+    return ModelConfig.model_validate({**options, "name": model.name, "embedding": model.embedding})
 
 
 def vary(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
@@ -155,13 +164,16 @@ def model_config_type(name: str) -> type[BaseModel]:
     """Return the class of a model's own options, without loading torch.
 
     Args:
-        name: A name of the registry, or the import path of a package like `recsys_cli.models.mlp`.
+        name: A name of the registry, or what leads to the package of another author (docs/security.md).
 
     Raises:
-        ConfigError: The model is not known.
+        ConfigError: The model is not known or not trusted, or its Config is no `Section`.
     """
-    package = name if "." in name else lookup(MODELS, name, what="model")
-    kind: type[BaseModel] = load_component(f"{package}.config:Config")
+    path = f"{lookup(MODELS, name, what='model')}.config:Config"
+    kind: type[BaseModel] = load_component(path)
+    require_subclass(kind, Section, path)
+    if not isinstance(train_defaults(kind), Mapping):
+        raise ConfigError(f"train_defaults of {path!r} is no mapping")
     return kind
 
 
@@ -172,7 +184,13 @@ def model_config(name: str, options: dict[str, Any]) -> BaseModel:
         ConfigError: The model is not known.
         ValidationError: An option is wrong.
     """
-    return model_config_type(name).model_validate(options)
+    kind = model_config_type(name)
+    try:
+        return kind.model_validate(options)
+    except ValidationError:
+        raise
+    except Exception as error:  # a validator of another package may raise what it likes
+        raise ConfigError(f"the options of {name} cannot be checked: {type(error).__name__}: {error}") from error
 
 
 def _line_number(problem: str) -> float:
@@ -186,9 +204,9 @@ def _component_problems(document: Document) -> list[str]:
     problems: list[str] = []
     dataset, model, etl, train = (document.values.get(name) for name in ("dataset", "model", "etl", "train"))
     if isinstance(dataset, dict) and isinstance(dataset.get("name"), str):
-        problems += _attempt(lambda: _open_dataset(**dataset), document, ("dataset",))
+        problems += _attempt(lambda: _open_dataset(dataset), document, ("dataset",))
     if isinstance(model, dict) and isinstance(model.get("name", DEFAULT_MODEL), str):
-        problems += _model_problems(document, **model)
+        problems += _model_problems(document, model)
     if isinstance(etl, dict) and isinstance(etl.get("engine"), str) and etl["engine"] != "auto":
         problems += _attempt(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
     if isinstance(train, dict) and isinstance(train.get("monitor"), str):
@@ -196,19 +214,18 @@ def _component_problems(document: Document) -> list[str]:
     return problems
 
 
-def _open_dataset(name: str, **options: Any) -> None:
-    load_component(lookup(DATASETS, name, what="dataset"))(name, options)
+def _open_dataset(section: dict[str, Any]) -> None:
+    load_component(DATASET)(section["name"], {key: value for key, value in section.items() if key != "name"})
 
 
-def _model_problems(document: Document, name: str = DEFAULT_MODEL, **options: Any) -> list[str]:
-    options.pop("embedding", None)  # ours, and checked with the sections
-    problems = _attempt(lambda: model_config_type(name), document, ("model",))
+def _model_problems(document: Document, section: dict[str, Any]) -> list[str]:
+    name = section.get("name", DEFAULT_MODEL)
+    # Its embedding is ours, and checked with the sections.
+    options = {key: value for key, value in section.items() if key not in {"name", "embedding"}}
     try:
-        if not problems:
-            model_config(name, options)
+        return _attempt(lambda: model_config(name, options), document, ("model",))
     except ValidationError as error:
-        problems = describe(error, model_config_type(name), document, prefix=("model",))
-    return problems
+        return describe(error, model_config_type(name), document, prefix=("model",))
 
 
 def _attempt(check: Callable[[], object], document: Document, section: Key) -> list[str]:

@@ -14,6 +14,8 @@ from recsys_cli.registry import suggest
 
 _TAGS = ("op", "method", "name")
 """Keys that say which of several kinds a mapping is of."""
+_MOST = 200
+"""Problems that are described: nobody reads more, and each takes time."""
 # What a value has to be, by the kind of pydantic's error; several of them at one key are joined by "or".
 _MAPPING = "a mapping (keys with values)"
 _KINDS = {
@@ -55,7 +57,8 @@ def describe(
     values: Any = document.values
     for part in prefix:
         values = values[part]
-    for detail in error.errors(include_url=False):
+    details = error.errors(include_url=False)
+    for detail in details[:_MOST]:
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
             continue  # long enough as written: pydantic counts what it did not refuse, and the refusals are here, too
         path = _clean(detail, document.values, prefix)
@@ -63,9 +66,10 @@ def describe(
         sentences.setdefault(path, []).append(_sentence(detail, known, path))
         if _KINDS.get(detail["type"]) == _MAPPING and isinstance(detail["input"], str):
             advice[path] = _as_tag(detail["input"], _type_at(root, values, path[len(prefix) :]), path, document)
-    return [
+    lines = [
         _line(document.place(path), path, _joined(found) + advice.get(path, "")) for path, found in sentences.items()
     ]
+    return lines if len(details) <= _MOST else [*lines, f"and {len(details) - _MOST:,} more"]
 
 
 def _as_tag(text: str, kind: Any, path: Key, document: Document) -> str:
@@ -123,6 +127,8 @@ def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:  # noqa
             return f"unknown key{suggest(str(path[-1]), known) or _listing(known)}"
         case "too_short":
             return f"needs {context['min_length']} or more, and has {context['actual_length']}"
+        case "too_long":
+            return f"may have {context['max_length']}, and has {context['actual_length']}"
         case "union_tag_not_found" | "union_tag_invalid":
             return _wrong_tag(context)
         case "value_error":

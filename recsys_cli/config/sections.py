@@ -25,7 +25,7 @@ class DatasetConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
     name: str
-    """Name in the catalog (`recsys ls datasets`), `files` for tables of your own, or "package.module:function"."""
+    """Name in the catalog (`recsys ls datasets`), `files` for tables of your own, or one of another package."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class ModelConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
     name: str = DEFAULT_MODEL
-    """Name of the model (`recsys ls models`), or "package.module" with `config.Config` and `model.Model`."""
+    """Name of the model (`recsys ls models`), or one of another package."""
     embedding: EmbeddingConfig = EmbeddingConfig()
     """Where its embedding tables are kept."""
 

@@ -16,6 +16,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.registry import suggest
 
 Check = Callable[[Document], list[str]]
+_MOST = 500
+"""Values that are checked, each like a config of its own."""
 
 
 def assignment(key: str, value: object) -> str:
@@ -35,9 +37,17 @@ def space_problems(document: Document, check: Check) -> list[str]:
     tune = document.values.get("tune")
     space = tune.get("space") if isinstance(tune, dict) else None
     found: list[str] = []
+    left = _MOST
     for key, written in space.items() if isinstance(space, dict) else ():
         with suppress(ValidationError):
-            found += _problems(document, key, Values.model_validate(written), check)
+            values = Values.model_validate(written)
+            if (left := left - len(values.examples)) < 0:
+                marker = _marker(document.place(("tune", "space", key)))
+                return [
+                    *found,
+                    f"{marker}{key}: the space has more than {_MOST} values to check; write ranges for long lists",
+                ]
+            found += _problems(document, key, values, check)
     return found
 
 

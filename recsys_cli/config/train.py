@@ -8,7 +8,8 @@ from pydantic import Field, field_validator, model_validator
 
 from recsys_cli.config.schedule import Constant, Schedule
 from recsys_cli.config.section import Section
-from recsys_cli.registry import TRACKERS, suggest
+from recsys_cli.errors import ConfigError
+from recsys_cli.registry import TRACKERS, lookup
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -85,7 +86,7 @@ class TrainConfig(Section):
     """Write the `last` checkpoint every so many steps, and at the end of every epoch."""
     trackers: tuple[str, ...] = ("tensorboard",)
     """Who else is told what training measures: `tensorboard` (event files in the run's folder), `mlflow` (a store in the workspace,
-    or MLFLOW_TRACKING_URI), `wandb` (offline), or "package.module:Class". metrics.jsonl is written in any case."""
+    or MLFLOW_TRACKING_URI), `wandb` (offline), or one of another package. metrics.jsonl is written in any case."""
 
     # where it happens
     device: Device = "auto"
@@ -100,8 +101,10 @@ class TrainConfig(Section):
     @classmethod
     def _trackers_are_known(cls, trackers: tuple[str, ...]) -> tuple[str, ...]:
         for name in trackers:
-            if ":" not in name and name not in TRACKERS:
-                raise ValueError(f"unknown tracker {name!r}{suggest(name, TRACKERS)}; known: {', '.join(TRACKERS)}")
+            try:
+                lookup(TRACKERS, name, what="tracker")
+            except ConfigError as error:
+                raise ValueError(f"{error.message}; {error.hint}" if error.hint else error.message) from error
         return tuple(dict.fromkeys(trackers))
 
     @property

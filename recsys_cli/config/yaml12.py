@@ -1,12 +1,25 @@
-"""YAML as people expect it: `on` and `no` are words, 1e-3 is a number, keys are text. PyYAML alone reads YAML 1.1."""
+"""YAML as people expect it: `on` and `no` are words, 1e-3 is a number, keys are text. PyYAML alone reads YAML 1.1.
+
+A document may come from a stranger, so it is bounded: in characters, in values with aliases expanded, in levels and in digits.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import yaml
+from yaml.composer import ComposerError
+from yaml.constructor import ConstructorError
 
+MAX_CHARACTERS = 1 << 18
+MAX_VALUES = 10_000
+"""Values and keys, with aliases expanded: a few hundred bytes of aliases can stand for billions."""
+MAX_DEPTH = 50
+_MAX_DIGITS = 64
+"""Characters of a number."""
 _WORDS = {
     "tag:yaml.org,2002:bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
     "tag:yaml.org,2002:null": (re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
@@ -19,15 +32,85 @@ _WORDS = {
 }
 
 
+_READ = {*_WORDS, "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
+
+
 class Loader(yaml.SafeLoader):
-    """Reads plain values, with the words and numbers of YAML 1.2."""
+    """Reads plain values within bounds, with the words and numbers of YAML 1.2."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - how PyYAML wants it; filled below
 
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_CHARACTERS:
+            raise yaml.YAMLError(f"it has {len(text):,} characters, and may have {MAX_CHARACTERS:,}")
+        super().__init__(text)
+        self._depth = 0
+        self._values: dict[yaml.Node, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Read a node, and count what it stands for."""
+        event = self.peek_event()
+        mark = event.start_mark
+        if self._depth == MAX_DEPTH:
+            raise ComposerError(None, None, f"more than {MAX_DEPTH} levels", mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if isinstance(event, yaml.AliasEvent):
+            if node not in self._values:  # its end is still to come
+                raise ComposerError(None, None, "an anchor that contains itself", mark)
+        else:
+            self._values[node] = 1 + sum(self._values[child] for child in _children(node))
+        if self._values[node] > MAX_VALUES:
+            raise ComposerError(None, None, f"more than {MAX_VALUES:,} values, with aliases expanded", mark)
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Read a value, of the types that a config has alone."""
+        if node.tag not in _READ:
+            raise ConstructorError(None, None, f"no type of a config: {node.tag!r}", node.start_mark)
+        if isinstance(node, yaml.ScalarNode):
+            _check_scalar(node)
+        return super().construct_object(node, deep=deep)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Read a mapping; its keys are taken as they are written."""
+        if not isinstance(node, yaml.MappingNode):
+            raise ConstructorError(None, None, "no mapping", node.start_mark)
         self.flatten_mapping(node)
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConstructorError(None, None, "a key has to be text", key.start_mark)
+            _check_text(key)
         return {key.value: self.construct_object(value, deep=deep) for key, value in node.value}
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        yield from chain.from_iterable(node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def _check_scalar(node: yaml.ScalarNode) -> None:
+    """Refuse a word or number that its tag does not allow, such as `!!int foo`, and one that no 64 bits hold."""
+    kind = node.tag.rpartition(":")[2]
+    if node.tag not in _WORDS:
+        return _check_text(node)
+    pattern, _ = _WORDS[node.tag]
+    if not pattern.match(node.value):
+        raise ConstructorError(None, None, f"{node.value[:_MAX_DIGITS]!r} is no {kind}", node.start_mark)
+    if kind in {"int", "float"} and len(node.value) > _MAX_DIGITS:
+        raise ConstructorError(None, None, f"a number of {len(node.value):,} characters", node.start_mark)
+    if kind == "int" and not -(1 << 63) <= int(node.value.replace("_", ""), 0) < 1 << 64:
+        raise ConstructorError(None, None, f"{node.value} does not fit into 64 bits", node.start_mark)
+    return None
+
+
+def _check_text(node: yaml.ScalarNode) -> None:
+    """Refuse a text that is no name of anything on a machine."""
+    if "\0" in node.value or any("\ud800" <= letter <= "\udfff" for letter in node.value):
+        raise ConstructorError(None, None, "a text with NUL or half a character (\\0, \\ud800)", node.start_mark)
 
 
 class Dumper(yaml.SafeDumper):
@@ -62,6 +145,15 @@ def compose(text: str) -> yaml.Node | None:
     """
     node: yaml.Node | None = yaml.compose(text, Loader=Loader)
     return node
+
+
+def construct(node: yaml.Node | None) -> Any:
+    """Read the values of nodes.
+
+    Raises:
+        yaml.YAMLError: They are no plain values.
+    """
+    return None if node is None else Loader("").construct_document(node)
 
 
 def write(values: Any) -> str:

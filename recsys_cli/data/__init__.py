@@ -1,7 +1,7 @@
 """The catalog: every dataset that `recsys` knows by name, opened or only listed.
 
-A family file (`movielens.py`, `synthetic.py`, ...) has two functions: `source(name, options)`, named in
-`registry.DATASETS`, and `info(name)`, the catalog's line, which needs no options.
+A family file (`movielens.py`, `synthetic.py`, ...) has three functions: `source(name, options)`, named in
+`registry.DATASETS`, `info(name)`, the catalog's line, which needs no options, and `options(name)`, which there are.
 """
 
 from __future__ import annotations
@@ -9,23 +9,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recsys_cli import registry
-from recsys_cli.data.source import DatasetInfo, FetchRequest, RawColumn, RawTable, Source
+from recsys_cli.data.source import (
+    DatasetFactory,
+    DatasetInfo,
+    DatasetOptions,
+    FetchRequest,
+    RawColumn,
+    RawTable,
+    Source,
+)
+from recsys_cli.errors import ConfigError
+from recsys_cli.plugins import guarded
 
-__all__ = ["DatasetInfo", "FetchRequest", "RawColumn", "RawTable", "Source", "catalog", "open_given", "open_source"]
+__all__ = [
+    "DatasetFactory", "DatasetInfo", "DatasetOptions", "FetchRequest", "RawColumn", "RawTable", "Source", "catalog", "open_given",
+    "open_source", "options_of",
+]  # fmt: skip
+_PARTS = ("info", "identity", "fetch", "tables")
+"""What a `Source` has."""
 
 
 def open_source(name: str, options: Mapping[str, object] | None = None) -> Source:
     """Get the dataset that a config or a command line names.
 
     Args:
-        name: A name of the catalog, or the import path of a foreign factory ("my_package.data:source").
+        name: A name of the catalog, or what leads to the factory of another package (docs/security.md).
         options: The other keys of the config's dataset section.
 
     Raises:
-        ConfigError: The name is not known, or an option is wrong.
+        ConfigError: The name is not known or not trusted, it leads to no factory, or an option is wrong.
     """
-    factory = registry.load(registry.lookup(registry.DATASETS, name, what="dataset"))
-    source: Source = factory(name, options or {})
+    path = registry.lookup(registry.DATASETS, name, what="dataset")
+    factory = registry.load(path)
+    if registry.is_own(path):
+        own: Source = factory(name, options or {})
+        return own
+    return _open_foreign(factory, path, name, options or {})
+
+
+def _open_foreign(factory: object, path: str, name: str, options: Mapping[str, object]) -> Source:
+    if not isinstance(factory, DatasetFactory):
+        raise ConfigError(
+            f"{path!r} is not declared as a dataset",
+            hint="its author puts @DatasetFactory of recsys_cli.data before it",
+        )
+    with guarded(f"{path!r} cannot be opened"):
+        source = factory(name, options)
+        missing = [part for part in _PARTS if not hasattr(source, part)]
+    if missing:
+        raise ConfigError(f"{path!r} returned no Source: it has no {', '.join(missing)}")
     return source
 
 
@@ -46,6 +78,13 @@ def open_given(name: str, options: Mapping[str, object], path: str) -> Source:
     return (
         dataset.with_interactions(path) if isinstance(dataset, Files) else open_source("files", {"interactions": path})
     )
+
+
+def options_of(name: str) -> DatasetOptions | None:
+    """Return the options of a dataset of the catalog; None for one of another package, whose options only it knows."""
+    path = registry.DATASETS.get(name)
+    found: DatasetOptions | None = registry.load(path.partition(":")[0] + ":options")(name) if path else None
+    return found
 
 
 def catalog() -> list[DatasetInfo]:

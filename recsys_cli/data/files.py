@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from recsys_cli.data.locate import locate
 from recsys_cli.data.options import parse_options
-from recsys_cli.data.source import DatasetInfo, FetchRequest, RawColumn, RawTable, RawType
+from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawColumn, RawTable, RawType
 from recsys_cli.data.streams import COMPRESSIONS, stamp, unpacked_name
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit
@@ -218,6 +218,11 @@ def _format(name: str, options: TableOptions, names: list[str]) -> tuple[Literal
 def info(name: str) -> DatasetInfo:
     """Return the catalog's line, which says little: the files are the user's."""
     return replace(INFO, name=name)
+
+
+def options(name: str) -> DatasetOptions:  # noqa: ARG001 - the same for each
+    """Return where the tables are, and how they are written."""
+    return DatasetOptions(FilesOptions)
 
 
 def source(name: str, options: Mapping[str, object]) -> Files:

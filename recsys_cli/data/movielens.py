@@ -12,7 +12,7 @@ from recsys_cli.data.archive import unpack
 from recsys_cli.data.digest import Digest, file_digest, refuse_impostor
 from recsys_cli.data.fetch import download
 from recsys_cli.data.options import NoOptions, parse_options
-from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
+from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message
 
@@ -148,6 +148,11 @@ def info(name: str) -> DatasetInfo:
         homepage=f"https://grouplens.org/datasets/movielens/{name.removeprefix('movielens-').removesuffix('-small')}/",
         notice=NOTICE,
     )
+
+
+def options(name: str) -> DatasetOptions:  # noqa: ARG001 - the same for each
+    """Return that there are none."""
+    return DatasetOptions(NoOptions)
 
 
 def source(name: str, options: Mapping[str, object]) -> MovieLens:

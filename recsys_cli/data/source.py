@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
+
+from pydantic import BaseModel
 
 from recsys_cli.data.remote import RawFile
 from recsys_cli.events import Emit
@@ -88,6 +91,23 @@ class DatasetInfo:
 
 
 @dataclass(frozen=True)
+class DatasetOptions:
+    """The keys of a config's dataset section beside the name.
+
+    Attributes:
+        type: What they are checked by.
+        preset: Defaults that the dataset's name has in place of the type's.
+    """
+
+    type: type[BaseModel]
+    preset: Mapping[str, object] = field(default_factory=dict)
+
+    def spelled_out(self, options: Mapping[str, object]) -> dict[str, object]:
+        """Return options that are good, as plain values, with every default."""
+        return self.type.model_validate({**self.preset, **options}).model_dump(mode="json")
+
+
+@dataclass(frozen=True)
 class FetchRequest:
     """How the user wants a dataset to be fetched.
 
@@ -123,3 +143,18 @@ class Source(Protocol):
 
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the raw tables in a fetched folder, the one named "interactions" first."""
+
+
+@dataclass(frozen=True)
+class DatasetFactory:
+    """Decorator that declares a function of another package as one that opens a dataset; a config may name no other.
+
+    Attributes:
+        open: Takes the name that the config has for the dataset, and the other keys of its section; returns a `Source`.
+    """
+
+    open: Callable[[str, Mapping[str, object]], Source]
+
+    def __call__(self, name: str, options: Mapping[str, object]) -> Source:
+        """Open the dataset."""
+        return self.open(name, options)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from recsys_cli.data.movielens_layouts import comma_separated
 from recsys_cli.data.options import parse_options
-from recsys_cli.data.source import DatasetInfo, FetchRequest, RawTable
+from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, RawTable
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Progress
 
@@ -108,6 +108,11 @@ class Synthetic:
 def info(name: str) -> DatasetInfo:
     """Return the catalog's line about a preset."""
     return _line(name, PRESETS[name]["rows"])
+
+
+def options(name: str) -> DatasetOptions:
+    """Return the size and the seed, with the preset's."""
+    return DatasetOptions(SyntheticOptions, PRESETS[name])
 
 
 def source(name: str, options: Mapping[str, object]) -> Synthetic:

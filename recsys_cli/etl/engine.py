@@ -17,7 +17,8 @@ from recsys_cli.events import Emit, ignore
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Step
-from recsys_cli.registry import ENGINES, load, lookup
+from recsys_cli.plugins import require_subclass
+from recsys_cli.registry import ENGINES, is_own, load, lookup
 
 ROW = "\x01row"
 """A column that rows of train may have beside their own: a number (uint64) of each row, for ops that tell rows apart."""
@@ -31,6 +32,8 @@ Learnt = dict[tuple[int, str], pa.Table]
 
 class Engine(Protocol):
     """Computes the ops of a plan. All engines give the same result to the bit, floats within 1e-6.
+
+    Those of other packages derive from this class (docs/security.md).
 
     Attributes:
         device: "cpu" or "gpu".
@@ -95,7 +98,10 @@ def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore
         ranked = sorted(((engine.rank(device), known) for known, engine in _all().items()), reverse=True)
         able = [known for _, known in ranked if _all()[known].missing(device) is None]
         name = able[0] if able else ranked[0][1]
-    engine: type[Engine] = load(lookup(ENGINES, name, what="engine"))
+    path = lookup(ENGINES, name, what="engine")
+    engine: type[Engine] = load(path)
+    if not is_own(path):
+        require_subclass(engine, Engine, path)
     if (missing := engine.missing(device)) is not None:
         raise missing
     return name, engine(scratch, device=device, emit=emit)

@@ -33,7 +33,7 @@ from recsys_cli.evaluation.words import count, describe, on_new_users
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.schema import Role
 from recsys_cli.loader import Loader, Tables
-from recsys_cli.models.model import Known, Model
+from recsys_cli.models.model import Fitted, Known, Model
 from recsys_cli.workspace import PreparedData
 
 NO_FOLD_IN = (
@@ -182,6 +182,7 @@ class _Measurement:
         for name in BASELINES:
             with self._timed(f"fit {name}"):
                 systems[name] = fit_baseline(name, schema, known, by_now, device=device)
+        self.notes += _on_left_out(systems)
         return {name: self._scorer(system, asked, tables) for name, system in systems.items()}
 
     def _scorer(self, system: Model, asked: Asked, tables: Tables) -> Scorer:
@@ -213,3 +214,10 @@ class _Measurement:
         started = time.perf_counter()
         yield
         self.seconds[what] = round(time.perf_counter() - started, 3)
+
+
+def _on_left_out(systems: Mapping[str, Model]) -> Iterator[str]:
+    """Yield a note for each system that does not know all items."""
+    for name, system in systems.items():
+        if isinstance(system, Fitted) and system.left_out is not None:
+            yield system.left_out.sentence("The model" if name == MODEL else f"The baseline {name}") + "."

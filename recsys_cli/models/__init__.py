@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from recsys_cli.config import Placement
 from recsys_cli.config.load import model_config
 from recsys_cli.errors import ConfigError
-from recsys_cli.registry import MODELS
+from recsys_cli.plugins import require_subclass
+from recsys_cli.registry import MODELS, lookup
 from recsys_cli.registry import load as load_component
 
 if TYPE_CHECKING:
@@ -63,10 +64,14 @@ def kind_of(name: str) -> type[Model]:
         name: As in `model.name` of a config.
 
     Raises:
-        ConfigError: There is no such class.
+        ConfigError: There is no such class, it is not trusted, or it is no Model.
         MissingExtraError: What it computes with is not installed.
     """
-    kind: type[Model] = load_component(f"{MODELS.get(name, name)}.model:Model")
+    from recsys_cli.models.model import Model  # torch, and this package is imported without
+
+    path = f"{lookup(MODELS, name, what='model')}.model:Model"
+    kind: type[Model] = load_component(path)
+    require_subclass(kind, Model, path)
     return kind
 
 

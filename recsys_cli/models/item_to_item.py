@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.history import History, spans
-from recsys_cli.models.model import Fitted, Known, Progress, Recommender, unheard
+from recsys_cli.models.model import Fitted, Known, LeftOut, Progress, Recommender, unheard
 
 _MOST = 1 << 22
 """Elements of histories that are looked at together."""
@@ -89,7 +89,9 @@ class ItemToItem(Fitted, Recommender):
     def begin(self, known: Known) -> None:
         """Take in what users have met by now."""
         self._number_items()
-        self._met = self._history(known).renamed(self._place, num_items=self.num_items)
+        history = self._history(known)
+        self.left_out = self._left_out(history)
+        self._met = history.renamed(self._place, num_items=self.num_items)
 
     def score(self, batch: Batch) -> Tensor:
         """Return the sum for each row, shape (B,); after `begin`."""
@@ -113,6 +115,16 @@ class ItemToItem(Fitted, Recommender):
         return History.of(
             known.interactions(), self.user, self.item, positive_only=self._positive_only, device=self.device
         )
+
+    def _left_out(self, history: History) -> LeftOut | None:
+        """Count items of a history that are not among those with weights."""
+        counts = history.counts
+        others = counts.clone()
+        others[self.kept] = 0
+        items, interactions = int(others.count_nonzero()), float(others.sum())
+        if not items:
+            return None
+        return LeftOut(items, int(counts.count_nonzero()), interactions / float(counts.sum()))
 
     def _number_items(self) -> None:
         self._place = torch.full((int(self.item.cardinality or 0),), -1, device=self.device)

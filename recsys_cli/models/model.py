@@ -128,8 +128,36 @@ class Trained(Model):
         return self.score(batch).sum()
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Items of the history that a model does not know: they all score 0.
+
+    Attributes:
+        items: Number of them.
+        of_items: Number of all items of the history.
+        interactions: Their share of the interactions.
+    """
+
+    items: int
+    of_items: int
+    interactions: float
+
+    def sentence(self, name: str) -> str:
+        """Say it, with the name of the model."""
+        return (
+            f"{name} leaves out {self.items:,} of {self.of_items:,} items, with {self.interactions:.1%} of the interactions: "
+            "they score 0 (max_items)"
+        )
+
+
 class Fitted(Model):
-    """A model that learns all at once, from all interactions; what it has learnt is in its buffers."""
+    """A model that learns all at once, from all interactions; what it has learnt is in its buffers.
+
+    Attributes:
+        left_out: After `begin`, which items of the history it does not know; None where it knows all.
+    """
+
+    left_out: LeftOut | None = None
 
     @abstractmethod
     def fit(self, known: Known, *, progress: Progress = unheard) -> None:

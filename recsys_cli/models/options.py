@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from recsys_cli.config.section import Section
 
 
-class HistoryOptions(BaseModel):
+class HistoryOptions(Section):
     """What every model that learns from who met what, and not from labels, is asked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     positive_only: bool = False
     """Let only positive interactions count, instead of all: those with label 1, or of a label that is a number those above its mean

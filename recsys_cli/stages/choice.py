@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from safetensors import SafetensorError, safe_open
 
-from recsys_cli.config import RunConfig, dump
+from recsys_cli.config import RunConfig, dump, yaml12
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
@@ -144,7 +143,7 @@ def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifa
     others = [run for run in workspace.runs() if not run.exists and run.checkpoint("last").is_file()]
     if not others:
         return MissingArtifactError(f"there is nothing to resume in {workspace.root}", hint="recsys train")
-    then = yaml.safe_load(others[-1].config.read_text(encoding="utf-8"))
+    then = yaml12.parse(others[-1].config.read_text(encoding="utf-8"))
     now = config.model_dump(mode="json")
     changed = [
         f"{section}.{option} is {now[section].get(option)} and was {then[section].get(option)}"

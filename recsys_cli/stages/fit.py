@@ -60,6 +60,8 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
     write_text(job.target.metrics, json.dumps({"event": "epoch", **asdict(record)}) + "\n")
     figures = "".join(f", valid {figure} {value:.4f}" for figure, value in valid.items() if value is not None)
     job.emit(Message(f"{name} is fitted{figures}", facts=asdict(record)))
+    if model.left_out is not None:
+        job.emit(Message(model.left_out.sentence(name), "warning", facts=asdict(model.left_out)))
     return summary(
         config, data, [record], record,
         parameters=sum(buffer.numel() for buffer in model.buffers()),
@@ -69,6 +71,7 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
         precision="fp32",
         device=model.device.type,
         devices=1,
+        left_out=asdict(model.left_out) if model.left_out is not None else None,
     )  # fmt: skip
 
 

@@ -9,9 +9,8 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import torch
-import yaml
 
-from recsys_cli.config import RunConfig
+from recsys_cli.config import RunConfig, yaml12
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.events import Emit, Message, Progress, Unit
 from recsys_cli.loader import Loader, Users, check_targets, scales
@@ -176,7 +175,7 @@ class Job:
         """Return the loader's budget: a streamed split's order depends on it, so a resumed run keeps the one it had."""
         if not resume:
             return self.config.train.memory
-        return int(yaml.safe_load(self.target.config.read_text(encoding="utf-8"))["train"]["memory"])
+        return int(yaml12.parse(self.target.config.read_text(encoding="utf-8"))["train"]["memory"])
 
     def _tell(self, event: TrainingEvent, training: Training) -> None:
         epoch = f"{event.record.epoch if isinstance(event, EpochEnded) else event.epoch}/{self.config.train.epochs}"

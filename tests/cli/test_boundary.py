@@ -68,7 +68,7 @@ def test_an_unexpected_error_is_short_and_says_how_to_see_more(recsys: Recsys, m
         (["train", "--epoch", "3"], "No such option: --epoch (Possible options: --epochs)"),
         (["train", "--epochs", "many"], "Invalid value for '--epochs'"),
         (["download"], "Missing argument 'DATASET'."),
-        (["ls", "opps"], "'opps' is not one of 'datasets', 'ops'"),
+        (["ls", "opps"], "'opps' is not one of 'datasets', 'splits', 'ops'"),
         (["status", "more"], "unexpected extra argument"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from conftest import Recsys
 from rich.console import Console
 
-from recsys_cli.cli import catalog
+from recsys_cli.cli import catalog, options
 from recsys_cli.features.ops import AnyOp
 
 NAMES = sorted(op.__name__ for op in get_args(get_args(AnyOp)[0]))
@@ -40,9 +40,42 @@ def test_an_op_is_explained_within_the_terminal(recsys: Recsys, name: str, width
         assert not re.search(r"typing|Annotated|<class|NoneType|FieldInfo", option["type"]), option
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        (
+            "datasets",
+            "files",
+            {"interactions.files", "interactions.separator", "interactions.lists.KEY.empty", "tables.KEY.types"},
+        ),
+        ("datasets", "synthetic", {"users", "items", "rows", "seed"}),
+        ("splits", "temporal", {"valid", "test"}),
+        ("splits", "files", {"train", "valid", "test"}),
+        ("schedules", "cosine", {"warmup_steps", "floor"}),
+        ("sections", "bench", {"models.0.name", "models.0.train", "seeds", "metrics"}),
+        ("sections", "tune", {"space.KEY.low", "space.KEY.choices", "trials", "pruning"}),
+        ("sections", "train", {"epochs", "monitor"}),
+    ],
+)
+def test_keys_are_listed_with_what_they_mean(recsys: Recsys, kind: str, name: str, expected: set[str]) -> None:
+    found = recsys("ls", kind, name, "--json").json["options"]
+    assert expected <= {option["name"] for option in found}
+    assert all(option["meaning"] for option in found)
+    assert not [
+        option for option in found if re.search(r"typing|Annotated|<class|NoneType|Options|Values", option["type"])
+    ]
+
+
+def test_a_preset_has_its_own_defaults(recsys: Recsys) -> None:
+    (users,) = (
+        one for one in recsys("ls", "datasets", "synthetic-25m", "--json").json["options"] if one["name"] == "users"
+    )
+    assert (users["default"], users["required"]) == (162_541, False)
+
+
 def test_paragraphs_of_a_docstring_stay_apart() -> None:
     text = "One thing is\nnot: another.\n\nSecond.\nOutput: a column of\nnumbers.\nFunctions of text: none. As in\nNVTabular: so."
-    assert catalog._unwrapped(text).splitlines() == [
+    assert options.unwrapped(text).splitlines() == [
         "One thing is not: another.",
         "Second.",
         "Output: a column of numbers.",
@@ -51,10 +84,9 @@ def test_paragraphs_of_a_docstring_stay_apart() -> None:
 
 
 def test_types_are_said_in_words() -> None:
-    assert catalog._type_name(dict[str, int | None]) == "mapping of text to int or none"
+    assert options.type_name(dict[str, int | None]) == "mapping of text to int or none"
     fields = {
-        name: catalog._type_name(field.annotation)
-        for name, field in catalog._op_types()["ListSlice"].model_fields.items()
+        name: options.type_name(field.annotation) for name, field in options.ops()["ListSlice"].model_fields.items()
     }
     assert fields["columns"] == "list of text"
     assert fields["end"] == "int or none"

@@ -8,8 +8,12 @@ import pytest
 from conftest import Recsys
 
 from recsys_cli import registry
+from recsys_cli.cli.catalog import Kind
 from recsys_cli.cli.show import _runs
 from recsys_cli.config import load
+from recsys_cli.config.load import model_config_type
+from recsys_cli.data import open_source
+from recsys_cli.data.files import TableOptions
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -23,7 +27,7 @@ def test_ls_datasets_tells_what_is_here(recsys: Recsys) -> None:
     assert not here["movielens-25m"]
 
 
-@pytest.mark.parametrize("kind", ["datasets", "ops", "models", "engines", "configs"])
+@pytest.mark.parametrize("kind", list(Kind))
 def test_ls_lists_and_explains_everything(recsys: Recsys, kind: str) -> None:
     rows = recsys("ls", kind, "--json").json[kind]
     assert rows
@@ -70,9 +74,23 @@ def test_validate_says_that_it_is_valid_or_every_problem(recsys: Recsys) -> None
 def test_config_prints_what_can_be_run_again(recsys: Recsys) -> None:
     demo = CONFIGS / "demo.yaml"
     Path("full.yaml").write_text(recsys("config", demo, "train.epochs=3").out)
-    config = load(Path("full.yaml"))
-    assert config == load(demo, ["train.epochs=3"])
-    assert recsys("config", demo, "--json").json["train"]["precision"] == "auto"
+    config, expected = load(Path("full.yaml")), load(demo, ["train.epochs=3"])
+    assert config.dataset.options == open_source("synthetic-small")._options.model_dump()  # type: ignore[attr-defined]
+    assert config.model_copy(update={"dataset": expected.dataset}) == expected
+    found = recsys("config", demo, "--json").json
+    assert found["train"]["precision"] == "auto"
+    assert found["model"].keys() - {"name", "embedding"} == model_config_type("mlp").model_fields.keys()
+
+
+def test_config_prints_the_options_of_files_and_of_every_model(recsys: Recsys, ratings: Path) -> None:
+    recsys("-q", "init", ratings)
+    found = recsys("config", "ratings.yaml", "--json").json
+    assert found["dataset"]["interactions"] == TableOptions(files=(str(ratings),)).model_dump(mode="json")
+    assert found["dataset"]["tables"] == {}
+    for name in registry.MODELS:
+        model = recsys("config", "ratings.yaml", f"model.name={name}", "--json").json["model"]
+        expected = model_config_type(name)().model_dump(mode="json")
+        assert {key: value for key, value in model.items() if key not in {"name", "embedding"}} == expected
 
 
 def test_status_of_an_empty_workspace_says_how_to_begin(recsys: Recsys) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from recsys_cli.config.section import Section
 
 
-class Config(BaseModel):
+class Config(Section):
     """Gradient-boosted trees on the plan's features and on out-of-fold collaborative features: the strong tabular baseline.
 
     The collaborative features (biases, factors, tastes) are learnt for every label, and the trees predict the first: a graded label
     beside it, such as the rating as a share of the best one, tells them more than a plain yes or no.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     # Chosen on a tenth of the train rows of MovieLens latest-small that was held out, with the rating as a second label: an AUC
     # of 0.8332. Positions: 0.8321 with 16, 0.8256 without any; 48 factors with 16 positions 0.8328 in twice the time. Before there

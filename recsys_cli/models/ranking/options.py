@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from recsys_cli.config.section import Section
 
 TRAINED_IN_SMALL_STEPS: Mapping[str, Any] = {"epochs": 4, "batch_size": 1024, "learning_rate": 0.001, "sparse": True}
 """Training defaults of models with a tower, chosen on hold-outs of ml-latest-small: small steps, because there are few rows."""
 
 
-class RankingOptions(BaseModel):
+class RankingOptions(Section):
     """What every ranking model is asked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     regularization: float = Field(0.0, ge=0)
     """How much the embeddings cost (L2): each row of a batch adds so many times the sum of the squares of what it looks up to the
     loss of training. It touches only rows of the batch, so it goes with `train.sparse`; few interactions want more of it."""
-    label_weights: dict[str, PositiveFloat] = {}
+    label_weights: dict[str, PositiveFloat] = Field(default_factory=dict)
     """How much the loss of each label counts, by name, where there are several; 1 where a label is not named."""
 
 

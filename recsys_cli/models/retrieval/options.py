@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
+
+from recsys_cli.config.section import Section
 
 
-class Comparing(BaseModel):
+class Comparing(Section):
     """What a positive is compared with, and what keeps vectors short."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     negatives: PositiveInt | None = None
     """How many drawn items a positive is compared with, all equally likely: `bpr` takes their mean, `warp` tries one after the

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from recsys_cli.config.section import Section
 
 
-class Config(BaseModel):
+class Config(Section):
     """Two towers: a network for all features of the user, one for all of the item; the score is the product of their vectors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 6,

@@ -1,4 +1,4 @@
-"""What a tracker is. A foreign one is named in `train.trackers` as "package.module:Class"."""
+"""What a tracker is. One of another package derives from `Tracker` (docs/security.md)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from recsys_cli.events import Emit, Message
-from recsys_cli.registry import TRACKERS, load, lookup
+from recsys_cli.plugins import require_subclass
+from recsys_cli.registry import TRACKERS, is_own, load, lookup
 from recsys_cli.training.trackers.tracker import Series, Tracker, flat
 
 
@@ -16,10 +17,18 @@ def find(names: Sequence[str]) -> dict[str, type[Tracker]]:
     """Import trackers, so that one that is missing is known before anything begins.
 
     Raises:
-        ConfigError: A tracker is not known.
+        ConfigError: A tracker is not known or not trusted, or it is no `Tracker`.
         MissingExtraError: What it writes with is not installed.
     """
-    return {name: load(lookup(TRACKERS, name, what="tracker")) for name in names}
+    return {name: _find(name) for name in names}
+
+
+def _find(name: str) -> type[Tracker]:
+    path = lookup(TRACKERS, name, what="tracker")
+    found: type[Tracker] = load(path)
+    if not is_own(path):
+        require_subclass(found, Tracker, path)
+    return found
 
 
 class Trackers:

@@ -39,7 +39,10 @@ def cells(config: RunConfig, seed: int = 5) -> list[RunConfig]:
 def test_an_entry_replaces_the_model_and_adds_to_train(write) -> None:
     config = load(write(GOOD))
     popularity, plain, wide = cells(config)
-    assert (popularity.model.name, popularity.model.options) == ("popularity", {})
+    assert (popularity.model.name, popularity.model.options) == (
+        "popularity",
+        model_config_type("popularity")().model_dump(mode="json"),
+    )
     assert plain.model.options.get("hidden") != [
         7
     ]  # the options of the config's own model are not those of the bench's

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recsys_cli.config import load
+from recsys_cli.config.load import model_config_type
 from recsys_cli.data import open_source
 from recsys_cli.registry import MODELS
 
@@ -45,12 +46,8 @@ def test_ml25m_is_the_recipe_of_the_notebooks() -> None:
     assert config.features.categorified == ("userId", "movieId", "genres")
     assert [op.expression for op in config.features.lambdas] == ["rating > 3"]
     assert [(op.table, op.on, op.columns) for op in config.features.joins] == [("movies", "movieId", ("genres",))]
-    assert config.model.options == {
-        "embedding_dim": None,
-        "hidden": [128, 128, 128],
-        "dropout": 0.0,
-        "embedding_dropout": 0.0,
-    }
+    recipe = {"embedding_dim": None, "hidden": [128, 128, 128], "dropout": 0.0, "embedding_dropout": 0.0}
+    assert config.model.options == model_config_type("mlp")(**recipe).model_dump(mode="json")
     assert (config.train.epochs, config.train.batch_size, config.train.learning_rate) == (1, 32_768, 0.01)
 
 

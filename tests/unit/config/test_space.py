@@ -118,7 +118,7 @@ def test_vary_replaces_values_and_leaves_tuning_out(write) -> None:
     config = load(write(GOOD))
     changed = vary(config, ["model.hidden=[64]", "train.learning_rate=1e-05"])
     assert changed.tune is None
-    assert changed.model.options == {"hidden": [64]}
+    assert changed.model.options == {**config.model.options, "hidden": [64]}
     assert changed.train == config.train.model_copy(update={"learning_rate": 1e-5})
     assert changed.features == config.features
 

@@ -161,7 +161,8 @@ def test_a_config_file_is_told_where_it_is_wrong(tmp_path: Path, text: str, mess
 def test_placement_is_no_option_of_the_model(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG % "placement: device")
     model = load(tmp_path / "config.yaml", ["model.embedding.placement=host", "train.sparse=true"]).model
-    assert (model.options, model.embedding.placement) == ({"embedding_dim": 4}, "host")
+    assert (model.options["embedding_dim"], model.embedding.placement) == (4, "host")
+    assert "embedding" not in model.options
 
 
 def test_a_foreign_model_keeps_its_tables_where_it_says(
@@ -173,6 +174,7 @@ def test_a_foreign_model_keeps_its_tables_where_it_says(
         def __init__(self, config: Any, schema: Any, *, sparse: bool = False) -> None:
             super().__init__(config, schema, sparse=sparse)
 
+    monkeypatch.setenv("RECSYS_TRUST", "their.own")
     monkeypatch.setitem(sys.modules, "their.own", types.ModuleType("their.own"))
     monkeypatch.setitem(sys.modules, "their.own.config", config)
     module = types.ModuleType("their.own.model")

@@ -7,6 +7,7 @@ import pytest
 from met_matrix import fitted, some_matrix
 from sklearn.linear_model import ElasticNet
 
+from recsys_cli.models.model import LeftOut
 from recsys_cli.models.slim import descent
 
 
@@ -70,7 +71,9 @@ def test_items_beyond_the_cap_score_0() -> None:
     matrix = some_matrix(50, 10)
     order = np.argsort(-matrix.sum(0), kind="stable")
 
-    scores = fitted("slim", matrix, max_items=4)[1]
+    model, scores = fitted("slim", matrix, max_items=4)
 
     assert not scores[:, np.sort(order[4:])].any()
     assert scores[:, order[:4]].any()
+    assert model.left_out == LeftOut(6, 10, float(matrix[:, order[4:]].sum() / matrix.sum()))
+    assert fitted("slim", matrix)[0].left_out is None

@@ -6,12 +6,15 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from recsys_cli.config import EvaluateConfig, RunConfig
+from recsys_cli.config import EvaluateConfig, ModelConfig, RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation import Ceiling, Evaluation
 from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.events import Event, Message
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.metrics import auc
 from recsys_cli.stages.evaluate import evaluate
@@ -43,6 +46,28 @@ def config(data: PreparedData) -> RunConfig:
 @pytest.fixture
 def run(data: PreparedData, config: RunConfig, workspace: Workspace) -> TrainedRun:
     return train_on(data, config, workspace).artifact
+
+
+def test_items_that_a_model_leaves_out_are_named(data: PreparedData, config: RunConfig, workspace: Workspace) -> None:
+    events: list[Event] = []
+    options = {"name": "ease", "max_items": 5}
+    changed = config.model_copy(update={"model": ModelConfig.model_validate(options)})
+    made = train_on(data, changed, workspace, emit=events.append).artifact
+    left_out = made.manifest["left_out"]
+    assert left_out["of_items"] - left_out["items"] == 5
+    rows = pq.read_table(data.folder / "train", columns=["userId", "movieId"])
+    pairs = np.unique(np.stack([column.to_numpy() for column in rows.columns]), axis=1)
+    _, counts = np.unique(pairs[1], return_counts=True)
+    assert left_out["interactions"] == pytest.approx(1 - np.sort(counts)[-5:].sum() / counts.sum())
+    counted = f"{left_out['items']} of {left_out['of_items']} items"
+    sentence = f"leaves out {counted}, with {left_out['interactions']:.1%} of the interactions"
+    assert any(sentence in event.text for event in events if isinstance(event, Message) and event.level == "warning")
+    evaluate(made, workspace)
+    found = Evaluation.read(made.evaluation)
+    assert [note for note in found.notes if sentence in note and note.startswith("The model ")]
+    assert sentence in made.report.read_text(encoding="utf-8")
+    whole = config.model_copy(update={"model": ModelConfig.model_validate({"name": "ease"})})
+    assert train_on(data, whole, workspace).artifact.manifest["left_out"] is None
 
 
 def test_evaluate_measures_the_checkerboard_as_learnt(run: TrainedRun, workspace: Workspace) -> None:

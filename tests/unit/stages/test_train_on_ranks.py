@@ -285,6 +285,7 @@ def test_the_error_of_the_rank_that_failed_is_the_one_that_is_told(
     (package / "model.py").write_text(FAILING)
     (package / "config.py").write_text("from recsys_cli.models.mlp.config import Config\n")
     monkeypatch.syspath_prepend(tmp_path / "mine")
+    monkeypatch.setenv("RECSYS_TRUST", "my_models")
     config = a_config(devices=2, model={"name": "my_models.failing", "embedding_dim": 4, "hidden": [8]})
     with pytest.raises(RuntimeError, match="rank 1: ValueError: bad luck") as caught:
         train_on(make_prepared(), config, workspace)

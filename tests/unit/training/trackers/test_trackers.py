@@ -19,6 +19,7 @@ from recsys_cli.events import Event, Message, Progress
 from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.trackers import Series, Trackers, find
+from recsys_cli.training.trackers.tracker import Tracker
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
@@ -183,7 +184,7 @@ def test_mlflow_and_wandb_show_it_too_offline_and_silently(
 # -- all together -----------------------------------------------------------------------------------------------------
 
 
-class Fragile:
+class Fragile(Tracker):
     """A foreign tracker that fails in its third line."""
 
     rewinds: ClassVar[bool] = False
@@ -204,6 +205,12 @@ class Fragile:
 
 
 FRAGILE = f"{__name__}:Fragile"
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trust this module."""
+    monkeypatch.setenv("RECSYS_TRUST", __name__)
 
 
 def test_a_tracker_that_fails_is_told_of_once_and_training_goes_on(
@@ -274,8 +281,10 @@ def test_a_missing_extra_is_told_before_there_is_a_run(
 def test_unknown_trackers_are_config_errors(make_prepared: MakePrepared, workspace: Workspace) -> None:
     with pytest.raises(ValueError, match=r"unknown tracker 'tensorbord' \(did you mean tensorboard\?\)"):
         a_config("tensorbord")
-    with pytest.raises(ConfigError, match="cannot load 'nowhere:Tracker'"):
-        train_on(make_prepared(), a_config("nowhere:Tracker"), workspace)
+    with pytest.raises(ValueError, match="'nowhere:Tracker' is code of another package, and not trusted"):
+        a_config("nowhere:Tracker")
+    with pytest.raises(ConfigError, match=f"cannot load '{__name__}:Absent'"):
+        train_on(make_prepared(), a_config(f"{__name__}:Absent"), workspace)
     assert workspace.runs() == []
 
 

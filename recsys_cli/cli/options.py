@@ -1,0 +1,140 @@
+"""What there is to write at a place of a config, read from its types: their names, options, defaults and docstrings."""
+
+from __future__ import annotations
+
+import inspect as python_inspect
+import re
+import types
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+def ops() -> dict[str, type[BaseModel]]:
+    """Return the ops by name."""
+    from recsys_cli.features.ops import AnyOp
+
+    return {op.__name__: op for op in _members(AnyOp)}
+
+
+def splits() -> dict[str, type[BaseModel]]:
+    """Return the splits by `split.method`."""
+    from recsys_cli.features.split import AnySplit
+
+    return {kind.model_fields["method"].default: kind for kind in _members(AnySplit)}
+
+
+def schedules() -> dict[str, type[BaseModel]]:
+    """Return the schedules of the learning rate by name."""
+    from recsys_cli.config.schedule import Schedule
+
+    return {kind.model_fields["name"].default: kind for kind in _members(Schedule)}
+
+
+def sections() -> dict[str, type[BaseModel]]:
+    """Return the sections of a config with keys of their own, by name; other lists have the splits and the ops."""
+    from recsys_cli.config import RunConfig
+
+    types_of = {name: _members(field.annotation) for name, field in RunConfig.model_fields.items()}
+    return {name: kinds[0] for name, kinds in types_of.items() if len(kinds) == 1}
+
+
+def summary(component: type[BaseModel]) -> str:
+    """Return the first line of a component's docstring."""
+    return (python_inspect.getdoc(component) or "").partition("\n")[0]
+
+
+def explain(
+    component: type[BaseModel], *, leave_out: str = "", preset: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a component's meaning and options.
+
+    Args:
+        component: The type that they are checked by.
+        leave_out: Key that tells which component it is.
+        preset: Defaults that stand in place of the type's own.
+
+    Returns:
+        `meaning`, the docstring after its first line; and `options`, each with name, type, default, required and meaning. Keys of
+        mappings inside come after the option that they belong to, by their path.
+    """
+    _, _, meaning = (python_inspect.getdoc(component) or "").partition("\n")
+    return {"meaning": unwrapped(meaning), "options": list(_options(component, preset or {}, leave_out=leave_out))}
+
+
+def _options(
+    component: type[BaseModel], preset: Mapping[str, Any], *, leave_out: str = "", path: str = ""
+) -> Iterator[dict[str, Any]]:
+    for name, field in component.model_fields.items():
+        if name == leave_out:
+            continue
+        required = field.is_required() and name not in preset
+        default = None if required else preset.get(name, field.get_default(call_default_factory=True))
+        yield {
+            "name": path + name,
+            "type": type_name(field.annotation),
+            "default": default.model_dump(mode="json") if _is_model(type(default)) else default,
+            "required": required,
+            "meaning": unwrapped(field.description or ""),
+        }
+        for step, kind in _inside(field.annotation).items():
+            yield from _options(kind, {}, path=f"{path}{name}{step}.")
+
+
+def _inside(annotation: Any, step: str = "") -> dict[str, type[BaseModel]]:
+    """Return the types of mappings inside a value, with the steps that lead to them; none where several are possible."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated or origin in {Union, types.UnionType}:
+        members = _members(annotation)
+        return {step: members[0]} if len(members) == 1 else {}
+    if origin in {tuple, list}:
+        return _inside(inner[0], f"{step}.0")
+    if origin is dict:
+        return _inside(inner[1], f"{step}.KEY")
+    return {step: annotation} if _is_model(annotation) else {}
+
+
+def _members(annotation: Any) -> list[type[BaseModel]]:
+    """Return the types of mappings that a union has, or the one that the annotation is."""
+    if _is_model(annotation):
+        return [annotation]
+    inner = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        inner = inner[:1]
+    elif get_origin(annotation) not in {Union, types.UnionType}:
+        return []
+    return [member for part in inner for member in _members(part)]
+
+
+def _is_model(annotation: Any) -> bool:
+    from pydantic import BaseModel
+
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def unwrapped(text: str) -> str:
+    """Take out the line ends of the source, for a terminal has its own: only paragraphs, and lines like "Output: …", begin anew."""
+    paragraphs = re.split(r"\n\s*\n|(?<=\.)\n(?=[A-Z][^:\n]{2,40}: )", text.strip())
+    return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def type_name(annotation: Any) -> str:
+    """Write a type as one would say it: `list of int`, `int or none`, `mapping`."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return type_name(inner[0])
+    if origin is Literal:
+        return " | ".join(map(str, inner))
+    if origin in {Union, types.UnionType}:
+        return " or ".join(dict.fromkeys(map(type_name, inner)))
+    if origin in {tuple, list}:
+        return f"list of {type_name(inner[0])}"
+    if origin is dict:
+        return f"mapping of {type_name(inner[0])} to {type_name(inner[1])}"
+    if _is_model(annotation):
+        return "mapping"
+    return {str: "text", types.NoneType: "none", Any: "any"}.get(annotation) or str(
+        getattr(annotation, "__name__", annotation)
+    )

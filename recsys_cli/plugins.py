@@ -1,0 +1,143 @@
+"""Components of other packages: whose code a config may make us import. See docs/security.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from recsys_cli.errors import ConfigError, RecsysError
+
+VARIABLE = "RECSYS_TRUST"
+"""Environment variable with the trusted modules, separated by commas or spaces; processes that are started inherit it."""
+_OURS = "recsys_cli"
+_NAME = r"[A-Za-z_]\w*"
+_IMPORT_PATH = re.compile(rf"{_NAME}(\.{_NAME})*(:{_NAME})?", re.ASCII)
+_LONGEST = 255
+
+
+def resolve(name: str, *, what: str) -> str | None:
+    """Return the import path that a name stands for, without importing anything.
+
+    Args:
+        name: Name of an entry point, or an import path such as "my_package.data:source".
+        what: Kind of the component: dataset, model, engine or tracker.
+
+    Returns:
+        The import path; None where the name is neither.
+
+    Raises:
+        ConfigError: The import path is not trusted.
+    """
+    is_path = is_import_path(name)
+    if is_path and _top(name) in {*sys.stdlib_module_names, _OURS}:
+        whose = "recsys" if _top(name) == _OURS else "Python's standard library"
+        raise ConfigError(f"{name!r} is part of {whose}, and no {what} of another package")
+    from importlib import metadata  # slow to load, and most configs name nothing foreign
+
+    for entry in metadata.entry_points(group=f"recsys.{what}s"):
+        if name in {entry.name, entry.value}:
+            return _declared(entry.value, what=what)
+    if not is_path:
+        return None
+    if not _is_trusted(name):
+        module = _top(name)
+        raise ConfigError(
+            f"{name!r} is code of another package, and not trusted",
+            hint=f"if you trust the module {module}: recsys --trust {module} …, or {VARIABLE}={module} in the environment",
+        )
+    return name
+
+
+def is_import_path(name: str) -> bool:
+    """Whether a name has the form package.module or package.module:Name."""
+    return len(name) <= _LONGEST and ("." in name or ":" in name) and _IMPORT_PATH.fullmatch(name) is not None
+
+
+def trust(*modules: str) -> Callable[[], None]:
+    """Trust modules, with all that they contain, in this process and those that it starts.
+
+    Returns:
+        What takes the trust back.
+
+    Raises:
+        ConfigError: A name is not that of a module.
+    """
+    for module in modules:
+        if not re.fullmatch(rf"{_NAME}(\.{_NAME})*", module, re.ASCII):
+            raise ConfigError(f"{module!r} is not the name of a module", hint="such as my_package or my_package.models")
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = ",".join(dict.fromkeys([*_trusted(), *modules]))
+    return lambda: _restore(before)
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        os.environ.pop(VARIABLE, None)
+    else:
+        os.environ[VARIABLE] = before
+
+
+def load(path: str) -> Any:
+    """Import what "module:attribute" names, after `resolve` has allowed it.
+
+    Raises:
+        ConfigError: There is no such module or attribute, or importing it fails.
+    """
+    module, _, attribute = path.partition(":")
+    with guarded(f"cannot load {path!r}"):
+        return getattr(import_module(module), attribute)
+
+
+@contextmanager
+def guarded(what: str) -> Iterator[None]:
+    """Turn whatever code of another package raises into a ConfigError that begins with `what`; our own errors pass."""
+    try:
+        yield
+    except RecsysError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def require_subclass(found: Any, base: type, path: str) -> None:
+    """Check that a component is declared as one, before anything of it is called.
+
+    Args:
+        found: What `load` returned.
+        base: Class of ours that it has to derive from.
+        path: Its import path.
+
+    Raises:
+        ConfigError: It is no class, or no subclass.
+    """
+    # Not issubclass: a metaclass may answer what it likes, and protocols look at attributes alone.
+    if not isinstance(found, type) or base not in type.mro(found):
+        raise ConfigError(
+            f"{path!r} is no subclass of {base.__module__}.{base.__qualname__}", hint="see docs/security.md"
+        )
+
+
+def _declared(value: str, *, what: str) -> str:
+    """Return the import path of an entry point, in which extras may follow."""
+    path = value.partition("[")[0].strip()
+    if not _IMPORT_PATH.fullmatch(path) or _top(path) in {*sys.stdlib_module_names, _OURS}:
+        raise ConfigError(f"the entry point {value!r} of the group recsys.{what}s names no component")
+    return path
+
+
+def _is_trusted(path: str) -> bool:
+    module = path.partition(":")[0]
+    return any(f"{module}.".startswith(f"{trusted}.") for trusted in _trusted())
+
+
+def _trusted() -> list[str]:
+    return os.environ.get(VARIABLE, "").replace(",", " ").split()
+
+
+def _top(path: str) -> str:
+    return re.split("[.:]", path, maxsplit=1)[0]

@@ -1,0 +1,241 @@
+"""No command runs code that a config names, unless the user has said so or has installed it as a component."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Recsys
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.etl.engine import choose
+from recsys_cli.training.trackers import find
+
+CONFIG = """dataset: {name: %s}
+features:
+  user: userId
+  item: movieId
+  label: label
+  ops:
+    - {op: Categorify, columns: [userId, movieId]}
+    - {op: LambdaOp, expression: rating > 3, output: label}
+"""
+TABLE = "userId,movieId,rating\n" + "".join(f"u{n % 30},i{n * 7 % 20},{1 + n % 5}\n" for n in range(600))
+DATA = """
+from pathlib import Path
+Path("ran").touch()
+from recsys_cli.data import DatasetFactory, open_source
+
+@DatasetFactory
+def source(name, options):
+    return open_source("files", {"interactions": "table.csv"})
+
+@DatasetFactory
+def breaks(name, options):
+    return {}[name]
+
+@DatasetFactory
+def leaves(name, options):
+    raise SystemExit(0)
+
+@DatasetFactory
+def nothing(name, options):
+    return None
+
+def plain(name, options):
+    Path("called").touch()
+"""
+MODEL_CONFIG = """
+from pathlib import Path
+Path("ran").touch()
+from pydantic import field_validator
+from recsys_cli.models.mlp.config import Config as Base
+
+class Config(Base):
+    extra_layer: bool = False
+
+    @field_validator("extra_layer")
+    @classmethod
+    def _check(cls, value):
+        return {False: False}[value]
+"""
+MODEL = "from recsys_cli.models.mlp.model import Model as Base\n\nclass Model(Base):\n    pass\n"
+FOREIGN = "their_package"
+HARMFUL = [
+    "shutil:rmtree", "runpy:run_path", "builtins:exec", "builtins:eval", "builtins:open", "builtins:print", "builtins:__import__",
+    "os:remove", "os:system", "os:mkdir", "posix:system", "subprocess:run", "subprocess:Popen", "importlib:import_module",
+    "pickle:loads", "code:interact", "webbrowser:open", "ctypes:CDLL", "socket:create_connection", "timeit:timeit",
+    "recsys_cli.workspace:write_text", "recsys_cli.cli:main",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Write a package of somebody else's into the working directory, from where it can be imported."""
+    monkeypatch.delenv("RECSYS_TRUST", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / FOREIGN
+    (folder / "net").mkdir(parents=True)
+    for name, text in {
+        "__init__": "",
+        "data": DATA,
+        "net/__init__": "",
+        "net/config": MODEL_CONFIG,
+        "net/model": MODEL,
+    }.items():
+        (folder / f"{name}.py").write_text(text)
+    (folder / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "table.csv").write_text(TABLE)
+    yield folder
+    for name in [name for name in sys.modules if name.partition(".")[0] == FOREIGN]:
+        del sys.modules[name]
+
+
+def written(dataset: str, rest: str = "") -> Path:
+    path = Path("x.yaml")
+    path.write_text(CONFIG % f'"{dataset}"' + rest)
+    return path
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+@pytest.mark.parametrize("section", ["dataset", "model", "engine", "tracker"])
+def test_what_is_no_component_is_never_called(recsys: Recsys, name: str, section: str) -> None:
+    Path("victim").mkdir()
+    config = written("movielens-100k")
+    key = {"dataset": "dataset.name", "model": "model.name", "engine": "etl.engine", "tracker": "train.trackers"}[
+        section
+    ]
+    value = f"['{name}']" if section == "tracker" else f"'{name}'"
+    answer = recsys("--trust", name.partition(":")[0], "validate", config, f"{key}={value}", "dataset.path=victim")
+    assert answer.code == 2
+    assert name in answer.err
+    assert {path.name for path in Path().iterdir()} == {"victim", "x.yaml", "table.csv", FOREIGN}
+
+
+@pytest.mark.parametrize("name", ["numpy:save", "torch:load"])
+def test_a_trusted_module_gives_components_alone(recsys: Recsys, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECSYS_TRUST", name.partition(":")[0])
+    assert recsys("validate", written(name)).code == 2
+    with pytest.raises(ConfigError, match=r"is no subclass of recsys_cli\.etl\.engine\.Engine"):
+        choose(name, Path())
+    with pytest.raises(ConfigError, match=r"is no subclass of recsys_cli\.training\.trackers\.tracker\.Tracker"):
+        find([name])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["validate"],
+        ["config"],
+        ["etl"],
+        ["run"],
+        ["train"],
+        ["tune"],
+        ["bench"],
+        ["evaluate"],
+        ["report"],
+        ["download"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("where", ["dataset", "model", "entry of a bench", "choice of a study"])
+def test_no_command_imports_what_is_not_trusted(recsys: Recsys, line: list[str], where: str) -> None:
+    model, rest = f"{FOREIGN}.net", ""
+    if where == "model":
+        rest = f"model: {{name: {model}}}\n"
+    elif where == "entry of a bench":
+        rest = f"bench: {{models: [mlp, {model}]}}\n"
+    elif where == "choice of a study":
+        rest = f"tune: {{space: {{model.name: {{choices: [mlp, {model}]}}}}}}\n"
+    name = f"{FOREIGN}.data:source" if where == "dataset" else "movielens-100k"
+    answer = recsys(*line, written(name, rest))
+    assert answer.code == 2, answer
+    assert "is code of another package, and not trusted" in answer.err
+    assert f"recsys --trust {FOREIGN}" in answer.err
+    assert "x.yaml:" in answer.err
+    assert not Path("ran").exists()
+
+
+def test_a_trusted_dataset_and_model_work_from_validate_to_evaluate(recsys: Recsys) -> None:
+    config = written(f"{FOREIGN}.data:source", f"model: {{name: {FOREIGN}.net, hidden: [4]}}\ntrain: {{epochs: 1}}\n")
+    assert recsys("validate", config, "--trust", FOREIGN).code == 0
+    assert "RECSYS_TRUST" not in os.environ
+    assert recsys("validate", config).code == 2
+    for line in (["etl", config], ["train"], ["evaluate"]):
+        answer = recsys(*line, RECSYS_TRUST=f"something_else,{FOREIGN}")
+        assert answer.code == 0, answer.err
+    for name in [name for name in sys.modules if name.partition(".")[0] == FOREIGN]:
+        del sys.modules[name]
+    Path("ran").unlink()
+    # A workspace of somebody else: its current config and its run name what nobody here trusts.
+    (run,) = Path("workspace/runs").iterdir()
+    status = recsys("status", "--json")
+    assert status.code == 0
+    assert "not trusted" in status.json["current"]["problem"]
+    for line in (["evaluate", run.name], ["evaluate"], ["report"], ["train"], ["etl"], ["inspect", "user", "u1"]):
+        answer = recsys(*line)
+        assert answer.code == 2, (line, answer)
+        assert "not trusted" in answer.err
+    assert not Path("ran").exists()
+
+
+def test_an_installed_package_that_declares_its_components_needs_no_word(
+    recsys: Recsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[recsys.datasets]\ntheirs = {FOREIGN}.data:source\nbad = shutil:rmtree\n\n[recsys.models]\nnet = {FOREIGN}.net\n"
+    )
+    config = written("theirs", "model: {name: net}\n")
+    assert recsys("validate", config).code == 0
+    assert recsys("validate", config, f"dataset.name={FOREIGN}.data:source").code == 0
+    other = recsys("validate", config, f"dataset.name={FOREIGN}.data:plain")
+    assert (other.code, Path("called").exists()) == (2, False)
+    bad = recsys("validate", config, "dataset.name=bad")
+    assert bad.code == 2
+    assert "names no component" in bad.err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["dataset.name={p}.data:plain"], "override dataset.name={p}.data:plain: dataset.name: '{p}.data:plain' is not declared"),
+        (["dataset.name={p}.data:breaks"], "dataset.name: '{p}.data:breaks' cannot be opened: KeyError: '{p}.data:breaks'"),
+        (["dataset.name={p}.data:leaves"], "'{p}.data:leaves' cannot be opened: SystemExit: 0"),
+        (["dataset.name={p}.data:nothing"], "'{p}.data:nothing' returned no Source: it has no info, identity, fetch, tables"),
+        (["dataset.name={p}.data:absent"], "cannot load '{p}.data:absent': AttributeError"),
+        (["dataset.name={p}.broken:source"], "cannot load '{p}.broken:source': ZeroDivisionError: division by zero"),
+        (["dataset.name={p}.nowhere:source"], "cannot load '{p}.nowhere:source': ModuleNotFoundError"),
+        (["model.name={p}.data"], "cannot load '{p}.data.config:Config': ModuleNotFoundError"),
+        (["model.name={p}.net", "model.extra_layer=true"], "model.name: the options of {p}.net cannot be checked: KeyError: True"),
+    ],
+)  # fmt: skip
+def test_whatever_trusted_code_raises_is_a_problem_of_the_config(
+    recsys: Recsys, overrides: list[str], message: str
+) -> None:
+    answer = recsys(
+        "validate", written("movielens-100k"), *(text.format(p=FOREIGN) for text in overrides), "--trust", FOREIGN
+    )
+    assert answer.code == 2
+    assert message.format(p=FOREIGN) in answer.err
+    assert not Path("called").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "a.b:c.d", "a..b", ".a", "a b.c", "ä.b", "a\u0000.b", "a." * 400 + "b", ":", "a:", ":b"]
+)
+def test_odd_names_are_unknown(recsys: Recsys, name: str) -> None:
+    for key in ("dataset.name", "model.name", "etl.engine"):
+        answer = recsys("validate", written("movielens-100k"), f"{key}='{name}'")
+        assert answer.code == 2
+
+
+def test_trust_takes_the_names_of_modules(recsys: Recsys) -> None:
+    answer = recsys("--trust", "../x", "ls", "models")
+    assert answer.code == 2
+    assert "'../x' is not the name of a module" in answer.err
