@@ -33,6 +33,7 @@ class Users(Steps):
         device: Where the batches are wanted.
         rank: Which of the processes this is.
         world_size: How many processes share the users.
+        parts: How many parts a step is cut into before processes share it.
 
     Raises:
         DataError: No user has two items.
@@ -49,6 +50,7 @@ class Users(Steps):
         device: torch.device | str = "cpu",
         rank: int = 0,
         world_size: int = 1,
+        parts: int = 1,
     ) -> None:
         known = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
         users = np.flatnonzero(np.bincount(interactions.user_idx[known]) >= 2)
@@ -57,7 +59,7 @@ class Users(Steps):
                 "no user of train has two items, so there is nothing that comes next",
                 hint="look at features.user and at the split, or train a model of interactions (recsys ls models)",
             )
-        super().__init__(len(users), batch_size=batch_size, rank=rank, world_size=world_size)
+        super().__init__(len(users), batch_size=batch_size, rank=rank, world_size=world_size, parts=parts)
         self._users = users.astype(np.int32)
         self._names = schema.only(Role.USER).name, schema.label.name
         self._seed = seed
@@ -67,6 +69,7 @@ class Users(Steps):
         order = Permutation(self.num_rows, mix(self._seed, _SHUFFLE, self._epoch))
         user, label = self._names
         for step in range(first, len(self)):
-            ids = torch.from_numpy(self._users[order(*self._deal.span(step, self._rank))]).to(self._device)
+            places = np.concatenate([order(*span) for span in self._deal.spans(step, self._rank)])
+            ids = torch.from_numpy(self._users[places]).to(self._device)
             self._step = step + 1
             yield Batch({user: ids}, {label: torch.ones(len(ids), device=self._device)})

@@ -142,11 +142,11 @@ class Job:
         if model.rows == "users":
             return Users(
                 known.interactions(), self.data.schema, batch_size=options.batch_size, seed=options.seed, device=model.device,
-                rank=rank, world_size=ranks,
+                rank=rank, world_size=ranks, parts=options.accumulate,
             )  # fmt: skip
         return Loader(
             self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=model.device,
-            memory=memory, rank=rank, world_size=ranks,
+            memory=memory, rank=rank, world_size=ranks, parts=options.accumulate,
         )  # fmt: skip
 
     def valid(self, device: torch.device, *, memory: int) -> Loader | None:

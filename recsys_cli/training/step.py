@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -16,6 +16,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import Place
 from recsys_cli.features.hashing import mix
+from recsys_cli.loader.order import pieces
 from recsys_cli.models.model import Trained
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.compilation import CompiledLoss
@@ -95,9 +96,7 @@ class Step:
         """Add up the gradients of the mean loss; return this rank's share of that mean."""
         total = torch.zeros((), device=self.device)
         mean_of = self.compiled or self.model.loss
-        for part in batch.parts(self.config.accumulate):
-            if not part.num_rows and (self.ranks.world_size == 1 or self.model.rows == "users"):
-                continue  # what a model learns from users, it computes with no other rank
+        for part in self._parts(batch, rows):
             with record_function(FORWARD), self.autocast():
                 loss = mean_of(part) if part.num_rows else self.model.without_rows(part)
                 loss = loss * (part.num_rows / rows)
@@ -105,6 +104,22 @@ class Step:
                 self.scaler.scale(loss).backward()
             total += loss.detach()
         return total
+
+    def _parts(self, batch: Batch, rows: int) -> Iterator[Batch]:
+        """Cut this rank's rows as the loader has put them together, a piece of each part of the step; in order.
+
+        Nothing is to be done for a part that has no rows anywhere. Without rows here there may be something to compute with other
+        ranks, but not for a model that learns from users.
+        """
+        number, ranks = self.config.accumulate, self.ranks
+        alone = ranks.world_size == 1 or self.model.rows == "users"
+        start = 0
+        for part, (first, last) in enumerate(pieces(rows, parts=number, rank=ranks.rank, world_size=ranks.world_size)):
+            stop = start + last - first
+            there = stop > start if alone else rows * (part + 1) // number > rows * part // number
+            if there:
+                yield batch if number == 1 else batch.span(start, stop)
+            start = stop
 
 
 class Together(Uncompiled):
