@@ -77,8 +77,9 @@ class TrainConfig(Section):
     # what is measured, kept and told
     monitor: str = "auc"
     """Figure of the validation split that decides which epoch is best: `loss`, or one that `recsys ls metrics` lists, such as
-    log_loss or ndcg@10 (of a sample of 2,000 users whom train knows). Where it is not defined the loss decides. Of a label that is
-    a number it is rmse where left out."""
+    log_loss or ndcg@10 (of a sample of 2,000 users whom train knows; after a split by user of those of valid, where the model folds
+    in). Where it is not defined the loss decides, and where there is no loss either the last epoch is kept. Of a label that is a
+    number it is rmse where left out."""
     early_stopping: int | None = Field(None, ge=1)
     """Stop after so many epochs that were no better by what is monitored; None trains all epochs."""
     checkpoint_steps: int = Field(1_000, ge=1)

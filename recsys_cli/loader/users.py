@@ -40,7 +40,7 @@ class Users(Steps):
         ConfigError: `batch_size` or `rank` is impossible.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two are keywords with a default
         self,
         interactions: Interactions,
         schema: Schema,

@@ -69,6 +69,7 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
         precision="fp32",
         device=model.device.type,
         devices=1,
+        notes=[],
     )  # fmt: skip
 
 

@@ -23,12 +23,13 @@ from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.fit import fit
 from recsys_cli.stages.goal import goal_of
 from recsys_cli.stages.summary import summary
-from recsys_cli.training import hardware
+from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.training.distributed.ranks import LostRankError, Ranks
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.interrupt import deferred_interrupt
 from recsys_cli.training.loop import Training
+from recsys_cli.training.notes import notes
 from recsys_cli.training.recorder import Recorder
 from recsys_cli.training.trackers import Series, Trackers, find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
@@ -123,6 +124,9 @@ class Job:
         if start is not None:
             carry_over(model, start, self.config, self.data, emit=self.emit)
         self.ranks.prepare(model)
+        if options.ema and options.sparse and not optimizers.split(model)[1]:
+            text = "train.ema averages nothing here: the model is tables alone, and train.sparse leaves tables out"
+            self.emit(Message(text, "warning"))
         known = known_of(self.data, "train", device=device)
         model.begin(known)
         train = self._batches(model, known, memory=memory)
@@ -133,6 +137,9 @@ class Job:
             what = "".join(f"{name} has nothing to go by, " for name, wanted in needs.items() if wanted)
             text = f"the data has no valid split: {what}{'and ' if what else ''}the best checkpoint is the last"
             self.emit(Message(text, "warning"))
+        elif options.monitor == "loss" and model.rows == "users":
+            text = "a model that learns from users has no loss of the valid split, so train.monitor=loss keeps the last epoch"
+            self.emit(Message(f"{text}; train.monitor=ndcg@10 would choose", "warning"))
         goal = goal_of(options, self.data, model, emit=self.emit)
         return Training(model, options, train, valid, goal=goal, ranks=self.ranks)
 
@@ -209,6 +216,7 @@ class Job:
             precision=training.step.precision,
             device=training.device.type,
             devices=self.ranks.world_size,
+            notes=list(notes(training)),
         )  # fmt: skip
 
 

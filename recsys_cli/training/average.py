@@ -36,14 +36,9 @@ class Average:
         self._live = {name: one for name, one in named if id(one) not in left_out and one.is_floating_point()}
         self._kept = {name: tensor.detach().clone() for name, tensor in self._live.items()}
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to average: a model of tables alone whose tables are left out."""
-        return not self._live
-
     def update(self, step: int) -> None:
         """Take in the weights after a step; `step` steps were made before it."""
-        if self.is_empty:
+        if not self._live:  # a model of tables alone, which are left out
             return
         decay = min(self._decay, (1 + step) / (10 + step))
         get_ema_multi_avg_fn(decay)(list(self._kept.values()), list(self._live.values()), step)
