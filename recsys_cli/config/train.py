@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from recsys_cli.config.schedule import Constant, Schedule
 from recsys_cli.config.section import Section
+from recsys_cli.errors import ConfigError
 from recsys_cli.registry import TRACKERS, suggest
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -22,8 +23,9 @@ class TrainConfig(Section):
     value that they stand for, new values get new rows, optimizers begin anew. `recsys train --continue RUN` sets it."""
     epochs: int = Field(1, ge=1)
     """Passes over the training rows."""
-    batch_size: int = Field(32_768, ge=1)
-    """Rows of a step, over all processes that train together."""
+    batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = 32_768
+    """Rows of a step, over all processes that train together; users, for models that learn from those. `auto` is for these alone:
+    32, and twice as many again and again, up to 256, as long as an epoch keeps 600 steps."""
     seed: int = Field(42, ge=0)
     """Decides the weights at the start, the order of the rows and the dropout."""
 
@@ -93,7 +95,8 @@ class TrainConfig(Section):
     """Where to train; `auto` takes a GPU if there is one."""
     devices: int = Field(1, ge=1)
     """Train with so many processes on this machine, each with a GPU of its own or a share of the CPU's cores. They share the rows
-    of each step, so the result is the same within rounding. Under torchrun it is torchrun that says how many there are."""
+    of each step, so the result is the same within rounding, but for what each draws for itself. Under torchrun it is torchrun that
+    says how many there are."""
     memory: int = Field(4_096, ge=1)
     """Budget of the loader in MiB, in each process: a split that fits is kept in memory, a larger one is streamed."""
 
@@ -109,7 +112,21 @@ class TrainConfig(Section):
     def rate_factor(self) -> float:
         """What `scale_learning_rate` multiplies the learning rates by."""
         exponent = {"none": 0.0, "linear": 1.0, "sqrt": 0.5}[self.scale_learning_rate]
-        return float((self.batch_size / self.reference_batch_size) ** exponent)
+        return float((self.rows_of_a_step / self.reference_batch_size) ** exponent)
+
+    @property
+    def rows_of_a_step(self) -> int:
+        """`batch_size`, where it is a number.
+
+        Raises:
+            ConfigError: It is `auto`, and the model does not learn from users.
+        """
+        if self.batch_size == "auto":
+            raise ConfigError(
+                "train.batch_size: auto is for models that learn from users, such as sasrec",
+                hint="give the rows of a step, such as train.batch_size=1024",
+            )
+        return self.batch_size
 
     @model_validator(mode="after")
     def _rows_have_rules_of_their_own(self) -> TrainConfig:

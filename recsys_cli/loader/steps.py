@@ -30,7 +30,7 @@ class Steps(ABC):
     def __init__(self, num_rows: int, *, batch_size: int, rank: int, world_size: int, parts: int) -> None:
         if batch_size < 1 or not 0 <= rank < world_size:
             raise ConfigError(f"a loader cannot have batch_size={batch_size}, rank={rank} of {world_size}")
-        self.num_rows = num_rows
+        self.num_rows, self.batch_size = num_rows, batch_size
         self._deal = Deal(num_rows, batch_size, world_size, parts)
         self._rank = rank
         self._epoch, self._step, self._start = 0, 0, 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,6 +18,20 @@ from recsys_cli.loader.steps import Steps
 
 _SHUFFLE = 0x5553
 """Sets the order of users apart from whatever else is drawn from the same seed."""
+_LEAST, _MOST, _STEPS = 32, 256, 600
+"""Users of a step at least and at most, and the steps that an epoch keeps, where the number of users decides."""
+
+
+def users_of_a_step(num_users: int) -> int:
+    """Return how many users a step has where `train.batch_size` is `auto`: more of them where an epoch has steps enough.
+
+    Few users need small steps, so that an epoch has many. On Amazon Toys (19,412 users, 607 steps of 32) steps of 128 were as good
+    within noise (NDCG@10 on valid .061 and .062), at the same rates; with rates times 2 they were worse (.058).
+    """
+    size = _LEAST
+    while size < _MOST and num_users >= 2 * size * _STEPS:
+        size *= 2
+    return size
 
 
 class Users(Steps):
@@ -28,7 +43,7 @@ class Users(Steps):
     Args:
         interactions: Of train.
         schema: Names the user column and the label.
-        batch_size: Users of a step, which the ranks share.
+        batch_size: Users of a step, which the ranks share; `auto` is what `users_of_a_step` says.
         seed: Decides the order.
         device: Where the batches are wanted.
         rank: Which of the processes this is.
@@ -45,7 +60,7 @@ class Users(Steps):
         interactions: Interactions,
         schema: Schema,
         *,
-        batch_size: int,
+        batch_size: int | Literal["auto"],
         seed: int = 0,
         device: torch.device | str = "cpu",
         rank: int = 0,
@@ -59,7 +74,8 @@ class Users(Steps):
                 "no user of train has two items, so there is nothing that comes next",
                 hint="look at features.user and at the split, or train a model of interactions (recsys ls models)",
             )
-        super().__init__(len(users), batch_size=batch_size, rank=rank, world_size=world_size, parts=parts)
+        size = users_of_a_step(len(users)) if batch_size == "auto" else batch_size
+        super().__init__(len(users), batch_size=size, rank=rank, world_size=world_size, parts=parts)
         self._users = users.astype(np.int32)
         self._names = schema.only(Role.USER).name, schema.label.name
         self._seed = seed

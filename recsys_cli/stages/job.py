@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import yaml
 
-from recsys_cli.config import RunConfig
+from recsys_cli.config import RunConfig, TrainConfig
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.events import Emit, Message, Progress, Unit
 from recsys_cli.loader import Loader, Users, check_targets, scales
@@ -130,7 +130,8 @@ class Job:
         known = known_of(self.data, "train", device=device)
         model.begin(known)
         train = self._batches(model, known, memory=memory)
-        self._tell_share(train.step_rows(0), _counted(model))
+        options = options.model_copy(update={"batch_size": train.batch_size})
+        self._tell_share(options, train.step_rows(0), _counted(model))
         valid = self.valid(device, memory=memory)
         if valid is None:
             needs = {"early stopping": options.early_stopping, "the plateau": options.schedule.name == "plateau"}
@@ -152,7 +153,7 @@ class Job:
                 rank=rank, world_size=ranks, parts=options.accumulate,
             )  # fmt: skip
         return Loader(
-            self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=model.device,
+            self.data, "train", batch_size=options.rows_of_a_step, shuffle=True, seed=options.seed, device=model.device,
             memory=memory, rank=rank, world_size=ranks, parts=options.accumulate,
         )  # fmt: skip
 
@@ -165,8 +166,8 @@ class Job:
             self.data, "valid", batch_size=_VALID_BATCH * ranks, device=device, memory=memory, rank=rank, world_size=ranks
         )  # fmt: skip
 
-    def _tell_share(self, rows: int, unit: Unit) -> None:
-        options, number = self.config.train, self.ranks.world_size
+    def _tell_share(self, options: TrainConfig, rows: int, unit: Unit) -> None:
+        number = self.ranks.world_size
         rates = "learning rates stay as they are"
         if options.scale_learning_rate != "none":
             rates = (
