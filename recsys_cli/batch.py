@@ -106,6 +106,16 @@ class Batch:
         if self.weight is not None:
             yield self.weight
 
+    def not_finite(self) -> list[str]:
+        """Return the names of the columns that hold a number which is not finite, such as a null."""
+        columns: dict[str, Feature] = {**self.features, **self.labels}
+        return [
+            name
+            for name, column in columns.items()
+            for tensor in (column.tensors() if isinstance(column, Ragged) else (column,))
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all()
+        ]
+
     def parts(self, number: int) -> Iterator[Batch]:
         """Cut into so many batches of about the same size, in order; some are empty where there are fewer rows."""
         if number == 1:

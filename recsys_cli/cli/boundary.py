@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import traceback
+from contextlib import suppress
 
 import typer
 
@@ -43,6 +44,8 @@ def explain(error: Exception, line: list[str]) -> int:
         line: The command line, to know `--json` and `--verbose` even where it could not be read.
     """
     as_json, verbose = "--json" in line, bool({"--verbose", "-v"} & set(line))
+    if isinstance(error, typer.Abort):  # Ctrl-C while the line was read
+        return interrupted(None)
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         # The reader has gone (`recsys ls ops | head`): nobody is there to be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -85,5 +88,6 @@ def show_error(message: str, hint: str | None, code: int, *, as_json: bool) -> i
     for label, text, colour in (("error", message, typer.colors.RED), ("hint", hint, typer.colors.CYAN)):
         if text:
             head = f"{label}:" if plain else typer.style(f"{label}:", fg=colour, bold=True)
-            typer.echo(f"{head} {text}", err=True, color=not plain)
+            with suppress(OSError):  # the terminal may be gone
+                typer.echo(f"{head} {text}", err=True, color=not plain)
     return code

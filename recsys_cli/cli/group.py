@@ -40,6 +40,13 @@ class Recsys(TyperGroup):
             raise ConfigError("an argument has NUL in it")
         return super().parse_args(ctx, hoist(args))
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the line; an interrupt ends it as one of a command does."""
+        try:
+            return super().make_context(*args, **extra)
+        except KeyboardInterrupt:
+            raise typer.Exit(interrupted(None)) from None
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an interrupt says how to go on."""
         try:

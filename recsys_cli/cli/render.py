@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,10 +37,10 @@ def renderer(stage: str, *, quiet: bool) -> Iterator[Emit]:
     console = Console(stderr=True, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         with _bars(console, stage) as draw:
-            yield with_contention(draw)
+            yield with_contention(_unheard(draw))
     else:
         write = partial(print, file=sys.stderr, flush=True)
-        yield with_contention(Lines(write))
+        yield with_contention(_unheard(Lines(write)))
 
 
 def with_contention(draw: Emit, contention: Contention | None = None) -> Emit:
@@ -53,6 +53,16 @@ def with_contention(draw: Emit, contention: Contention | None = None) -> Emit:
         draw(event)
 
     return emit
+
+
+def _unheard(emit: Emit) -> Emit:
+    """Return what draws events, and goes on where nobody reads: a closed terminal is no reason to lose what was trained."""
+
+    def safely(event: Event) -> None:
+        with suppress(OSError):
+            emit(event)
+
+    return safely
 
 
 class Lines:
@@ -140,8 +150,12 @@ def _bars(console: Console, stage: str) -> Iterator[Emit]:
             if now - pace.start >= WORTH_A_LINE:
                 console.print(Text(pace.summary(event, now), style="dim"))
 
-    with bars:
+    bars.start()
+    try:
         yield emit
+    finally:
+        with suppress(OSError):
+            bars.stop()
 
 
 def _columns(console: Console) -> Bars:

@@ -43,11 +43,14 @@ def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
     Raises:
         MissingArtifactError: There is none, or it is not finished.
     """
-    from recsys_cli.stages.choice import run_key
+    from recsys_cli.stages.choice import run_key, unfinished_run
     from recsys_cli.stages.etl import prepared_data
+    from recsys_cli.workspace import not_finished
 
     key = run_key(config, prepared_data(config, workspace))
     found = [run for run in workspace.runs() if run.exists and run.key == key]
+    if not found and (begun := unfinished_run(workspace, key)) is not None:
+        raise not_finished(begun)
     if not found:
         raise MissingArtifactError(
             f"the model of this config is not trained in {workspace.root}",
@@ -63,5 +66,7 @@ def finished(run: TrainedRun) -> TrainedRun:
         MissingArtifactError: It did not.
     """
     if not run.exists:
-        raise MissingArtifactError(f"run {run.folder.name} is not finished", hint="recsys train --resume")
+        from recsys_cli.workspace import not_finished
+
+        raise not_finished(run)
     return run

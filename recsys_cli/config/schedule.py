@@ -63,8 +63,8 @@ class Cosine(_Schedule):
     """Share of the rate that is left at the end."""
 
     def _after_warmup(self, place: Place) -> float:
-        steps = max(1, place.steps_per_epoch * place.epochs - self.warmup_steps)
-        done = min(1.0, (place.step - self.warmup_steps) / steps)
+        last = place.steps_per_epoch * place.epochs - 1
+        done = min(1.0, (place.step - self.warmup_steps) / max(1, last - self.warmup_steps))
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2
 
 

@@ -23,8 +23,9 @@ class TrainConfig(Section):
     value that they stand for, new values get new rows, optimizers begin anew. `recsys train --continue RUN` sets it."""
     epochs: int = Field(1, ge=1)
     """Passes over the training rows."""
-    batch_size: int = Field(32_768, ge=1)
-    """Rows of a step, over all processes that train together."""
+    batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = 32_768
+    """Rows of a step, over all processes that train together; users, for models that learn from those. `auto` is for these alone:
+    32, and twice as many again and again, up to 256, as long as an epoch keeps 600 steps."""
     seed: int = Field(42, ge=0)
     """Decides the weights at the start, the order of the rows and the dropout."""
 
@@ -78,8 +79,9 @@ class TrainConfig(Section):
     # what is measured, kept and told
     monitor: str = "auc"
     """Figure of the validation split that decides which epoch is best: `loss`, or one that `recsys ls metrics` lists, such as
-    log_loss or ndcg@10 (of a sample of 2,000 users whom train knows). Where it is not defined the loss decides. Of a label that is
-    a number it is rmse where left out."""
+    log_loss or ndcg@10 (of a sample of 2,000 users whom train knows; after a split by user of those of valid, where the model folds
+    in). Where it is not defined the loss decides, and where there is no loss either the last epoch is kept. Of a label that is a
+    number it is rmse where left out."""
     early_stopping: int | None = Field(None, ge=1)
     """Stop after so many epochs that were no better by what is monitored; None trains all epochs."""
     checkpoint_steps: int = Field(1_000, ge=1)
@@ -93,7 +95,8 @@ class TrainConfig(Section):
     """Where to train; `auto` takes a GPU if there is one."""
     devices: int = Field(1, ge=1)
     """Train with so many processes on this machine, each with a GPU of its own or a share of the CPU's cores. They share the rows
-    of each step, so the result is the same within rounding. Under torchrun it is torchrun that says how many there are."""
+    of each step, so the result is the same within rounding, but for what each draws for itself. Under torchrun it is torchrun that
+    says how many there are."""
     memory: int = Field(4_096, ge=1)
     """Budget of the loader in MiB, in each process: a split that fits is kept in memory, a larger one is streamed."""
 
@@ -111,7 +114,21 @@ class TrainConfig(Section):
     def rate_factor(self) -> float:
         """What `scale_learning_rate` multiplies the learning rates by."""
         exponent = {"none": 0.0, "linear": 1.0, "sqrt": 0.5}[self.scale_learning_rate]
-        return float((self.batch_size / self.reference_batch_size) ** exponent)
+        return float((self.rows_of_a_step / self.reference_batch_size) ** exponent)
+
+    @property
+    def rows_of_a_step(self) -> int:
+        """`batch_size`, where it is a number.
+
+        Raises:
+            ConfigError: It is `auto`, and the model does not learn from users.
+        """
+        if self.batch_size == "auto":
+            raise ConfigError(
+                "train.batch_size: auto is for models that learn from users, such as sasrec",
+                hint="give the rows of a step, such as train.batch_size=1024",
+            )
+        return self.batch_size
 
     @model_validator(mode="after")
     def _rows_have_rules_of_their_own(self) -> TrainConfig:

@@ -10,19 +10,23 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.held_out import candidate_items, hold_out
+from recsys_cli.evaluation.asked import Asked
+from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
+from recsys_cli.evaluation.known import known_of
+from recsys_cli.evaluation.lending import ForEverybody, Loans
 from recsys_cli.evaluation.measure import Place
 from recsys_cli.evaluation.metrics import OF_NUMBERS, PointwiseMetric
 from recsys_cli.evaluation.metrics.named import CutOff
+from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.problem import value_hashes
-from recsys_cli.evaluation.ranking import rank
+from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
 from recsys_cli.evaluation.tally import Tally
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.loader import Tables
 from recsys_cli.loader.interactions import read_interactions
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Model, Trained
 from recsys_cli.workspace import PreparedData
 
 
@@ -45,8 +49,9 @@ def of_rankings(
     """Prepare a ranking of the valid split; return what measures a model by it, as `recsys evaluate` does of its warm users.
 
     Users whom train does not know are left out. Before valid nothing is known of them, so they cannot tell which epoch is best;
-    `recsys evaluate` ranks for them too, because a recommender has to serve them. After a split by user there is nobody else,
-    and so nothing to measure: an epoch is chosen by a figure of rows there.
+    `recsys evaluate` ranks for them too, because a recommender has to serve them. After a split by user there is nobody else: a
+    model that folds in is measured on these as `recsys evaluate` does, by the later part of each user's rows after the earlier
+    one. For other models there is nothing to measure, and an epoch is chosen by a figure of rows.
 
     Args:
         model: On its device, and as it is whenever it is measured.
@@ -59,24 +64,65 @@ def of_rankings(
         ConfigError: The data cannot be ranked, or there is nothing to find.
     """
     num_items = int(data.schema.only(Role.ITEM).cardinality or 0)
-    met, rows = read_interactions(data, "train").met(), read_interactions(data, "valid").met()
+    rows = read_interactions(data, "valid").met()
+    if model.folds_in and not np.any(rows.user_idx >= FIRST):
+        by_user = ByUser.read(data, "valid", seed=config.seed)
+        if by_user.num_folded:
+            return _of_new_users(model, wanted, data, by_user, config=config, place=place)
+    met = read_interactions(data, "train").met()
     candidates = candidate_items(met, num_items=num_items)
     users = value_hashes(data, data.schema.only(Role.USER))
     held_out = hold_out(rows, met, candidates=candidates, num_items=num_items, config=config, user_hashes=users)
     tables = Tables(data, device=place.device)
-    name = f"{wanted.metric.name}@{wanted.k}"
     if (reason := why_not(model, held_out, tables, data.schema, device=place.device)) is not None:
         all_new = not np.any(rows.user_idx >= FIRST)
-        later = "; only recsys evaluate ranks for users whom train does not know" if all_new else ""
-        raise ConfigError(f"{name} cannot be measured: {reason}", hint=f"set train.monitor to auc or loss{later}")
+        raise _not_measured(wanted, reason, model, all_new=all_new)
     places = torch.from_numpy(candidates).to(place.device)
-
-    def progress(done: int) -> None:
-        place.emit(Progress(f"rank for {name}", done, len(held_out.user_idx), unit="users"))
 
     def measure() -> float:
         scorer = ModelScorer(model, tables, data.schema, places, batch_size=config.batch_size)
-        hits, _ = rank(held_out, scorer, cut_off=wanted.k, progress=progress)
-        return float(wanted.metric.compute(hits, wanted.k).mean())
+        return _mean(wanted, held_out, scorer, place)
 
     return measure
+
+
+def _of_new_users(
+    model: Model, wanted: CutOff, data: PreparedData, by_user: ByUser, *, config: EvaluateConfig, place: Place
+) -> Callable[[], float]:
+    """Prepare a ranking for users whom train does not know; what measures it leaves the model with the history of train."""
+    asked, tables, schema = Asked.of(by_user, "valid", config), Tables(data, device=place.device), data.schema
+    if (reason := why_not(model, asked.held_out, tables, schema, device=place.device)) is not None:
+        raise _not_measured(wanted, reason, model, all_new=False)
+    candidates = torch.from_numpy(asked.held_out.candidates).to(place.device)
+    loans = Loans(asked.new_users, by_user.history, schema.only(Role.USER).own_ids, tables.join)
+    known = known_of(data, "train", device=place.device, tables=tables, read=by_user.new.hidden(by_user.before))
+
+    def make() -> ModelScorer:
+        return ModelScorer(model, tables, schema, candidates, batch_size=config.batch_size)
+
+    def measure() -> float:
+        try:
+            return _mean(wanted, asked.held_out, ForEverybody(model, make, by_user.new, loans, candidates), place)
+        finally:
+            model.begin(known)
+
+    return measure
+
+
+def _mean(wanted: CutOff, held_out: HeldOut, scorer: Scorer, place: Place) -> float:
+    def progress(done: int) -> None:
+        name = f"{wanted.metric.name}@{wanted.k}"
+        place.emit(Progress(f"rank for {name}", done, len(held_out.user_idx), unit="users"))
+
+    hits, _ = rank(held_out, scorer, cut_off=wanted.k, progress=progress)
+    return float(wanted.metric.compute(hits, wanted.k).mean())
+
+
+def _not_measured(wanted: CutOff, reason: str, model: Model, *, all_new: bool) -> ConfigError:
+    """Return the error of a ranking that cannot be measured; the hint names figures that this model has."""
+    has_loss = isinstance(model, Trained) and model.rows == "interactions"
+    later = "; only recsys evaluate ranks for users whom train does not know" if all_new else ""
+    return ConfigError(
+        f"{wanted.metric.name}@{wanted.k} cannot be measured: {reason}",
+        hint=f"set train.monitor to auc{' or loss' if has_loss else ''}{later}",
+    )

@@ -12,6 +12,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.loader.copying import Built, SideStream, to_device
 from recsys_cli.loader.footprint import contents
 from recsys_cli.loader.prefetch import prefetch
+from recsys_cli.loader.ragged import join
 from recsys_cli.loader.records import Records, read_records
 from recsys_cli.loader.resident import Resident, ResidentEpoch
 from recsys_cli.loader.steps import Steps
@@ -41,6 +42,7 @@ class Loader(Steps):
         memory: How much memory rows may take, in MiB.
         rank: Which of the processes this is.
         world_size: How many processes share the rows.
+        parts: How many parts a step is cut into before processes share it: each gets a piece of every part.
 
     Raises:
         DataError: The files are not what schema.json says, or there are no rows to train on.
@@ -59,13 +61,14 @@ class Loader(Steps):
         memory: int = 4096,
         rank: int = 0,
         world_size: int = 1,
+        parts: int = 1,
     ) -> None:
         schema = data.schema
         self._labels = tuple(column.name for column in schema.labels)
         self._weight = schema.weight.name if schema.weight else None
         layout, groups = contents(data, split)
         num_rows = sum(group.num_rows for group in groups)
-        super().__init__(num_rows, batch_size=batch_size, rank=rank, world_size=world_size)
+        super().__init__(num_rows, batch_size=batch_size, rank=rank, world_size=world_size, parts=parts)
         self._device = torch.device(device)
         self._tables = Tables(data, device=self._device, keys=schema.tables)
         budget = memory << 20
@@ -94,7 +97,8 @@ class Loader(Steps):
             side.close()
 
     def _build(self, epoch: ResidentEpoch | StreamingEpoch, step: int) -> Batch:
-        rows = epoch.rows(*self._deal.span(step, self._rank))
+        spans = [epoch.rows(*span) for span in self._deal.spans(step, self._rank)]
+        rows = spans[0] if len(spans) == 1 else {name: join([span[name] for span in spans]) for name in spans[0]}
         rows = {name: to_device(column, self._device) for name, column in rows.items()}
         labels = {name: cast(Tensor, rows.pop(name)) for name in self._labels}
         weight = None if self._weight is None else cast(Tensor, rows.pop(self._weight))

@@ -71,19 +71,40 @@ def _random_numbers(count: int, below: int, key: int) -> npt.NDArray[np.uint64]:
     return hash_counters(np.arange(count, dtype=np.uint64), key) % np.uint64(below)
 
 
+def pieces(num_rows: int, *, parts: int = 1, rank: int = 0, world_size: int = 1) -> list[tuple[int, int]]:
+    """Return the rows of a step that a rank gets: a first position, and the one after the last, for each part of the step.
+
+    The step is cut into parts, and each part into one piece for each rank. So a part is the same rows for any number of ranks,
+    and batch normalisation, which sees the rows of a part together, sees the same ones. Sizes of parts differ by one at most,
+    and so do those of a part's pieces.
+
+    Args:
+        num_rows: Of the step, over all ranks.
+        parts: How many parts gradients are computed in.
+        rank: Whose pieces.
+        world_size: How many ranks share the step.
+    """
+    found = []
+    for part in range(parts):
+        start, stop = num_rows * part // parts, num_rows * (part + 1) // parts
+        taken = stop - start
+        found.append((start + taken * rank // world_size, start + taken * (rank + 1) // world_size))
+    return found
+
+
 @dataclass(frozen=True)
 class Deal:
     """Deal rows to ranks: the same number of steps for every rank, each row exactly once over all of them.
 
-    A step takes the next `batch_size` rows of the order, whatever the number of ranks, and cuts them into one contiguous
-    piece for each rank, whose sizes differ by one at most; a piece is empty where there are more ranks than rows. The last
-    step takes what is left. Where that is a single row, which batch normalisation cannot use, it joins the step before
-    (unless batches are of one row anyway).
+    A step takes the next `batch_size` rows of the order, whatever the number of ranks, and cuts them as `pieces` does; a piece is
+    empty where there are more ranks than rows. The last step takes what is left. Where that is a single row, which batch
+    normalisation cannot use, it joins the step before (unless batches are of one row anyway).
     """
 
     num_rows: int
     batch_size: int
     world_size: int = 1
+    parts: int = 1
 
     @property
     def num_steps(self) -> int:
@@ -96,8 +117,14 @@ class Deal:
         start = step * self.batch_size
         return start, self.num_rows if step == self.num_steps - 1 else start + self.batch_size
 
-    def span(self, step: int, rank: int = 0) -> tuple[int, int]:
-        """Return the first position that a rank gets in a step, and the one after its last."""
+    def spans(self, step: int, rank: int = 0) -> list[tuple[int, int]]:
+        """Return the stretches that a rank gets in a step, ascending: the first position, and the one after the last.
+
+        One stretch may be empty where a rank gets nothing; of several none is.
+        """
         start, stop = self.step(step)
-        taken = stop - start
-        return start + taken * rank // self.world_size, start + taken * (rank + 1) // self.world_size
+        if self.world_size == 1:
+            return [(start, stop)]  # its parts lie one after the other
+        found = pieces(stop - start, parts=self.parts, rank=rank, world_size=self.world_size)
+        there = [(start + first, start + last) for first, last in found if last > first]
+        return there or [(start, start)]

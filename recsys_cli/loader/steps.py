@@ -21,16 +21,17 @@ class Steps(ABC):
         batch_size: Rows of a step, which the ranks share.
         rank: Which of the processes this is.
         world_size: How many processes share the rows.
+        parts: How many parts a step is cut into before processes share it: each gets a piece of every part.
 
     Raises:
         ConfigError: `batch_size` or `rank` is impossible.
     """
 
-    def __init__(self, num_rows: int, *, batch_size: int, rank: int, world_size: int) -> None:
+    def __init__(self, num_rows: int, *, batch_size: int, rank: int, world_size: int, parts: int) -> None:
         if batch_size < 1 or not 0 <= rank < world_size:
             raise ConfigError(f"a loader cannot have batch_size={batch_size}, rank={rank} of {world_size}")
-        self.num_rows = num_rows
-        self._deal = Deal(num_rows, batch_size, world_size)
+        self.num_rows, self.batch_size = num_rows, batch_size
+        self._deal = Deal(num_rows, batch_size, world_size, parts)
         self._rank = rank
         self._epoch, self._step, self._start = 0, 0, 0
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from recsys_cli.config import Placement, RunConfig, load
-from recsys_cli.errors import MissingArtifactError
 from recsys_cli.etl.titles import read_titles
 from recsys_cli.evaluation.names import Names
 from recsys_cli.features.schema import Role
 from recsys_cli.models import build
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finished
 
 
 def config_of(run: TrainedRun) -> RunConfig:
@@ -20,8 +19,7 @@ def config_of(run: TrainedRun) -> RunConfig:
         MissingArtifactError: The run is not finished, or not there.
     """
     if not run.exists:
-        state = "is not finished" if run.folder.is_dir() else "is not there"
-        raise MissingArtifactError(f"run {run.folder.name} {state}", hint="recsys train --resume")
+        raise not_finished(run)
     return load(run.config)
 
 

@@ -72,6 +72,7 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
         device=model.device.type,
         devices=1,
         left_out=asdict(model.left_out) if model.left_out is not None else None,
+        notes=[],
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from recsys_cli.config import RunConfig, yaml12
+from recsys_cli.config import RunConfig, TrainConfig, yaml12
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.events import Emit, Message, Progress, Unit
 from recsys_cli.loader import Loader, Users, check_targets, scales
@@ -22,12 +22,13 @@ from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.fit import fit
 from recsys_cli.stages.goal import goal_of
 from recsys_cli.stages.summary import summary
-from recsys_cli.training import hardware
+from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.training.distributed.ranks import LostRankError, Ranks
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.interrupt import deferred_interrupt
 from recsys_cli.training.loop import Training
+from recsys_cli.training.notes import notes
 from recsys_cli.training.recorder import Recorder
 from recsys_cli.training.trackers import Series, Trackers, find
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
@@ -122,16 +123,23 @@ class Job:
         if start is not None:
             carry_over(model, start, self.config, self.data, emit=self.emit)
         self.ranks.prepare(model)
+        if options.ema and options.sparse and not optimizers.split(model)[1]:
+            text = "train.ema averages nothing here: the model is tables alone, and train.sparse leaves tables out"
+            self.emit(Message(text, "warning"))
         known = known_of(self.data, "train", device=device)
         model.begin(known)
         train = self._batches(model, known, memory=memory)
-        self._tell_share(train.step_rows(0), _counted(model))
+        options = options.model_copy(update={"batch_size": train.batch_size})
+        self._tell_share(options, train.step_rows(0), _counted(model))
         valid = self.valid(device, memory=memory)
         if valid is None:
             needs = {"early stopping": options.early_stopping, "the plateau": options.schedule.name == "plateau"}
             what = "".join(f"{name} has nothing to go by, " for name, wanted in needs.items() if wanted)
             text = f"the data has no valid split: {what}{'and ' if what else ''}the best checkpoint is the last"
             self.emit(Message(text, "warning"))
+        elif options.monitor == "loss" and model.rows == "users":
+            text = "a model that learns from users has no loss of the valid split, so train.monitor=loss keeps the last epoch"
+            self.emit(Message(f"{text}; train.monitor=ndcg@10 would choose", "warning"))
         goal = goal_of(options, self.data, model, emit=self.emit)
         return Training(model, options, train, valid, goal=goal, ranks=self.ranks)
 
@@ -141,11 +149,11 @@ class Job:
         if model.rows == "users":
             return Users(
                 known.interactions(), self.data.schema, batch_size=options.batch_size, seed=options.seed, device=model.device,
-                rank=rank, world_size=ranks,
+                rank=rank, world_size=ranks, parts=options.accumulate,
             )  # fmt: skip
         return Loader(
-            self.data, "train", batch_size=options.batch_size, shuffle=True, seed=options.seed, device=model.device,
-            memory=memory, rank=rank, world_size=ranks,
+            self.data, "train", batch_size=options.rows_of_a_step, shuffle=True, seed=options.seed, device=model.device,
+            memory=memory, rank=rank, world_size=ranks, parts=options.accumulate,
         )  # fmt: skip
 
     def valid(self, device: torch.device, *, memory: int) -> Loader | None:
@@ -157,8 +165,8 @@ class Job:
             self.data, "valid", batch_size=_VALID_BATCH * ranks, device=device, memory=memory, rank=rank, world_size=ranks
         )  # fmt: skip
 
-    def _tell_share(self, rows: int, unit: Unit) -> None:
-        options, number = self.config.train, self.ranks.world_size
+    def _tell_share(self, options: TrainConfig, rows: int, unit: Unit) -> None:
+        number = self.ranks.world_size
         rates = "learning rates stay as they are"
         if options.scale_learning_rate != "none":
             rates = (
@@ -208,6 +216,7 @@ class Job:
             precision=training.step.precision,
             device=training.device.type,
             devices=self.ranks.world_size,
+            notes=list(notes(training)),
         )  # fmt: skip
 
 

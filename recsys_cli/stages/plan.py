@@ -93,7 +93,10 @@ class _Planner:
         self.largest = max(split.largest for split in splits.values())
         held = {name: split.num_bytes for name, split in splits.items()}
         self.rows = Rows(held["train"], held.get("valid", 0), tables_footprint(data))
-        self.rows_of_step = min(config.train.batch_size, splits["train"].num_rows) // config.train.devices or 1
+        wanted = (
+            1 if config.train.batch_size == "auto" else config.train.batch_size
+        )  # of users, which are refused below
+        self.rows_of_step = min(wanted, splits["train"].num_rows) // config.train.devices or 1
         self._model, self._tried = self._try(config.train)
         self.tried_rows = self._tried.rows
 

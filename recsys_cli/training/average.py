@@ -38,6 +38,8 @@ class Average:
 
     def update(self, step: int) -> None:
         """Take in the weights after a step; `step` steps were made before it."""
+        if not self._live:  # a model of tables alone, which are left out
+            return
         decay = min(self._decay, (1 + step) / (10 + step))
         get_ema_multi_avg_fn(decay)(list(self._kept.values()), list(self._live.values()), step)
 

@@ -49,8 +49,8 @@ class Monitor:
     def quality(self, valid: Figures) -> float | None:
         """Return how good an epoch was, more being better; None where nothing was measured.
 
-        Where the figure is not defined the loss decides: in all epochs of a run, as it is the labels that do not define it,
-        or in one whose loss is no number either, which is the worst there can be.
+        Where the figure is not defined the loss decides, in all epochs of a run, as it is the labels that do not define it.
+        Where there is no loss either, as of models that learn from users, it is the worst there can be.
         """
         if not valid:
             return None

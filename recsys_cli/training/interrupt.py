@@ -13,8 +13,9 @@ from types import FrameType
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     """Hold back the first Ctrl-C, and give a function that says whether there was one; the second breaks off at once.
 
-    SIGTERM, with which torchrun, Slurm and Kubernetes ask a process to end, counts as Ctrl-C, but never breaks off.
-    Outside the main thread, where signals do not arrive, the function never says so.
+    SIGTERM, with which torchrun, Slurm and Kubernetes ask a process to end, and SIGHUP, which comes when a terminal is closed or
+    a connection lost, count as Ctrl-C, but never break off. SIGHUP stays ignored where it is, as under nohup. Outside the main
+    thread, where signals do not arrive, the function never says so.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -26,7 +27,10 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
             signal.default_int_handler(number, frame)
         asked.set()
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        heard.append(signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in heard}
     try:
         yield asked.is_set
     finally:

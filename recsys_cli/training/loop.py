@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 import torch
@@ -27,7 +28,7 @@ from recsys_cli.training.events import EpochEnded, EpochRecord, Stepped, Trainin
 from recsys_cli.training.goal import Figures, Goal
 from recsys_cli.training.objective import aimed
 from recsys_cli.training.step import Step
-from recsys_cli.training.validation import Validation
+from recsys_cli.training.validation import Validation, not_finite
 
 WAITING = "recsys: waiting for data"
 """Name of the range in a profiler's trace in which there is no batch yet."""
@@ -125,12 +126,13 @@ class Training:
 
     @property
     def best(self) -> EpochRecord | None:
-        """The best epoch by what is monitored, the first of several; the last where nothing is measured."""
+        """The best epoch by what is monitored, the first of several; the last where that is not defined in any epoch."""
         best, highest = None, -math.inf
         for record in self.progress.history:
             quality = self.goal.monitor.quality(record.valid)
-            if best is None or quality is None or quality > highest:
-                best, highest = record, -math.inf if quality is None else quality
+            quality = -math.inf if quality is None else quality
+            if quality > highest or quality == -math.inf == highest:
+                best, highest = record, quality
         return best
 
     def weights(self) -> dict[str, Tensor]:
@@ -147,7 +149,10 @@ class Training:
         self._look()
         weights = checkpoint.weights(self.model)
         if (broken := checkpoint.not_finite(weights)) is not None:  # a finite loss may have a gradient that is not
-            raise self._not_finite(f"{broken} is not finite", "after")
+            raise TrainingError(
+                f"{broken} is not finite after {self._where}",
+                hint="try a smaller train.learning_rate or train.precision=fp32",
+            )
         tensors = {
             **weights,
             **checkpoint.optimizer_state(self.model, self.step.optimizers),
@@ -199,7 +204,7 @@ class Training:
 
     def _step(self, batch: Batch, rows: int) -> None:
         qualities = (self.goal.monitor.quality(record.valid) for record in self.progress.history)
-        known = [quality for quality in qualities if quality is not None]  # none is without a validation split
+        known = [quality for quality in qualities if quality is not None and quality > -math.inf]
         place = Place(self.progress.total_steps, len(self.train), self.config.epochs, known)
         loss = self.step(aimed(batch, self.goal), place, rows=rows)
         if self._average is not None:
@@ -211,16 +216,20 @@ class Training:
         progress = self.progress
         progress.loss = float(self._loss_sum)
         if not math.isfinite(progress.loss):
-            raise self._not_finite(
-                "the loss is not a finite number", "at" if self.device.type == "cpu" else "at or before"
-            )
+            when = "at" if self.device.type == "cpu" else "at or before"
+            what = f"the loss is not a finite number {when} {self._where}"
+            raise not_finite(what, "train", self.ranks.union(self._broken_columns()))
 
-    def _not_finite(self, what: str, when: str) -> TrainingError:
-        progress = self.progress
-        return TrainingError(
-            f"{what} {when} step {progress.total_steps} (epoch {progress.epoch + 1})",
-            hint="try a smaller train.learning_rate or train.precision=fp32, and look for nulls in numeric features",
-        )
+    @property
+    def _where(self) -> str:
+        return f"step {self.progress.total_steps} (epoch {self.progress.epoch + 1})"
+
+    def _broken_columns(self) -> list[str]:
+        """Read the batches again that were trained on since the loss was looked at; return their columns that are not finite."""
+        last = self.progress.step
+        first = max(0, last - (1 if self.device.type == "cpu" else _LOOK_STEPS))
+        self.train.load_state_dict({"epoch": self.progress.epoch, "step": first})
+        return [name for batch in islice(self.train, last - first) for name in batch.not_finite()]
 
     def _validate(self) -> Generator[Validating, None, Figures]:
         """Measure the model on the validation split, where there is one."""

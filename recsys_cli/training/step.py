@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -16,7 +16,10 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import Place
 from recsys_cli.features.hashing import mix
+from recsys_cli.loader.order import pieces
+from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.model import Trained
+from recsys_cli.models.ranking.pointwise import Pointwise
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.compilation import CompiledLoss
 from recsys_cli.training.distributed.ranks import Ranks
@@ -25,6 +28,8 @@ from recsys_cli.training.uncompiled import Uncompiled
 
 FORWARD, BACKWARD, UPDATE = "recsys: forward", "recsys: backward", "recsys: optimizer"
 """What a step does, by the names of the ranges in a profiler's trace."""
+_DROPOUT = 0x4450
+"""Sets what is dropped apart from whatever else is drawn from the same seed."""
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -47,6 +52,9 @@ class Step:
         self.compiled = CompiledLoss(model) if config.compile else None
         self.optimizers = optimizers.build(model, config)
         self._together = Together(self.optimizers)
+        by_rows = isinstance(model, Pointwise)
+        self._dropouts = [module for module in model.modules() if by_rows and isinstance(module, Dropout)]
+        self._number = 0
         self.learning_rate = config.learning_rate
         self._rates = [group["lr"] for group in self._together.param_groups]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
@@ -64,6 +72,7 @@ class Step:
         """
         # Random numbers follow from the step alone: nothing of the generator has to be kept to resume exactly.
         torch.manual_seed(mix(self.config.seed, self.ranks.rank, place.step))
+        self._number = place.step
         factor = self.config.schedule.factor(place) * self.config.rate_factor
         self.learning_rate = self.config.learning_rate * factor
         for group, rate in zip(self._together.param_groups, self._rates, strict=True):
@@ -95,9 +104,8 @@ class Step:
         """Add up the gradients of the mean loss; return this rank's share of that mean."""
         total = torch.zeros((), device=self.device)
         mean_of = self.compiled or self.model.loss
-        for part in batch.parts(self.config.accumulate):
-            if not part.num_rows and (self.ranks.world_size == 1 or self.model.rows == "users"):
-                continue  # what a model learns from users, it computes with no other rank
+        for part, first_row in self._parts(batch, rows):
+            self._place_dropout(first_row)
             with record_function(FORWARD), self.autocast():
                 loss = mean_of(part) if part.num_rows else self.model.without_rows(part)
                 loss = loss * (part.num_rows / rows)
@@ -105,6 +113,29 @@ class Step:
                 self.scaler.scale(loss).backward()
             total += loss.detach()
         return total
+
+    def _place_dropout(self, first_row: int) -> None:
+        """Let rows lose the same elements whichever rank has them; other models have more, or fewer, rows than the batch."""
+        for number, module in enumerate(self._dropouts):
+            module.place(mix(self.config.seed, self._number, number, _DROPOUT), first_row)
+
+    def _parts(self, batch: Batch, rows: int) -> Iterator[tuple[Batch, int]]:
+        """Cut this rank's rows as the loader has put them together, a piece of each part of the step; in order.
+
+        Yields each piece, and the place in the step of its first row.
+
+        Nothing is to be done for a part that has no rows anywhere. Without rows here there may be something to compute with other
+        ranks, but not for a model that learns from users.
+        """
+        number, ranks = self.config.accumulate, self.ranks
+        alone = ranks.world_size == 1 or self.model.rows == "users"
+        start = 0
+        for part, (first, last) in enumerate(pieces(rows, parts=number, rank=ranks.rank, world_size=ranks.world_size)):
+            stop = start + last - first
+            there = stop > start if alone else rows * (part + 1) // number > rows * part // number
+            if there:
+                yield batch if number == 1 else batch.span(start, stop), first
+            start = stop
 
 
 class Together(Uncompiled):

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from recsys_cli.batch import Batch
+from recsys_cli.errors import TrainingError
 from recsys_cli.metrics import auc, rmse
 from recsys_cli.models.model import Model, Trained
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.goal import Goal, Scored
+
+
+def not_finite(what: str, split: str, columns: Sequence[str]) -> TrainingError:
+    """Return the error of a number that is not finite, with the columns of the batch that it comes from.
+
+    Args:
+        what: What was found.
+        split: Where the batch is from.
+        columns: Those of its columns that are not finite either.
+    """
+    if not columns:
+        hint = "try a smaller train.learning_rate or train.precision=fp32"
+        return TrainingError(what, hint=hint)
+    names = ", ".join(columns)
+    return TrainingError(
+        f"{what}: {names} of {split} has nulls or infinite numbers",
+        hint=f"put FillMissing or FillMedian for {names} into features.ops, before Normalize, then recsys etl",
+    )
 
 
 class Validation:
@@ -33,7 +53,11 @@ class Validation:
 
     @torch.no_grad()
     def add(self, model: Model, batch: Batch) -> None:
-        """Score a batch; the model has to be in evaluation mode."""
+        """Score a batch; the model has to be in evaluation mode.
+
+        Raises:
+            TrainingError: A score or the loss is no finite number.
+        """
         scores = model.score(batch)
         labels = batch.labels[self._goal.label]
         found = self._ranks.gather_rows(torch.stack([scores.float(), labels.float()], dim=1).cpu()).numpy()
@@ -41,11 +65,15 @@ class Validation:
         if isinstance(model, Trained) and model.rows == "interactions":
             loss = float(model.loss(batch, scores=scores)) * batch.num_rows if batch.num_rows else 0.0
             self._loss = (self._loss or 0.0) + float(self._ranks.sum(torch.tensor(loss, dtype=torch.float64)))
+        if not (math.isfinite(self._loss or 0.0) and np.isfinite(found[:, 0]).all()):
+            raise not_finite(
+                "a score of the valid split is not a finite number", "valid", self._ranks.union(batch.not_finite())
+            )
         self._scores[here], self._labels[here] = found[:, 0], found[:, 1]
         self.rows = here.stop
 
     def figures(self, model: Model) -> dict[str, float | None]:
-        """Return the figures of the rows so far, by name; None for what is not defined, all where a score is no number.
+        """Return the figures of the rows so far, by name; None for what is not defined.
 
         Args:
             model: The one that scored them.
@@ -53,8 +81,6 @@ class Validation:
         scored = Scored(model, self._scores[: self.rows], self._labels[: self.rows])
         monitor = self._goal.monitor
         others = {} if monitor.measure is None else {monitor.name: monitor.measure}
-        if not (math.isfinite(self._loss or 0.0) and np.isfinite(scored.scores).all()):
-            return dict.fromkeys(("loss", self._goal.usual, *others))
         loss = math.nan if self._loss is None else self._loss / self.rows
         found = {"loss": loss, self._goal.usual: self._usual(scored)}
         found |= {name: measure(scored) for name, measure in others.items()}

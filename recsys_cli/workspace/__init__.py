@@ -12,8 +12,10 @@ from recsys_cli.workspace.artifacts import (
     write_manifest,
     write_text,
 )
+from recsys_cli.workspace.unfinished import not_finished
 from recsys_cli.workspace.workspace import Workspace
 
 __all__ = [
-    "Artifact", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "key_of", "write_manifest", "write_text",
+    "Artifact", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "key_of", "not_finished", "write_manifest",
+    "write_text",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from recsys_cli.errors import MissingArtifactError
 from recsys_cli.registry import suggest
 from recsys_cli.workspace.artifacts import Artifact, PreparedData, RawData, TrainedRun, TunedStudy, write_manifest
 from recsys_cli.workspace.locks import locked, scratch_folder
+from recsys_cli.workspace.unfinished import not_finished
 
 _NAMED = 8
 """So many artifacts are named where another was asked for."""
@@ -71,7 +72,7 @@ class Workspace:
             MissingArtifactError: The run is not finished, or the data is gone.
         """
         if not run.exists:
-            raise MissingArtifactError(f"run {run.folder.name} is not finished", hint="recsys train --resume")
+            raise not_finished(run)
         known = run.manifest["data"]
         data = self.data(known["key"])
         if not data.exists or data.key != known["key"]:

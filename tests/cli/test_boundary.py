@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -155,6 +156,28 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == ""
+
+
+def test_ctrl_c_while_the_program_is_loading_is_130(tmp_path: Path) -> None:
+    program = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+from recsys_cli.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "ls"], capture_output=True, text=True, cwd=tmp_path, check=False,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"recsys": "recsys_cli.__main__:main"}
 
 
 def test_ctrl_c_on_the_program_is_130(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """What is true of every model that several processes train together: they make the steps that one makes.
 
-What a process draws for itself (dropout, masks, items to compare with) no other process knows, so here nothing is drawn: with
-the draws given, losses and weights have to be the same for any number of processes. With its own draws each has to learn.
+What a process draws for itself (masks, items to compare with, dropout of what is no ranking model) no other process knows, so here
+nothing of it is drawn: with the draws given, losses and weights have to be the same for any number of processes. With its own
+draws each has to learn. What a ranking model drops of a row is the same everywhere, so there is dropout in all of them.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ Trail = tuple[list[float], dict[str, Tensor]]
 def without_chance(name: str) -> dict[str, Any]:
     """Options with which nothing is drawn but items."""
     fields = model_config_type(name).model_fields
+    if issubclass(kind_of(name), Pointwise):  # what is dropped of a row is the same everywhere
+        return {option: 0.3 for option in ("dropout", "embedding_dropout") if option in fields}
     given = {"dropout": 0.0, "embedding_dropout": 0.0, "last_share": 1 - 1e-12}  # the last item alone is masked
     return {option: value for option, value in given.items() if option in fields}
 

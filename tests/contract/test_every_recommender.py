@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from model_cases import SIZES, a_model, names_of, some_known
+from model_cases import SCHEMA, SIZES, a_model, names_of, some_known
 
 from recsys_cli.batch import Batch
+from recsys_cli.features.schema import FIRST, UNSEEN, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import Known, Model, Recommender, Vectors
+from recsys_cli.models import build
+from recsys_cli.models.model import Fitted, Known, Model, Recommender, Vectors
 from recsys_cli.registry import MODELS, load
 
 USERS, ITEMS = torch.arange(3, 23), torch.tensor([7, 3, 19, 12, 5])
@@ -66,3 +68,23 @@ def with_other_ids(rows: Interactions) -> Interactions:
     mirrored = (int(USERS[0] + USERS[-1]) - rows.user_idx).astype(np.int32)
     inside = (rows.user_idx >= int(USERS[0])) & (rows.user_idx <= int(USERS[-1]))
     return Interactions(np.where(inside, mirrored, rows.user_idx), rows.item_idx, rows.labels, None, rows.times)
+
+
+@pytest.mark.parametrize("name", sorted(set(names_of(Fitted)) & set(names_of(Recommender))))
+def test_a_catalogue_without_an_item_of_its_own_is_fitted_and_scored(name: str) -> None:
+    """All items came too seldom to have an id: every row is of the one that they share."""
+    columns = [
+        column.model_copy(update={"cardinality": FIRST}) if column.name == "item" else column
+        for column in SCHEMA.columns
+    ]
+    model = build(name, {}, Schema(columns=tuple(columns)))
+    assert isinstance(model, Fitted)
+    assert isinstance(model, Recommender)
+    users = np.arange(3, 23, dtype=np.int32)
+    rows = Interactions(users, np.full(20, UNSEEN, np.int32), np.ones(20, np.float32), times=np.arange(20))
+    known = Known(lambda: rows, dict)
+    model.fit(known)
+    model.begin(known)
+    scores = model.scores(USERS, torch.tensor([UNSEEN]))
+    assert scores.shape == (len(USERS), 1)
+    assert torch.isfinite(scores).all()

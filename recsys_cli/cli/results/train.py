@@ -38,6 +38,8 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
         table(to, "", headings, cells, text=0)
         kept = " (* best epoch, which is kept)" if len(found["history"]) > 1 else ""
         line(to, f"trained {found['parameters']:,} parameters on {found['device']}, {found['precision']}{kept}")
+        for note in found.get("notes", ()):
+            line(to, f"note: {note}")
         line(to, f"run: {found['path']}")
     if found["next"]:
         line(to, f"next: {found['next']}", style="dim")

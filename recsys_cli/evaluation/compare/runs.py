@@ -14,7 +14,7 @@ from recsys_cli.evaluation.compare.words import joined, verdicts
 from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation
-from recsys_cli.workspace import TrainedRun
+from recsys_cli.workspace import TrainedRun, not_finished
 
 _CHANGES_NO_PROBLEM = {"bootstrap", "batch_size", "title"}
 
@@ -28,7 +28,7 @@ def rankings_of(run: TrainedRun) -> Rankings:
     """
     name = run.folder.name
     if not run.exists:
-        raise MissingArtifactError(f"run {name} is not finished", hint="recsys train --resume")
+        raise not_finished(run)
     if not run.evaluation.is_file():
         raise MissingArtifactError(f"run {name} is not evaluated", hint=f"recsys evaluate {name}")
     try:

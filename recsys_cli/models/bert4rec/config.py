@@ -18,7 +18,7 @@ class Config(TransformerOptions):
     # items too (NDCG@10 on valid .033 against .027 after that, one seed). Data with more users takes fewer epochs.
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 150,
-        "batch_size": 32,
+        "batch_size": "auto",
         "learning_rate": 0.001,
         "monitor": "ndcg@10",
     }

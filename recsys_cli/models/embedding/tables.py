@@ -153,6 +153,8 @@ class _SparseRows(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (ids,) = ctx.saved_tensors
         ids, values = ids[ctx.padded :].unsqueeze(0), gradients[0][ctx.padded :].to(ids.device)
+        if not values.numel():  # torch enlarges it to add the next part's, which memory of numpy's does not allow
+            ids, values = ids.clone(), values.clone()
         return torch.sparse_coo_tensor(ids, values, ctx.size, is_coalesced=True, check_invariants=False), None
 
 

@@ -33,6 +33,8 @@ class Model(ItemToItem):
 
     def learn(self, history: History, progress: Progress) -> None:
         """Multiply some columns with all columns at a time, and keep the largest products of each."""
+        if not history.num_items:
+            return
         values = self._weights(history)
         lengths = torch.bincount(history.items, values.square(), minlength=history.num_items).sqrt().float()
         by_user = Ragged(history.items, history.offsets, values)

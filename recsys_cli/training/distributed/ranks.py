@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -121,6 +121,12 @@ class Ranks:
             return rows
         with _speaking():
             return gradients.gather_rows(rows)
+
+    def union(self, names: Sequence[str]) -> list[str]:
+        """Return the names that any rank has, each once, sorted."""
+        text = "".join(f"{name}\n" for name in names).encode()
+        every = self.gather_rows(torch.tensor(list(text), dtype=torch.uint8))
+        return sorted(set(bytes(every.tolist()).decode().splitlines()))
 
     def agree(self, facts: Mapping[str, Any]) -> None:
         """Make sure that something is the same on all ranks, such as what they read.

@@ -42,12 +42,13 @@ def test_warm_up_rises_in_a_straight_line_and_is_followed_by_the_schedule() -> N
 
 
 def test_cosine_goes_down_to_its_floor_in_the_steps_that_are_left() -> None:
-    found = factors(Cosine(), 8, per_epoch=4, epochs=2)
-    assert found == pytest.approx([(1 + math.cos(math.pi * step / 8)) / 2 for step in range(8)])
-    assert (found[0], found[4]) == pytest.approx((1.0, 0.5))
-    floored = factors(Cosine(floor=0.2, warmup_steps=2), 10, per_epoch=5, epochs=2)
+    found = factors(Cosine(), 9, per_epoch=3, epochs=3)
+    assert found == pytest.approx([(1 + math.cos(math.pi * step / 8)) / 2 for step in range(9)])
+    assert (found[0], found[4], found[8]) == pytest.approx((1.0, 0.5, 0.0))
+    floored = factors(Cosine(floor=0.2, warmup_steps=2), 11, per_epoch=11, epochs=1)
     assert floored[:3] == pytest.approx([0.5, 1.0, 1.0])
-    assert floored[6] == pytest.approx(0.6)  # in the middle of the 8 steps after the warm-up
+    assert floored[6] == pytest.approx(0.6)  # in the middle of the 9 steps after the warm-up
+    assert floored[10] == pytest.approx(0.2)  # the last step
     assert Cosine(floor=0.2).factor(Place(99, 5, 2)) == pytest.approx(0.2)
 
 

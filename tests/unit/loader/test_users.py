@@ -12,6 +12,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Users
+from recsys_cli.loader.users import users_of_a_step
 
 SCHEMA = Schema(
     columns=(
@@ -96,3 +97,19 @@ def test_impossible_shares_of_users_are_refused() -> None:
         loader(batch_size=0)
     with pytest.raises(ConfigError, match="rank=2 of 2"):
         loader(rank=2, world_size=2)
+
+
+@pytest.mark.parametrize(
+    ("users", "size"),
+    [(1, 32), (38_399, 32), (38_400, 64), (76_800, 128), (153_599, 128), (153_600, 256), (10_000_000, 256)],
+)
+def test_steps_grow_with_the_users_as_long_as_an_epoch_has_many(users: int, size: int) -> None:
+    assert users_of_a_step(users) == size
+
+
+def test_a_loader_of_users_takes_its_size_from_them() -> None:
+    users = np.repeat(np.arange(3, 38_403, dtype=np.int32), 2)
+    rows = Interactions(users, np.full(len(users), 3, np.int32), np.ones(len(users), np.float32))
+    loader = Users(rows, SCHEMA, batch_size="auto")
+    assert (loader.batch_size, len(loader)) == (64, 600)
+    assert Users(rows, SCHEMA, batch_size=100).batch_size == 100

@@ -43,3 +43,33 @@ def test_nothing_is_dropped_when_it_is_not_trained_or_of_nothing() -> None:
     assert Dropout(0.0)(values) is values
     assert torch.equal(Dropout(1.0)(values), torch.zeros(5, 3))
     assert Dropout(0.5)(torch.zeros(0, 3)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("shape", [(40, 7), (40,), (40, 3, 5)], ids=str)
+def test_a_row_loses_the_same_elements_whoever_has_it(shape: tuple[int, ...]) -> None:
+    """The pieces of a step, each by a module of its own, make the whole; a layer and a step have other elements."""
+    values = torch.ones(shape)
+
+    def dropped(key: int, *spans: tuple[int, int]) -> list[torch.Tensor]:
+        found = []
+        for start, stop in spans:
+            dropout = Dropout(0.5)
+            dropout.place(key, start)
+            found.append(torch.stack([dropout(values[start:stop]), dropout(values[start:stop])], dim=-1))
+        return found
+
+    (whole,) = dropped(7, (0, 40))
+    torch.testing.assert_close(torch.cat(dropped(7, (0, 13), (13, 13), (13, 40))), whole, rtol=0, atol=0)
+    assert not torch.equal(dropped(8, (0, 40))[0], whole)
+    first, second = whole.unbind(dim=-1)
+    assert not torch.equal(first, second)
+    assert (whole == 0).float().mean().item() == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_share_is_dropped_of_placed_rows_as_of_others() -> None:
+    dropout = Dropout(0.3)
+    dropout.place(1, 0)
+    dropped = dropout(torch.full((500, 401), 2.0))
+    assert (dropped == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)
+    together = torch.corrcoef(dropped[:, :8].bool().double().T) - torch.eye(8, dtype=torch.float64)
+    assert together.abs().max().item() < 0.2

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch
+from recsys_cli.batch import Batch, Ragged
+from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column, Kind, Role
-from recsys_cli.models.embedding import Embeddings, Lookup, lookup
+from recsys_cli.models.embedding import Embeddings, Lookup, embed, lookup
 
 OFFSETS = torch.tensor([0, 2, 2, 5, 6])
 PLACES = torch.tensor([0, 2, 1, 1, 1, 2])
@@ -71,3 +72,28 @@ def test_tables_looked_up_like_others_give_what_they_give_alone() -> None:
     alone, found = both.lookups(batch), both.lookups(batch, like=one.lookups(batch))
     assert list(found) == list(alone) == ["item", "user"]
     assert all(torch.equal(found[name].spread(), alone[name].spread()) for name in alone)
+
+
+@pytest.mark.parametrize("placement", ["device", "host"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_padding_gets_no_gradient(sparse: bool, placement: Placement) -> None:
+    """The id 0, of a single value and inside a list, beside ids that do get one."""
+    columns = [
+        Column(
+            name=name,
+            role=Role.FEATURE,
+            kind=Kind.CATEGORICAL,
+            dtype="int32",
+            cardinality=4,
+            vocabulary="v",
+            ragged=ragged,
+        )
+        for name, ragged in (("one", False), ("many", True))
+    ]
+    tables = embed(columns, {"one": 2, "many": 2}, sparse=sparse, placement=placement)
+    ids = torch.tensor([0, 3, 0, 2], dtype=torch.int32)
+    batch = Batch({"one": ids, "many": Ragged(ids, torch.tensor([0, 2, 4, 4, 4]))}, {})
+    sum(found.sum() for found in tables(batch).values()).backward()
+    for name in ("one", "many"):
+        gradient = tables.table(name).grad.to_dense()
+        assert gradient.tolist() == [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]

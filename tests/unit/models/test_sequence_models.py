@@ -114,6 +114,26 @@ def test_bert4rec_looks_to_both_sides() -> None:
     assert not torch.allclose(network(changed, counts)[:, :5], network(vectors, counts)[:, :5], atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["sasrec", "bert4rec"])
+def test_positions_are_counted_from_the_end(name: str) -> None:
+    """The latest item has the last position, however many items there are; the first positions are those of a full sequence."""
+    network: Any = a_model(name).eval().network
+    vectors, counts = torch.randn(LENGTH, LENGTH, 32), torch.arange(1, LENGTH + 1)
+    latest = counts - 1, counts - 1
+
+    def at_the_end(moved: int) -> torch.Tensor:
+        with torch.no_grad():
+            network.positions.zero_()[moved] = 1 - 2 * (torch.arange(32) % 2)
+            return network(vectors, counts)[latest]
+
+    with torch.no_grad():
+        network.positions.zero_()
+        none = network(vectors, counts)[latest]
+    for place in range(LENGTH):
+        moves = (at_the_end(place) - none).abs().amax(dim=1) > 1e-4
+        assert moves.tolist() == [count >= LENGTH - place for count in counts.tolist()]
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_padding_does_not_matter(name: str) -> None:
     model: Any = a_model(name).eval()
@@ -191,6 +211,25 @@ def test_what_comes_at_a_place_and_before_it_is_no_alternative_there(name: str) 
     ruled_out = model.ruled_out(windows, asked, torch.tensor([9, 4, 7, 8, 9]))
     places = ["..xx.", "x.xxx", "x.xxx", "....."]  # the third is that of an item which comes again
     assert ["".join(".x"[one] for one in row) for row in ruled_out.tolist()] == places
+
+
+@pytest.mark.parametrize(("power", "name"), [(0.0, "sasrec"), (0.5, "gru4rec"), (1.0, "bert4rec")])
+def test_negatives_are_drawn_by_their_count_to_the_power(power: float, name: str) -> None:
+    """One item comes a hundred times as often as another."""
+    often, seldom = np.full(300, 3, np.int32), np.full(3, 4, np.int32)
+    items = np.concatenate([often, seldom])
+    users = (3 + np.arange(len(items)) % USERS).astype(np.int32)
+    rows = Interactions(users, items, np.ones(len(items), np.float32), times=np.arange(len(items)))
+    model = a_model(name, negatives=20, negatives_power=power)
+    model.begin(Known(lambda: rows, dict))
+    drawn, log_expected = zip(*(model.negatives.draw() for _ in range(1_000)), strict=True)
+    counts = torch.bincount(torch.cat(drawn), minlength=ITEMS + 3).double()
+    expected = torch.zeros(ITEMS + 3, dtype=torch.float64)
+    expected[3:] = torch.tensor([300.0, 3.0, *[0.0] * (ITEMS - 2)]).double() ** power
+    expected *= 20_000 / expected.sum()
+    torch.testing.assert_close(counts, expected, rtol=0.1, atol=5 * float(expected.max()) ** 0.5)
+    told = torch.cat(log_expected).exp().double()
+    torch.testing.assert_close(told, expected[torch.cat(drawn)] / 1_000, rtol=1e-4, atol=1e-6)
 
 
 def test_bert4rec_takes_what_is_not_masked_for_no_alternative() -> None:

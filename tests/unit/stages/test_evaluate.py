@@ -154,9 +154,13 @@ def test_evaluate_adds_the_ceiling_that_the_data_knows(run: TrainedRun, workspac
 def test_evaluate_refuses_an_unfinished_run(run: TrainedRun, workspace: Workspace) -> None:
     (run.folder / "manifest.json").unlink()
 
-    with pytest.raises(MissingArtifactError, match="is not finished") as error:
+    with pytest.raises(
+        MissingArtifactError, match=r"is not finished: .* interrupted after 6 epochs, and keeps"
+    ) as error:
         evaluate(run, workspace)
-    assert error.value.hint == "recsys train --resume"
+    first, second = str(error.value.hint).split("; ")
+    assert first == f"recsys train {run.config} --resume goes on to its end"
+    assert second == f"recsys train {run.config} --force begins anew"
 
 
 def test_evaluate_refuses_a_run_without_its_data(run: TrainedRun, workspace: Workspace, data: PreparedData) -> None:

@@ -279,13 +279,15 @@ def test_a_killed_run_resumes_to_the_same_bits(
     assert {path.name for path in (left.folder / "checkpoints").iterdir()} == {"best.safetensors", "last.safetensors"}
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 def test_ctrl_c_keeps_the_very_step_and_can_be_resumed(
-    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
+    make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, number: signal.Signals
 ) -> None:
+    """So do the signals of whoever ends processes, and of a terminal that is closed."""
     data, config = make_prepared(), a_config(epochs=2)
     whole = train_on(data, config, workspace).artifact
     broken = Workspace(tmp_path / "broken")
-    assert stopped_by(signal.SIGINT, data, config, broken.root, step=5) == 130
+    assert stopped_by(number, data, config, broken.root, step=5) == 130
     events: list[Event] = []
     made = train_on(data, config, broken, resume=True, emit=events.append)
     assert any(isinstance(event, Message) and "at step 6" in event.text for event in events)

@@ -62,6 +62,20 @@ def test_the_average_is_what_a_loop_makes_of_it(sparse: bool) -> None:
         torch.testing.assert_close(tensor, last[name] if live else expected[name])
 
 
+def test_nothing_is_averaged_of_tables_alone_that_are_left_out() -> None:
+    class Tables(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            del self.linear, self.norm
+
+    model = Tables()
+    average = Average(model, decay=0.5, sparse=True)
+    last = trained(model, average, 2)[-1]
+    with average.applied():
+        assert torch.equal(model.table.weight, last["table.weight"])
+    assert not average.state()
+
+
 def test_the_model_is_itself_again_afterwards_also_after_an_error() -> None:
     model = Net()
     average = Average(model, decay=0.9, sparse=False)

@@ -78,6 +78,19 @@ def test_parts_of_a_batch_have_its_gradient_together(rows: int, parts: int, spar
         torch.testing.assert_close(cut.model.state_dict()[name], weight, rtol=1e-4, atol=1e-5)
 
 
+def test_a_table_may_have_no_rows_in_the_first_part_of_a_step() -> None:
+    """A list column that few rows have: its gradient begins with nothing, and grows."""
+    batch = a_batch(64)
+    keys = batch.features["keys"]
+    assert isinstance(keys, Ragged)
+    late = Ragged(keys.values[:5], torch.cat([torch.zeros(60, dtype=torch.int64), torch.arange(1, 6)]))
+    batch = Batch({**batch.features, "keys": late}, batch.labels)
+    whole, cut = a_step(sparse=True), a_step(sparse=True, accumulate=4)
+    expected, found = gradients(whole, batch), gradients(cut, batch)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-7)
+
+
 def test_the_loss_of_parts_is_the_mean_over_the_rows() -> None:
     batch = a_batch(64, weights=True)
     expected = a_step().model.eval().loss(batch).item()

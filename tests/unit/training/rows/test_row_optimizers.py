@@ -83,6 +83,21 @@ def test_a_rule_equals_what_others_compute(
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("rule", ["adam", "adagrad"])
+def test_tiny_gradients_meet_eps_as_others_add_it(rule: str) -> None:
+    """Gradients of 1e-8 are as large as eps: whether it is added before or after the bias correction is most of the step."""
+    ours, theirs = new_table(), new_table()
+    our_optimizer, peer = RULES[rule](ours), PEERS[rule](theirs)
+    for gradient in gradients(10):
+        ours.grad = gradient.sign() * 1e-8
+        theirs.grad = ours.grad.clone()
+        our_optimizer.step()
+        peer.step()
+    moved = theirs.detach() - new_table().detach()
+    assert moved.abs().max() > 0.01
+    torch.testing.assert_close(ours.detach() - new_table().detach(), moved, rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize(  # FBGEMM has its Adam for GPUs alone
     ("rule", "kind", "names"), [("adagrad", "EXACT_ROWWISE_ADAGRAD", ["sum"]), ("sgd", "EXACT_SGD", [])]
 )
