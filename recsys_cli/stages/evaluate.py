@@ -18,7 +18,7 @@ from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
 
-_VERSION = 3
+_VERSION = 4
 """Of what is measured: part of the key, so that figures of an earlier version are measured again."""
 _HOW = {"batch_size"}
 """What of the evaluate section is how, not what: no part of the key."""

@@ -27,7 +27,7 @@ class Score(Frozen):
     deviation: float | None = None
     """Standard deviation over the seeds; None for one run."""
     low: float | None = None
-    """Lower end of the 95 % interval: over users or rows, each with its mean over the seeds; else that of the first seed."""
+    """Lower end of the 95 % interval: over users and seeds; else that of the first seed."""
     high: float | None = None
     """Upper end of the interval."""
 
@@ -196,7 +196,7 @@ def _score(system: _System, metric: str, *, resamples: int, seed: int) -> Score:
 def _from_best(
     ordered: Sequence[_System], metric: str, *, resamples: int, seed: int
 ) -> Iterator[tuple[str, Difference]]:
-    """Test who is worse than the best: the seeds of a model are one mean, so that users do not count more than once."""
+    """Test who is worse than the best: the seeds of a model are one mean, and their spread is part of the error."""
     best, *others = ordered
     if metric not in best.outcomes.metrics:
         return

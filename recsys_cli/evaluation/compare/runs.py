@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from recsys_cli.config import yaml12
@@ -131,7 +132,7 @@ def in_common(
         notes.append(
             "Rows are not compared: the data was prepared differently, and row i is not the same row in all of it."
         )
-        kept = {label: Outcomes(one.users, {}, one.labels) for label, one in kept.items()}
+        kept = {label: replace(one, rows={}) for label, one in kept.items()}
     without = [label for label, one in kept.items() if not one.users]
     if 0 < len(without) < len(kept):
         notes.append(f"Rankings are not compared: {joined(without)} ranked for nobody.")

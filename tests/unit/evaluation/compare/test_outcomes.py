@@ -44,6 +44,7 @@ def kept(seed: int, *, share: float = 0.4, signal: float = 1.0, order: np.ndarra
         labels=labels.astype(np.uint8),
         row_users=np.full(ROWS, 3, dtype=np.int32),
         row_items=np.full(ROWS, 3, dtype=np.int32),
+        row_clusters=np.arange(ROWS, dtype=np.int32),
     )
 
 
