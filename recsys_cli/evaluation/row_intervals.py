@@ -103,9 +103,9 @@ def _around(value: float, spread: Spread, *, most: float) -> Estimate:
 def _of_parts(value: float, rows: ScoredRows, metric: PointwiseMetric, *, resamples: int, seed: int) -> Estimate:
     """Return the interval of a sum of absolute values, from normal draws of the parts.
 
-    The draws lie too high, because they have the noise of the rows and their own on top. The interval goes down to where they
-    are reflected at the value (the basic bootstrap: Davison and Hinkley, 1997, section 5.2), and up to where they are:
-    reflecting the upper end too would promise too much near 0, where they cannot lie below the value.
+    The draws lie too high, because they have the noise of the rows and their own on top. The interval goes down to 0 where noise
+    alone gives such a value, and else to where draws are reflected at the value (the basic bootstrap: Davison and Hinkley, 1997,
+    section 5.2). It goes up to where they are: reflecting the upper end too would promise too much near 0.
     """
     assert metric.parts is not None
     of_score, parts = metric.parts(rows.tally)
@@ -113,9 +113,10 @@ def _of_parts(value: float, rows: ScoredRows, metric: PointwiseMetric, *, resamp
     variances, axes = np.linalg.eigh(covariance)
     wider = Spread(1.0, freedom).margin / Spread(1.0).margin
     normal = np.random.default_rng(seed).normal(scale=wider, size=(resamples, len(parts)))
-    drawn = np.abs(parts + normal @ (axes * np.sqrt(np.maximum(variances, 0))).T).sum(axis=1)
-    top = float(np.quantile(drawn, 0.975))
-    return Estimate(value=value, low=min(max(0.0, 2 * value - top), value), high=max(top, value))
+    noise = normal @ (axes * np.sqrt(np.maximum(variances, 0))).T
+    top, of_noise = (float(np.quantile(np.abs(drawn).sum(axis=1), 0.975)) for drawn in (parts + noise, noise))
+    low = 0.0 if value <= of_noise else min(max(0.0, 2 * value - top), value)
+    return Estimate(value=value, low=low, high=max(top, value))
 
 
 def _covariance(rows: ScoredRows, part: npt.NDArray[np.int64], parts: Floats, added: Floats) -> tuple[Floats, float]:

@@ -119,7 +119,8 @@ class Catalogue:
     Attributes:
         counts: Rows of train, shape (I,), descending.
         num_rows: Rows of train, those of items that are no candidates included.
-        features: What is known of the items beside who met them, such as genres, as numbers; one item's after the other's.
+        features: What is known of the items beside who met them, such as genres, as numbers; one item's after the other's, each
+            once.
         offsets: Where each item's features start, and their number at the end; shape (I + 1,).
     """
 
