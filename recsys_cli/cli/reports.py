@@ -52,7 +52,7 @@ def _current(session: Session) -> dict[str, Any]:
         run = find_run(load(config_path(session, None)), session.workspace)
     except MissingArtifactError:
         return _of_data(_data_of(session, None))
-    return _of_run(run) if run.report.is_file() else _of_data(_data_of(session, None))
+    return _of_run(run) if run.evaluated().report.is_file() else _of_data(_data_of(session, None))
 
 
 def _data_of(session: Session, config: str | None) -> PreparedData:
@@ -70,7 +70,8 @@ def _named(workspace: Workspace, name: str) -> dict[str, Any]:
 
 
 def _of_run(run: TrainedRun) -> dict[str, Any]:
-    name = finished(run).folder.name
+    run = finished(run).evaluated()
+    name = run.folder.name
     if not run.report.is_file():
         raise MissingArtifactError(f"run {name} has no report yet", hint=f"recsys evaluate {name}")
     return {"run": name, "report": str(run.report.resolve()), "facts": _read(run.evaluation)}

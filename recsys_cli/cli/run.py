@@ -256,4 +256,4 @@ def _evaluate(session: Session, trained: TrainedRun, config: EvaluateConfig, *, 
         from recsys_cli.stages.evaluate import evaluate as stage
 
         made = stage(trained, session.workspace, config=config, force=force, emit=emit)
-    return result(trained, up_to_date=made.up_to_date)
+    return result(made.artifact, up_to_date=made.up_to_date)

@@ -50,6 +50,7 @@ def _current(workspace: Workspace) -> tuple[RunConfig | None, str | None]:
 
 def _run(run: TrainedRun) -> dict[str, Any]:
     metrics: dict[str, Any] = {}
+    run = run.evaluated()
     if run.evaluation.is_file():
         found = json.loads(run.evaluation.read_text(encoding="utf-8"))
         measured = {**found["pointwise"].get("model", {}), **found["ranking"].get("model", {})}
@@ -82,7 +83,7 @@ def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
         resumable = command == "recsys train" and _is_unfinished(config, workspace)
         return {**found, "next": "recsys train --resume" if resumable else command}
     run = workspace.run(found["run"])
-    return {**found, "next": "recsys report" if run.evaluation.is_file() else "recsys evaluate"}
+    return {**found, "next": "recsys report" if run.evaluated().evaluation.is_file() else "recsys evaluate"}
 
 
 def _is_unfinished(config: RunConfig, workspace: Workspace) -> bool:

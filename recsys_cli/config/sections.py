@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -31,6 +32,13 @@ class DatasetConfig(BaseModel):
     def options(self) -> dict[str, Any]:
         """The dataset's own options."""
         return dict(self.model_extra or {})
+
+    @property
+    def called(self) -> str:
+        """What reports call it: its name, or for tables of the user's own that of the first file."""
+        given = self.options.get("interactions")
+        first = given[0] if isinstance(given, list | tuple) and given else given
+        return Path(first).stem if self.name == "files" and isinstance(first, str) else self.name
 
 
 class EtlConfig(Section):

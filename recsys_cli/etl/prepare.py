@@ -72,7 +72,7 @@ class Preparation:
         rejected = inputs.rejected
         with _timed(seconds, "report"):
             cold = cold_shares(self.folder, fitted, staged)
-            dataset, method = self.config.dataset.name, self.config.split.method
+            dataset, method = self.config.dataset.called, self.config.split.method
             counted = Counted(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
             write_report(self.folder, fitted, counted)
         if rejected:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.held_out import HeldOut, Ints, candidate_items, hold_out
 from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.new_users import ByUser
@@ -89,6 +90,7 @@ class Asked:
             labels=rows.labels.astype(np.uint8) if rows.mean is None else rows.labels,
             row_users=new.hidden_ids(rows.user_idx),
             row_items=rows.item_idx,
+            row_clusters=Clusters.of_users(rows.user_idx).index.astype(np.int32),
             task="binary" if rows.mean is None else "regression",
         )
 

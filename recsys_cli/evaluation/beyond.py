@@ -36,10 +36,10 @@ def catalogue_of(candidates: Ints, train: Interactions, tables: Tables, schema: 
         owners.append(owner[known])
         features.append(ids[known] + before)
         before += int(column.cardinality or 0)
-    owner, feature = np.concatenate(owners), np.concatenate(features)
-    order = np.argsort(owner, kind="stable")
-    offsets = np.searchsorted(owner[order], np.arange(len(candidates) + 1))
-    return Catalogue(counts, len(train), feature[order], offsets)
+    # An item has a feature or has it not: one that its list names twice counts once.
+    pairs = np.unique(np.concatenate(owners) * max(before, 1) + np.concatenate(features))
+    owner, feature = np.divmod(pairs, max(before, 1))
+    return Catalogue(counts, len(train), feature, np.searchsorted(owner, np.arange(len(candidates) + 1)))
 
 
 def measure_lists(ranked: Ranked, held_out: HeldOut, catalogue: Catalogue, config: EvaluateConfig) -> Estimates:

@@ -13,18 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.bootstrap import pointwise_estimates, ranking_estimates
+from recsys_cli.evaluation.bootstrap import ranking_estimates
+from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.held_out import HeldOut
 from recsys_cli.evaluation.metrics import OF_NUMBERS, POINTWISE, Hits, Ranked
 from recsys_cli.evaluation.result import MODEL, Cohort
-from recsys_cli.evaluation.tally import Tally
+from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 
 HEAD = 0.2
 """Share of the candidates that are the head."""
-GROUPS = 1 << 10
-"""Scores are merged into so many groups for the resamples of a cohort."""
 _NOBODY = np.iinfo(np.int64).max
 _AUC, _RMSE = {"auc": POINTWISE["auc"]}, {"rmse": OF_NUMBERS["rmse"]}
 
@@ -113,7 +112,8 @@ def _by_activity(parts: Parts, known: Mask) -> Iterator[_Who]:
 
 def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
     labels, of_numbers = parts.rows.labels[who.rows], parts.rows.mean is not None
-    tally, metrics = (Tally.of_errors, _RMSE) if of_numbers else (Tally.of, _AUC)
+    group, metrics = (ScoredRows.of_errors, _RMSE) if of_numbers else (ScoredRows.of, _AUC)
+    clusters = Clusters.of_users(parts.rows.user_idx[who.rows])
     found = {name: _within(who, ranked, parts.held_out) for name, ranked in parts.ranked.items()}
     hits = {name: one for name, one in found.items() if one is not None and len(one.hits)}
     return Cohort(
@@ -124,7 +124,7 @@ def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
         pointwise={MODEL: {}}
         | {
             name: pointwise_estimates(
-                tally(labels, scores[who.rows]), metrics, resamples=config.bootstrap, seed=config.seed, groups=GROUPS
+                group(labels, scores[who.rows], clusters), metrics, resamples=config.bootstrap, seed=config.seed
             )
             for name, scores in parts.scores.items()
         },

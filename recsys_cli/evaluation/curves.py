@@ -14,7 +14,7 @@ POINTS = 200
 def roc_curve(tally: Tally) -> Curve:
     """Return true over false positive rate for falling thresholds, from (0, 0) to (1, 1); empty for rows of one class."""
     small = tally.compressed(POINTS)
-    positive, negative = small.positive[0][::-1], small.negative[0][::-1]
+    positive, negative = small.positive[::-1], small.negative[::-1]
     if not positive.sum() or not negative.sum():
         return Curve(x=(), y=())
     return _curve(_rates(negative), _rates(positive))
@@ -26,7 +26,7 @@ def precision_recall_curve(tally: Tally) -> Curve:
     It begins at recall 0 with the precision of the highest scores: any part of rows that score the same has it on average.
     """
     small = tally.compressed(POINTS)
-    positive, negative = small.positive[0][::-1], small.negative[0][::-1]
+    positive, negative = small.positive[::-1], small.negative[::-1]
     if not positive.sum() or not negative.sum():
         return Curve(x=(), y=())
     precision = np.cumsum(positive) / np.cumsum(positive + negative)

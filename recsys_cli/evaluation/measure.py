@@ -120,7 +120,7 @@ class _Measurement:
             cohorts = measure_cohorts(parts, self.config)
         with self._timed("verdict"):
             of_labels = self.model.probabilistic
-            sentences = verdicts(of_rows, rows.labels, ranked, self.config, of_labels=of_labels)
+            sentences = verdicts(of_rows, rows, ranked, self.config, of_labels=of_labels)
         counts = count(asked, num_empty=num_empty)
         measured = Measured(
             split=asked.split,

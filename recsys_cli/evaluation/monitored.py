@@ -39,8 +39,8 @@ def of_rows(metric: PointwiseMetric, labels: npt.NDArray[np.float32], logits: np
         logits: Their scores, shape (N,).
     """
     if metric in OF_NUMBERS.values():
-        return float(metric.compute(Tally.of_errors(labels, logits))[0])
-    return float(metric.compute(Tally.of((labels > 0.5).astype(np.float32), logits))[0])
+        return metric.compute(Tally.of_errors(labels, logits))
+    return metric.compute(Tally.of((labels > 0.5).astype(np.float32), logits))
 
 
 def of_rankings(

@@ -13,13 +13,13 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES_OF_NUMBERS
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
-from recsys_cli.evaluation.bootstrap import pointwise_estimates, weighted_estimate
+from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.curves import precision_recall_curve, reliability_curve, roc_curve
 from recsys_cli.evaluation.metrics import GROUPED, OF_NUMBERS
 from recsys_cli.evaluation.metrics import POINTWISE as METRICS
 from recsys_cli.evaluation.result import MODEL, Curve, Estimates
+from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates, weighted_estimate
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
-from recsys_cli.evaluation.tally import Tally
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Loader
@@ -51,7 +51,10 @@ def predict(model: Model, loader: Loader, *, progress: Callable[[int], None] | N
 
 @dataclass(frozen=True)
 class Rows:
-    """What is predicted, and what the baselines learn from; item ids are below `num_items`."""
+    """What is predicted, and what the baselines learn from; item ids are below `num_items`.
+
+    Held-out users without an id in the data have one of their own here (see `NewUsers`): rows of one user are one draw.
+    """
 
     held_out: Interactions
     train: Interactions
@@ -89,23 +92,24 @@ def measure_rows(
     systems: dict[str, npt.NDArray[np.floating]] = {MODEL: logits}
     for name, baseline in BASELINES.items():
         systems[name] = baseline.fit(rows.train, num_items=rows.num_items).logits(rows.held_out)
-    tallies = {name: Tally.of(rows.held_out.labels, scores) for name, scores in systems.items()}
+    clusters = Clusters.of_users(rows.held_out.user_idx)
+    scored = {name: ScoredRows.of(rows.held_out.labels, scores, clusters) for name, scores in systems.items()}
     of_order = {name: metric for name, metric in METRICS.items() if not metric.of_probabilities}
     return MeasuredRows(
         scores=systems,
         estimates={
             name: pointwise_estimates(
-                tally,
+                one,
                 METRICS if probabilistic or name != MODEL else of_order,
                 resamples=config.bootstrap,
                 seed=config.seed,
             )
-            | _by_user(systems[name], rows.held_out, config)
-            for name, tally in tallies.items()
+            | _by_user(systems[name], rows.held_out)
+            for name, one in scored.items()
         },
-        roc={name: roc_curve(tally) for name, tally in tallies.items()},
-        precision_recall={name: precision_recall_curve(tally) for name, tally in tallies.items()},
-        reliability=reliability_curve(tallies[MODEL]) if probabilistic else Curve(x=(), y=()),
+        roc={name: roc_curve(one.tally) for name, one in scored.items()},
+        precision_recall={name: precision_recall_curve(one.tally) for name, one in scored.items()},
+        reliability=reliability_curve(scored[MODEL].tally) if probabilistic else Curve(x=(), y=()),
     )
 
 
@@ -115,20 +119,17 @@ def _measure_numbers(
     systems: dict[str, npt.NDArray[np.floating]] = {MODEL: numbers} if predicts else {}
     for name, baseline in BASELINES_OF_NUMBERS.items():
         systems[name] = baseline.fit(rows.train, num_items=rows.num_items).numbers(rows.held_out)
+    clusters = Clusters.of_users(rows.held_out.user_idx)
+    scored = {name: ScoredRows.of_errors(rows.held_out.labels, found, clusters) for name, found in systems.items()}
     estimates = {
-        name: pointwise_estimates(
-            Tally.of_errors(rows.held_out.labels, found), OF_NUMBERS, resamples=config.bootstrap, seed=config.seed
-        )
-        for name, found in systems.items()
+        name: pointwise_estimates(one, OF_NUMBERS, resamples=config.bootstrap, seed=config.seed)
+        for name, one in scored.items()
     }
     return MeasuredRows(systems, {MODEL: {}} | estimates, roc={}, precision_recall={}, reliability=Curve(x=(), y=()))
 
 
-def _by_user(scores: npt.NDArray[np.floating], rows: Interactions, config: EvaluateConfig) -> Estimates:
+def _by_user(scores: npt.NDArray[np.floating], rows: Interactions) -> Estimates:
     """Measure the rows of users with an id of their own, user by user."""
     known = rows.user_idx >= FIRST
     users, labels, of_known = rows.user_idx[known], rows.labels[known], scores[known]
-    return {
-        name: weighted_estimate(*metric.compute(users, labels, of_known), resamples=config.bootstrap, seed=config.seed)
-        for name, metric in GROUPED.items()
-    }
+    return {name: weighted_estimate(*metric.compute(users, labels, of_known)) for name, metric in GROUPED.items()}

@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Task
 
-VERSION = 1
+VERSION = 2
 _ITEMS, _HITS = "items/", "hits/"
 _META = "recsys"
 
@@ -48,6 +48,7 @@ class Rankings:
         task: What the label is: then scores are logits of labels of 0 and 1, or the numbers themselves.
         row_users: Encoded user of each row; shape (N,).
         row_items: Encoded item of each row; shape (N,).
+        row_clusters: Rows of one user have the same number; a row whose user is not known has one of its own; shape (N,).
     """
 
     split: str
@@ -65,6 +66,7 @@ class Rankings:
     labels: npt.NDArray[np.uint8] | npt.NDArray[np.float32]
     row_users: npt.NDArray[np.int32]
     row_items: npt.NDArray[np.int32]
+    row_clusters: npt.NDArray[np.int32]
     task: Task = "binary"
 
     @property
@@ -113,4 +115,14 @@ class Rankings:
             ) from error
 
 
-_ARRAYS = ("users", "user_hashes", "num_relevant", "drawn", "logits", "labels", "row_users", "row_items")
+_ARRAYS = (
+    "users",
+    "user_hashes",
+    "num_relevant",
+    "drawn",
+    "logits",
+    "labels",
+    "row_users",
+    "row_items",
+    "row_clusters",
+)

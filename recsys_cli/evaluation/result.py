@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
+from recsys_cli.evaluation.selection import MARK, Selection
 
 MODEL = "model"
 """Name of the system that is being evaluated; the others are baselines."""
+
+
+Found = TypeVar("Found")
+
+
+def renamed(systems: Mapping[str, Found], own: str) -> dict[str, Found]:
+    """Return what was found by system with the model under its own name; a baseline of the same name says that it is one."""
+    names = {name: own if name == MODEL else name for name in systems}
+    return {
+        (f"{called} (baseline)" if called == own.removesuffix(f" {MARK}") and name != MODEL else called): systems[name]
+        for name, called in names.items()
+    }
 
 
 class Frozen(BaseModel):
@@ -178,6 +193,12 @@ class Evaluation(Measured):
     """What it depends on, as one hash: the run and the config."""
     run: str
     """Name of the run's folder."""
+    model: str
+    """Name of the model."""
+    dataset: str
+    """What its data is called: the name of the dataset, or of the files that it was read from."""
+    selected: tuple[Selection, ...] = ()
+    """What the measured rows chose themselves, the epoch or the trial: then figures of the model are too good."""
     ceiling: Ceiling | None = None
     """What the data allows, where that is known."""
     device: str

@@ -8,13 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.compare.comparison import Verdict, figures_of
-from recsys_cli.evaluation.compare.outcomes import AUC, Outcomes
+from recsys_cli.evaluation.compare.outcomes import AUC, LOG_LOSS, Outcomes, losses
 from recsys_cli.evaluation.compare.paired import placements
 from recsys_cli.evaluation.compare.words import joined
 from recsys_cli.evaluation.metrics import RANKING, Ranked
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import MODEL
+from recsys_cli.evaluation.tally import Floats
+from recsys_cli.interactions import Interactions
 
 _RMSE = "rmse"
 _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "noise": "noise"}
@@ -26,7 +29,7 @@ _LABELS_ALONE = (
 
 def verdicts(
     found: MeasuredRows,
-    labels: npt.NDArray[np.floating],
+    rows: Interactions,
     ranked: Mapping[str, Ranked],
     config: EvaluateConfig,
     *,
@@ -36,26 +39,45 @@ def verdicts(
 
     Args:
         found: What was measured of the rows.
-        labels: Their main label, shape (N,).
+        rows: The rows, with an id for every user who can be told apart.
         ranked: By system, the model first, for the same users.
         config: Cut-offs, number of resamples and seed.
         of_labels: Whether the model tells how likely labels are, and not what is chosen.
     """
-    return (*_of_rows(found, labels, config), *_of_rankings(ranked, config, of_labels=of_labels))
+    return (*_of_rows(found, rows, config), *_of_rankings(ranked, config, of_labels=of_labels))
 
 
-def _of_rows(found: MeasuredRows, labels: npt.NDArray[np.floating], config: EvaluateConfig) -> Iterator[str]:
-    """Say how the AUC compares, or of labels that are numbers the RMSE; nothing where the model's is not defined."""
-    own, positive, wanted = found.estimates[MODEL], labels != 0, labels.astype(np.float64)
+def _of_rows(found: MeasuredRows, rows: Interactions, config: EvaluateConfig) -> Iterator[str]:
+    """Say how the AUC compares, or of labels that are numbers the RMSE; nothing where the model's is not defined.
+
+    A log loss that is worse than a baseline's is said too: an order may be right where probabilities are wrong.
+    """
+    own = found.estimates[MODEL]
     metric = AUC if AUC in own else _RMSE
-    if metric not in own or own[metric].value is None:
-        return
-    rows = {
-        name: placements(positive, one) if metric == AUC else np.square(one.astype(np.float64) - wanted)
-        for name, one in found.scores.items()
+    if metric in own and own[metric].value is not None:
+        yield _sentence(*_compared(found, rows, metric, config))
+    if LOG_LOSS in own and own[LOG_LOSS].value is not None:
+        title, by = _compared(found, rows, LOG_LOSS, config)
+        if by["worse"]:
+            yield f"By {title} the model is worse than {joined(by['worse'])}: its probabilities are off."
+
+
+def _compared(
+    found: MeasuredRows, rows: Interactions, metric: str, config: EvaluateConfig
+) -> tuple[str, dict[Verdict, list[str]]]:
+    labels, clusters = rows.labels != 0, Clusters.of_users(rows.user_idx)
+    systems = {
+        name: Outcomes({}, {metric: _of_each_row(metric, scores, rows.labels)}, labels, clusters)
+        for name, scores in found.scores.items()
     }
-    title, by = _tested({name: Outcomes({}, {metric: one}, positive) for name, one in rows.items()}, metric, config)
-    yield _sentence(title, by)
+    return _tested(systems, metric, config)
+
+
+def _of_each_row(metric: str, scores: npt.NDArray[np.floating], labels: npt.NDArray[np.float32]) -> Floats:
+    if metric == AUC:
+        return placements(labels != 0, scores)
+    wide = scores.astype(np.float64)
+    return losses(labels != 0, wide) if metric == LOG_LOSS else np.square(wide - labels)
 
 
 def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, of_labels: bool) -> Iterator[str]:
@@ -63,9 +85,9 @@ def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, of_lab
     if not ranked or not len(ranked[MODEL].num_relevant):
         return
     k = min(config.k)
-    metric, nobody = f"{config.label}ndcg@{k}", np.empty(0, dtype=np.bool_)
+    metric = f"{config.label}ndcg@{k}"
     found = {
-        name: Outcomes({metric: np.asarray(RANKING["ndcg"].compute(hits, k), np.float64)}, {}, nobody)
+        name: Outcomes.of_users({metric: np.asarray(RANKING["ndcg"].compute(hits, k), np.float64)})
         for name, hits in ranked.items()
     }
     title, by = _tested(found, metric, config)

@@ -78,8 +78,9 @@ def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float 
         relevant=f"The user's interactions in {split}, {relevant}. Items without a train row cannot be recommended and stay in "
         f"the denominator: {counts.relevant_unreachable:,} of {counts.relevant:,}.",
         users=" ".join(_users(config, counts)),
-        intervals=f"95 % intervals from {config.bootstrap:,} resamples: of rows for predictions (Poisson bootstrap), of users "
-        f"for rankings; seed {config.seed}.",
+        intervals="95 % intervals over users: of predictions by the delete-one-user jackknife of the linearized figure, because "
+        "rows of one user are not independent (rows without a user count by themselves); of rankings from "
+        f"{config.bootstrap:,} resamples of users, seed {config.seed}.",
     )
 
 

@@ -40,9 +40,10 @@ class _Split(BaseModel):
 
 class _Fractions(_Split):
     valid: float = Field(0.2, ge=0, lt=1)
-    """Share of the rows for validation."""
-    test: float = Field(0.0, ge=0, lt=1)
-    """Share of the rows for the test; 0 for none (then `recsys evaluate` takes valid)."""
+    """Share of the rows for validation: they choose the epoch."""
+    test: float = Field(0.1, ge=0, lt=1)
+    """Share of the rows for the test: they choose nothing, and are what is reported. 0 for none: then `recsys evaluate` takes
+    valid, and says so where its rows chose the epoch."""
 
     @model_validator(mode="after")
     def _leaves_train(self) -> _Fractions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -12,6 +13,8 @@ from recsys_cli.page.scale import Axis, Scale, number
 
 _HEIGHT = 250.0
 _TOP, _BOTTOM, _RIGHT = 24.0, 40.0, 14.0
+_GAP = 6.0
+"""Least room between two labels below an axis."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +122,27 @@ def _frame(plot: _Plot) -> Iterator[Markup]:
         _, y = plot.at(plot.x.low, value)
         yield frame.line("grid", (plot.left, y, right, y))
         yield frame.text(label, plot.left - 6, y + 4, anchor="end")
-    for value, label in plot.x.ticks(6):
-        x, _ = plot.at(value, plot.y.low)
+    ticks = [(plot.at(value, plot.y.low)[0], label) for value, label in plot.x.ticks(6)]
+    for x, _ in ticks:
         yield frame.line("grid", (x, _TOP, x, ground))
+    for x, label in _apart(ticks):
         yield frame.text(label, x, ground + 16, anchor="middle")
     yield frame.line("axis", (plot.left, ground, right, ground))
     yield frame.text(plot.y.axis.label, 2, 12, kind="label")
     yield frame.text(plot.x.axis.label, right, _HEIGHT - 6, anchor="end", kind="label")
+
+
+def _apart(ticks: Sequence[tuple[float, str]]) -> Sequence[tuple[float, str]]:
+    """Return every tick, or every second, third and so on: as many as have room for their label, inside the figure."""
+    inside = [
+        (x, label) for x, label in ticks if frame.widest([label]) / 2 <= x <= frame.WIDTH - frame.widest([label]) / 2
+    ]
+    for every in range(1, len(inside) + 1):
+        chosen = inside[::every]
+        pairs = pairwise(chosen)
+        if all(right - left >= frame.widest([one, two]) + _GAP for (left, one), (right, two) in pairs):
+            return chosen
+    return inside[:1]
 
 
 def _band(mark: Line, place: int, plot: _Plot) -> Iterator[Markup]:

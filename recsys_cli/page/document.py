@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -13,7 +14,7 @@ def render(template: str, *, package: str, **values: Any) -> str:
     Args:
         template: File with the template, which extends `page.html.j2`.
         package: The package that it lies in.
-        values: What the template shows; text is escaped.
+        values: What the template shows; text is escaped. `today` is the date, in UTC.
     """
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, package_path=""), PackageLoader(__package__, package_path="")]),
@@ -22,5 +23,5 @@ def render(template: str, *, package: str, **values: Any) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    page: str = environment.get_template(template).render(values)
+    page: str = environment.get_template(template).render(values, today=f"{datetime.now(UTC):%Y-%m-%d}")
     return page

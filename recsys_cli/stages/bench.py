@@ -170,6 +170,7 @@ def _leaderboard(
         better=better_of(metrics[0]),
         metrics=metrics,
         data=data.folder.name,
+        dataset=config.dataset.called,
         split=rankings.split,
         users=len(rankings.users),
         rows=len(rankings.labels),

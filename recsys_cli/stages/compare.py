@@ -31,7 +31,7 @@ def compare(
     if against is not None:
         first = workspace.run(against)
         runs = [first, *(run for run in runs if run != first)]
-    found = compare_runs(runs)
+    found = compare_runs([run.evaluated() for run in runs])
     if html is not None:
         write_text(html, show(found))
     return found

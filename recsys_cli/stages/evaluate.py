@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import DataError
 from recsys_cli.evaluation import Ceiling, Evaluation, Measured
@@ -10,15 +12,16 @@ from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
 from recsys_cli.evaluation.report.recommended import Shown
+from recsys_cli.evaluation.selection import Selection, note
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.expression import parse
 from recsys_cli.stages import Made
 from recsys_cli.stages.finished import config_of, model_of, names_of
 from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
+from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, write_text
 
-_VERSION = 3
+_VERSION = 4
 """Of what is measured: part of the key, so that figures of an earlier version are measured again."""
 _HOW = {"batch_size"}
 """What of the evaluate section is how, not what: no part of the key."""
@@ -49,16 +52,24 @@ def evaluate(
     """
     whole = config_of(run)
     config = config or whole.evaluate
-    key = key_of("evaluation", _VERSION, run.key, config.model_dump(mode="json", exclude=_HOW))
+    run = run.evaluated(config.candidates)
+    key = evaluation_key(run.key, config)
     with workspace.lock(f"run-{run.folder.name}"):
         if not force and _is_fresh(run, key):
             return Made(run, up_to_date=True)
         data = workspace.data_of(run)
         names = names_of(whole, data, workspace, title=config.title)  # before the work: the column may not be there
         found, rankings = _measure(run, data, whole, config, emit=emit)
+        selected = selected_on(found.split, run, workspace)
+        if selected:
+            notes = (note(selected, found.split, has_test=data.rows("test") > 0), *found.notes)
+            found = found.model_copy(update={"notes": notes})
         evaluation = Evaluation(
             key=key,
             run=run.folder.name,
+            model=whole.model.name,
+            dataset=whole.dataset.called,
+            selected=selected,
             ceiling=_ceiling(workspace, whole),
             device=str(hardware.device(whole.train.device)),
             config=config,
@@ -66,6 +77,30 @@ def evaluate(
         )
         _write(run, evaluation, rankings, Shown.of(rankings, data, names, config))
     return Made(run, up_to_date=False)
+
+
+def evaluation_key(run_key: str, config: EvaluateConfig) -> str:
+    """Return what an evaluation depends on: the run, and what is asked of it."""
+    return key_of("evaluation", _VERSION, run_key, config.model_dump(mode="json", exclude=_HOW))
+
+
+def selected_on(split: str, run: TrainedRun, workspace: Workspace) -> tuple[Selection, ...]:
+    """Return what the rows of a split have chosen of a run: valid chooses among epochs, and among the trials of a study."""
+    if split != "valid":
+        return ()
+    found: list[Selection] = ["epoch"] if run.manifest["valid"] and len(run.manifest["history"]) > 1 else []
+    if any(run.folder.name == trial["run"] for study in workspace.studies() for trial in _trials(study)):
+        found.append("trial")
+    return tuple(found)
+
+
+def _trials(study: TunedStudy) -> list[dict[str, Any]]:
+    """Return the trials of a study; one that cannot be read tells nothing."""
+    try:
+        trials: list[dict[str, Any]] = study.manifest["ranking"]
+    except (DataError, KeyError):
+        return []
+    return trials if len(trials) > 1 else []
 
 
 def _write(run: TrainedRun, evaluation: Evaluation, rankings: Rankings, shown: Shown | None) -> None:

@@ -103,10 +103,10 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         else [f"no nearest items: {desk.config.model.name} has no vectors of items to compare"]
     )
     recommended = None
-    if not run.rankings.is_file():
+    if not (kept := run.evaluated().rankings).is_file():
         notes.append("who it is recommended to is not known before recsys evaluate")
     else:
-        recommended = _recommended_to(item_idx, Rankings.read(run.rankings), desk.names, k=k)
+        recommended = _recommended_to(item_idx, Rankings.read(kept), desk.names, k=k)
     return {
         "run": run.folder.name,
         **desk.item(item_idx),
@@ -165,7 +165,7 @@ class _Desk:
 def _title(run: TrainedRun, config: RunConfig) -> str | None:
     """Return the column with the titles: the latest evaluation may have been told of it after the run was trained."""
     try:
-        return Evaluation.read(run.evaluation).config.title
+        return Evaluation.read(run.evaluated().evaluation).config.title
     except DataError:
         return config.evaluate.title
 

@@ -224,7 +224,7 @@ class _Search:
             for trial in trials:
                 if trial.notes.get("own") and trial.notes.get("run") and trial != best:
                     run = TrainedRun(self.workspace.root / "runs" / trial.notes["run"])
-                    if run.exists and not run.evaluation.is_file():
+                    if run.exists and not run.evaluated().evaluation.is_file():
                         self.workspace.remove(run)
 
     def _tell(self, number: int) -> None:

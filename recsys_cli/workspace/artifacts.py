@@ -6,7 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,30 @@ class PreparedData(Artifact):
 
 @dataclass(frozen=True)
 class TrainedRun(Artifact):
-    """What `recsys train` wrote. While it is being written there is no manifest, but a `last` checkpoint to resume from."""
+    """What `recsys train` wrote. While it is being written there is no manifest, but a `last` checkpoint to resume from.
+
+    Attributes:
+        candidates: Which of its evaluations is meant, as `evaluate.candidates`: a sampled one never replaces the full one.
+    """
+
+    candidates: str = "all"
+
+    def evaluated(self, candidates: str | None = None) -> TrainedRun:
+        """Return the run with one of its evaluations.
+
+        Args:
+            candidates: Of which; the full one where left out, or a sampled one where there is no other.
+        """
+        if candidates is not None:
+            return replace(self, candidates=candidates)
+        sampled = sorted(self.folder.glob("evaluation-*.json"))
+        if self.evaluation.is_file() or not sampled:
+            return self
+        return replace(self, candidates=sampled[0].stem.removeprefix("evaluation-"))
+
+    def _kept(self, name: str) -> Path:
+        stem, _, suffix = name.partition(".")
+        return self.folder / (name if self.candidates == "all" else f"{stem}-{self.candidates}.{suffix}")
 
     @property
     def config(self) -> Path:
@@ -136,17 +159,17 @@ class TrainedRun(Artifact):
     @property
     def evaluation(self) -> Path:
         """What `recsys evaluate` measured."""
-        return self.folder / "evaluation.json"
+        return self._kept("evaluation.json")
 
     @property
     def rankings(self) -> Path:
         """What those are figures of, user by user and row by row."""
-        return self.folder / "rankings.safetensors"
+        return self._kept("rankings.safetensors")
 
     @property
     def report(self) -> Path:
         """The page that shows it."""
-        return self.folder / "report.html"
+        return self._kept("report.html")
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING, Catalogue, Hits, Recommended
+from recsys_cli.evaluation.metrics import BEYOND, GROUPED, OF_NUMBERS, POINTWISE, RANKING, Catalogue, Hits, Recommended
 from recsys_cli.evaluation.tally import Tally
 
 # Ranking, for one user: the places of the ranking that are hits (from 1), how much there was to find, and k.
@@ -119,7 +120,7 @@ def test_pointwise_metric_equals_brute_force(name: str, ties: bool) -> None:
     labels, logits = _rows(np.random.default_rng(3), 157, ties=ties)
     rows = list(zip((1 / (1 + np.exp(-logits))).tolist(), labels.tolist(), strict=True))
 
-    (value,) = POINTWISE[name].compute(Tally.of(labels, logits))
+    value = POINTWISE[name].compute(Tally.of(labels, logits))
 
     assert value == pytest.approx(SLOW_POINTWISE[name](rows), abs=1e-12)
 
@@ -135,18 +136,27 @@ def test_pointwise_metric_ignores_the_order_of_rows(name: str) -> None:
     assert again == POINTWISE[name].compute(Tally.of(labels, logits))
 
 
-@pytest.mark.parametrize("name", POINTWISE)
-def test_pointwise_metric_computes_each_weighting_on_its_own(name: str) -> None:
-    labels, logits = _rows(np.random.default_rng(5), 99, ties=True)
-    drawn = Tally.of(labels, logits).resampled(range(7), seed=6)
-
-    together = POINTWISE[name].compute(drawn)
-
-    alone = [
-        POINTWISE[name].compute(Tally(drawn.logits, drawn.positive[r : r + 1], drawn.negative[r : r + 1]))[0]
-        for r in range(7)
-    ]
-    assert together == pytest.approx(alone, abs=1e-12)
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("name", [*POINTWISE, "rmse of numbers", "mae of numbers"])
+def test_influence_is_what_one_more_row_does(name: str, ties: bool) -> None:
+    """Each metric's own derivative, against a small change of the weight of one row."""
+    labels, logits = _rows(np.random.default_rng(5), 60, ties=ties)
+    base, _, of_numbers = name.partition(" of ")
+    metric = OF_NUMBERS[base] if of_numbers else POINTWISE[name]
+    tally = Tally.of(labels, logits)
+    found = metric.influence(tally)
+    for place in range(len(tally.logits)):
+        for which, label in ((0, "positive"), (1, "negative")):
+            changed = getattr(tally, label).copy()
+            changed[place] += 1e-7
+            moved = replace(tally, **{label: changed})
+            if metric.parts is None:
+                slope, expected = (metric.compute(moved) - metric.compute(tally)) / 1e-7, found[which][place]
+            else:  # a row adds to its part, and makes all parts smaller by being one more row
+                (of_score, parts), (_, others) = metric.parts(tally), metric.parts(moved)
+                slope = (others[of_score[place]] - parts[of_score[place]]) / 1e-7
+                expected = found[which][place] - parts[of_score[place]] / len(labels)
+            assert slope == pytest.approx(expected, abs=2e-5)
 
 
 BEST = {
@@ -159,17 +169,17 @@ BEST = {
 def test_pointwise_metric_of_perfect_scores_is_best(name: str, best: float) -> None:
     labels = np.array([0, 1, 1, 0, 1], np.float32)
 
-    assert POINTWISE[name].compute(Tally.of(labels, np.where(labels > 0, 40.0, -40.0)))[0] == pytest.approx(best)
+    assert POINTWISE[name].compute(Tally.of(labels, np.where(labels > 0, 40.0, -40.0))) == pytest.approx(best)
 
 
 def test_pointwise_metrics_that_are_not_defined_are_nan() -> None:
     one_class, nothing = Tally.of(np.zeros(3, np.float32), [1.0, 2.0, 3.0]), Tally.of(np.empty(0, np.float32), [])
 
-    assert math.isnan(POINTWISE["auc"].compute(one_class)[0])
-    assert math.isnan(POINTWISE["calibration"].compute(one_class)[0])
-    assert math.isnan(POINTWISE["pr_auc"].compute(one_class)[0])
-    assert math.isnan(POINTWISE["normalized_entropy"].compute(one_class)[0])
-    assert all(math.isnan(metric.compute(nothing)[0]) for metric in POINTWISE.values())
+    assert math.isnan(POINTWISE["auc"].compute(one_class))
+    assert math.isnan(POINTWISE["calibration"].compute(one_class))
+    assert math.isnan(POINTWISE["pr_auc"].compute(one_class))
+    assert math.isnan(POINTWISE["normalized_entropy"].compute(one_class))
+    assert all(math.isnan(metric.compute(nothing)) for metric in POINTWISE.values())
 
 
 @pytest.mark.parametrize("k", [1, 5, 20])

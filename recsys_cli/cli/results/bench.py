@@ -112,6 +112,7 @@ def _marks(board: Leaderboard) -> Iterator[str]:
     yield f"{_SAME} cannot be told apart from the best"
     yield "(baseline) is beside every evaluation"
     if len(board.seeds) > 1:
-        yield f"± standard deviation over {len(board.seeds)} seeds"
+        yield f"± standard deviation over {len(board.seeds)} seeds, which is part of the intervals"
         if any(one.deterministic for one in board.standings):
             yield "any seed: no chance is in it, so one run counts for all"
+    yield from board.notes

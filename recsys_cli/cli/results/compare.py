@@ -21,10 +21,12 @@ def result(found: Comparison, *, html: Path | None) -> dict[str, Any]:
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show the differences of each run, and the sentences."""
-    against = found["against"]
-    for run in found["runs"][1:]:
-        _draw_one(to, run["label"], against, found["figures"])
     from recsys_cli.evaluation.compare.words import METHOD
+    from recsys_cli.evaluation.selection import marked
+
+    names = {run["label"]: marked(run["label"], run["selected"]) for run in found["runs"]}
+    for run in found["runs"][1:]:
+        _draw_one(to, run["label"], found["against"], found["figures"], names)
 
     for sentence in found["sentences"]:
         line(to, sentence)
@@ -35,15 +37,18 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
         line(to, f"page: {found['report']}")
 
 
-def _draw_one(to: Console, label: str, against: str, figures: list[Mapping[str, Any]]) -> None:
+def _draw_one(
+    to: Console, label: str, against: str, figures: list[Mapping[str, Any]], names: Mapping[str, str]
+) -> None:
     from recsys_cli.evaluation.compare.page import probability
+    from recsys_cli.evaluation.metrics.named import ARROWS
 
     rows = []
     for figure in figures:
         one = figure["differences"][label]
         rows.append(
             (
-                figure["title"],
+                f"{figure['title']} {ARROWS[figure['better']]}".rstrip(),
                 f"{figure['values'][against]:.4f}",
                 f"{figure['values'][label]:.4f}",
                 f"{one['value']:+.4f}",
@@ -52,4 +57,5 @@ def _draw_one(to: Console, label: str, against: str, figures: list[Mapping[str, 
                 one["verdict"],
             )
         )
-    table(to, f"{label} against {against}", ("", against, label, "difference", "95 % interval", "p (Holm)", ""), rows)
+    heads = ("", names[against], names[label], "difference", "95 % interval", "p (Holm)", "")
+    table(to, f"{names[label]} against {names[against]}", heads, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from recsys_cli.evaluation.metrics.named import Ends
     from recsys_cli.evaluation.result import Counts
     from recsys_cli.workspace import TrainedRun
 
@@ -33,17 +33,21 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show what a reader wants first, the model beside the baselines; the report and --json have the rest."""
     from recsys_cli.evaluation.metrics.named import headlines
     from recsys_cli.evaluation.result import Counts
+    from recsys_cli.evaluation.selection import marked
 
     counts, config = Counts.model_validate(found["counts"]), found["config"]
     of_model = found["pointwise"].get(MODEL, {})
     rows = headlines([name for name, estimate in of_model.items() if estimate["value"] is not None])
-    _draw_systems(to, f"{found['run']} on {found['split']}: {counts.rows:,} rows", found["pointwise"], rows)
+    own = marked(found["model"], found["selected"])
+    what = f"{own} of {found['run']} on {found['split']} of {found['dataset']}: {counts.rows:,} rows"
+    _draw_systems(to, what, found["pointwise"], rows, own=own)
     label = "" if config["candidates"] == "all" else "sampled_"
     first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage")]
     both = {name: {**figures, **found["beyond"].get(name, {})} for name, figures in found["ranking"].items()}
-    _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first)
-    _draw_cohorts(to, found["cohorts"], first[0])
-    line(to, f"{_MARK} best of its line; in brackets the 95 % interval; the report has all other figures", style="dim")
+    _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first, own=own)
+    _draw_cohorts(to, found["cohorts"], first[0], own=own)
+    best = f"{_MARK} best of its line, and all whose interval overlaps that of the best"
+    line(to, f"{best}; in brackets the 95 % interval; the report has all other figures", style="dim")
     if found["verdict"]:
         line(to, " ".join(found["verdict"]), style="bold")
     if found.get("ceiling"):
@@ -54,8 +58,19 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     line(to, f"{state}; report: {found['report']}")
 
 
-def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: Sequence[str]) -> None:
-    """Show some figures of all systems, over as many lines as the terminal needs; nothing where the model has none of them."""
+def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: Sequence[str], *, own: str) -> None:
+    """Show some figures of all systems, over as many lines as the terminal needs; nothing where the model has none of them.
+
+    Args:
+        to: Where.
+        title: Of the table.
+        systems: Estimates by system.
+        metrics: Which of them.
+        own: Name of the model.
+    """
+    from recsys_cli.evaluation.metrics.named import best_of, better_of
+    from recsys_cli.evaluation.result import renamed
+
     metrics = [metric for metric in metrics if metric in systems.get(MODEL, {})]
     if not metrics:
         return
@@ -63,11 +78,16 @@ def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: 
         cells = []
         for metric in metrics:
             estimates = [estimates.get(metric) for estimates in systems.values()]
-            best = _best(metric, estimates)
-            cells.append((_title(metric), *(_cell(e, best=best, lines=lines) for e in estimates)))
-        if _width(("", *systems), cells) <= to.width:
+            best = best_of([_ends(estimate) for estimate in estimates], better_of(metric))
+            cells.append((_heading(metric), *map(_cell, estimates, best, [lines] * len(best))))
+        heads = ("", *renamed(systems, own))
+        if _width(heads, cells) <= to.width:
             break
-    table(to, title, ("", *systems), cells)
+    table(to, title, heads, cells)
+
+
+def _ends(estimate: Mapping[str, Any] | None) -> Ends:
+    return (None, None, None) if estimate is None else (estimate["value"], estimate["low"], estimate["high"])
 
 
 def _width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
@@ -87,8 +107,10 @@ def ranked_in_words(counts: Counts, config: Mapping[str, Any]) -> str:
     return f"{items} for {counts.users_in_words}"
 
 
-def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str) -> None:
+def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str, *, own: str) -> None:
     """Show for each cohort how well its rows are predicted, and one figure of its rankings, beside the baselines'."""
+    from recsys_cli.evaluation.result import renamed
+
     first = next((name for cohort in cohorts for name in cohort["pointwise"][MODEL]), "")
     systems = next((list(cohort["ranking"]) for cohort in cohorts if cohort["ranking"]), [])
     cells = []
@@ -97,8 +119,9 @@ def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str
         figures = [_figure(cohort["ranking"].get(name, {}).get(metric)) for name in systems]
         ranked = (users, *figures) if systems else ()
         cells.append((cohort["name"], f"{cohort['rows']:,}", _figure(cohort["pointwise"][MODEL].get(first)), *ranked))
-    heads = ("", "rows", _title(first), *(("users", *systems) if systems else ()))
-    table(to, f"by cohort: {_title(first)} of the model{f', {_title(metric)} of all' if systems else ''}", heads, cells)
+    names = [*renamed(dict.fromkeys(systems), own)]
+    heads = ("", "rows", _title(first), *(("users", *names) if systems else ()))
+    table(to, f"by cohort: {_title(first)} of {own}{f', {_title(metric)} of all' if systems else ''}", heads, cells)
 
 
 def _figure(estimate: Mapping[str, Any] | None) -> str:
@@ -111,29 +134,19 @@ def _title(metric: str) -> str:
     return title_of(metric)
 
 
-def _cell(estimate: Mapping[str, Any] | None, *, best: float | None, lines: int) -> str:
+def _heading(metric: str) -> str:
+    """Write a figure's name with an arrow that says which values are better."""
+    from recsys_cli.evaluation.metrics.named import ARROWS, better_of
+
+    return f"{_title(metric)} {ARROWS[better_of(metric)]}".rstrip()
+
+
+def _cell(estimate: Mapping[str, Any] | None, is_best: bool, lines: int) -> str:
     """Write a figure and its interval, over more lines where the terminal is narrow."""
     if estimate is None or estimate["value"] is None:
         return "–"
-    figure = f"{_MARK if estimate['value'] == best else ''}{_figure(estimate)}"
+    figure = f"{_MARK if is_best else ''}{_figure(estimate)}"
     if estimate["low"] is None or estimate["high"] is None:
         return figure
     before, between = (" " if lines == 1 else "\n"), (" " if lines < 3 else "\n")
     return f"{figure}{before}[{estimate['low']:.4f},{between}{estimate['high']:.4f}]"
-
-
-def _best(metric: str, estimates: list[Mapping[str, Any] | None]) -> float | None:
-    """Return the value that is best in the metric's own sense; none where only one system was measured."""
-    from recsys_cli.evaluation.metrics.named import better_of
-
-    better = better_of(metric)
-    values = [float(e["value"]) for e in estimates if e is not None and e["value"] is not None]
-    if len(values) < 2 or better is None:
-        return None
-    match better:
-        case "one":
-            return min(values, key=lambda value: abs(math.log(value)) if value > 0 else math.inf)
-        case "lower":
-            return min(values)
-        case _:
-            return max(values)

@@ -85,10 +85,27 @@ def _labels(facts: Facts) -> Iterator[Finding]:
                 f"{_of(label.zeroed, split.rows)} rows of {name} have no label, and count as 0: Dropna leaves them out"
             )
             yield Finding(level="warning", text=text)
-        if label.mean is not None and label.low == label.high:
-            text = f"every label of {name} is {label.low:g}: nothing can be told apart there"
-            yield Finding(level="warning", text=text)
+    yield from _constant(facts)
     yield from _not_binary(facts)
+
+
+def _constant(facts: Facts) -> Iterator[Finding]:
+    """Say what a label that never varies means: implicit feedback where it is 1 everywhere, and else no signal at all."""
+    same = {
+        name: split.label.low
+        for name, split in facts.splits.items()
+        if split.label.mean is not None and split.label.low is not None and split.label.low == split.label.high
+    }
+    if same.get(_TRAIN) == 1 and set(same.values()) == {1} and facts.task == "binary":
+        text = (
+            "every label is 1 (implicit feedback): models that rank the catalog learn from it (ease, ials, sasrec); models "
+            "that predict labels need rows with 0, such as those of NegativeSampling in features.ops"
+        )
+        yield Finding(level="note", text=text)
+        return
+    for name, value in same.items():
+        text = f"every label of {name} is {value:g}: AUC is not defined there, and a model cannot learn labels from it"
+        yield Finding(level="warning", text=text)
 
 
 def _not_binary(facts: Facts) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from recsys_cli.evaluation.compare.paired import Tested, holm
 from recsys_cli.evaluation.metrics.metric import Better
 from recsys_cli.evaluation.metrics.named import better_of, title_of
 from recsys_cli.evaluation.result import Frozen
+from recsys_cli.evaluation.selection import Selection, marked
 
 LEVEL = 0.05
 """A difference counts where chance gives one as large less often than this, after Holm's correction."""
@@ -62,6 +63,10 @@ class Compared(Frozen):
     """Name of its model."""
     data: str
     """Name of the prepared data that it was trained on."""
+    dataset: str
+    """What that data is called."""
+    selected: tuple[Selection, ...] = ()
+    """What the measured rows chose of this run: then its figures are too good."""
 
 
 class Comparison(Frozen):
@@ -92,6 +97,10 @@ class Comparison(Frozen):
     def others(self) -> tuple[str, ...]:
         """Labels of the runs that are compared with the first."""
         return tuple(run.label for run in self.runs[1:])
+
+    def called(self, label: str) -> str:
+        """Return what tables call a run: its label, marked where the measured rows chose something of it."""
+        return marked(label, next(run.selected for run in self.runs if run.label == label))
 
 
 def figures_of(

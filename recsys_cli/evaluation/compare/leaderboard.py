@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.paired import holm
 from recsys_cli.evaluation.compare.runs import measured, rankings_of
 from recsys_cli.evaluation.metrics.metric import Better
-from recsys_cli.evaluation.metrics.named import better_of, title_of
+from recsys_cli.evaluation.metrics.named import badness, better_of, title_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
+from recsys_cli.evaluation.selection import Selection, legend, marked
 from recsys_cli.workspace import TrainedRun
 
 
@@ -27,7 +27,7 @@ class Score(Frozen):
     deviation: float | None = None
     """Standard deviation over the seeds; None for one run."""
     low: float | None = None
-    """Lower end of the 95 % interval: over users or rows, each with its mean over the seeds; else that of the first seed."""
+    """Lower end of the 95 % interval: over users and seeds; else that of the first seed."""
     high: float | None = None
     """Upper end of the interval."""
 
@@ -52,6 +52,8 @@ class Standing(Frozen):
     """By figure, such as `ndcg@10`."""
     from_best: Difference | None = None
     """Its difference from the best; None for the best, and where the figure cannot be tested."""
+    selected: tuple[Selection, ...] = ()
+    """What the measured rows chose of its runs: then its figures are too good."""
     seeds: int
     """How many runs it is the mean of."""
     deterministic: bool = False
@@ -71,7 +73,7 @@ class Standing(Frozen):
     @property
     def called(self) -> str:
         """What tables call it."""
-        return f"{self.label} (baseline)" if self.is_baseline else self.label
+        return f"{self.label} (baseline)" if self.is_baseline else marked(self.label, self.selected)
 
     def seeds_in_words(self, *, seeds: int) -> str:
         """Return which seeds its figures are of, if there should be so many: `3`, `2 of 3`, or `any` where it is deterministic."""
@@ -93,6 +95,8 @@ class Leaderboard(Frozen):
     """The figures that are shown, that one first."""
     data: str
     """Name of the prepared data."""
+    dataset: str
+    """What that data is called."""
     split: str
     """`valid` or `test`."""
     users: int
@@ -108,6 +112,14 @@ class Leaderboard(Frozen):
     protocol: dict[str, str]
     """How it was measured, in words."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the intervals has to know."""
+        found = legend({one.label: one.selected for one in self.standings}, self.split)
+        one_seed = len(self.seeds) == 1 and any(not (one.is_baseline or one.deterministic) for one in self.standings)
+        seeds = "one seed: how far training varies from seed to seed is not in the intervals"
+        return (*([found] if found else []), *([seeds] if one_seed else []))
+
 
 @dataclass(frozen=True)
 class _System:
@@ -117,6 +129,7 @@ class _System:
     outcomes: Outcomes
     estimates: Sequence[Mapping[str, Any]]
     runs: Sequence[TrainedRun] = ()
+    selected: tuple[Selection, ...] = ()
 
 
 def standings_of(
@@ -154,6 +167,7 @@ def standings_of(
             is_baseline=not system.runs,
             scores=scores,
             from_best=apart.get(system.label),
+            selected=system.selected,
             seeds=len(system.runs),
             deterministic=system.label in deterministic,
             seconds=_mean([run.manifest["seconds"]["train"] for run in system.runs]),
@@ -169,7 +183,8 @@ def _model(label: str, runs: Sequence[TrainedRun], metrics: Sequence[str]) -> _S
     wanted = set(metrics).intersection(*(measured(one) for one in evaluations))
     outcomes = Outcomes.mean([Outcomes.of(rankings_of(run), metrics=wanted) for run in runs])
     estimates = [{**one.pointwise.get(MODEL, {}), **one.ranking.get(MODEL, {})} for one in evaluations]
-    return _System(label, outcomes, estimates, runs)
+    selected = tuple(dict.fromkeys(what for one in evaluations for what in one.selected))
+    return _System(label, outcomes, estimates, runs, selected)
 
 
 def _baselines(found: Evaluation, rankings: Rankings, metrics: Sequence[str], *, known: set[str]) -> Iterator[_System]:
@@ -196,7 +211,7 @@ def _score(system: _System, metric: str, *, resamples: int, seed: int) -> Score:
 def _from_best(
     ordered: Sequence[_System], metric: str, *, resamples: int, seed: int
 ) -> Iterator[tuple[str, Difference]]:
-    """Test who is worse than the best: the seeds of a model are one mean, so that users do not count more than once."""
+    """Test who is worse than the best: the seeds of a model are one mean, and their spread is part of the error."""
     best, *others = ordered
     if metric not in best.outcomes.metrics:
         return
@@ -209,13 +224,6 @@ def _from_best(
             other.label,
             Difference(value=one.value, low=one.low, high=one.high, p=one.p, p_holm=p_holm, verdict=verdict),
         )
-
-
-def badness(value: float | None, better: Better | None) -> float:
-    """Return what is smaller the better a value is; a figure that is not defined is the worst."""
-    if value is None:
-        return math.inf
-    return {"lower": value, "one": abs(value - 1)}.get(better or "higher", -value)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, Standing, failures_in_words, in_words
 from recsys_cli.evaluation.compare.page import probability
-from recsys_cli.evaluation.metrics.named import title_of
+from recsys_cli.evaluation.metrics.named import ARROWS, better_of, title_of
 from recsys_cli.page import Axis, Estimated, intervals, render
 
 _BEST, _OTHERS, _BASELINES = 1, 2, 5
@@ -14,17 +14,17 @@ _BEST, _OTHERS, _BASELINES = 1, 2, 5
 
 def show(found: Leaderboard) -> str:
     """Write the page as one HTML document that loads nothing."""
-    titles = [title_of(metric) for metric in found.metrics]
+    titles = [f"{title_of(metric)} {ARROWS[better_of(metric)]}".rstrip() for metric in found.metrics]
     return render(
         "leaderboard.html.j2",
         package=__package__,
         found=found,
-        title=titles[0],
+        title=title_of(found.metric),
         sentence=in_words(found),
         figure=standings(found),
         failures=failures_in_words(found),
         again=AGAIN,
-        head=["", "model", *titles, "less the best's", "p (Holm)", "seeds", "seconds", "parameters"],
+        head=["", "model", *titles, "difference from the best", "p (Holm)", "seeds", "seconds", "parameters"],
         rows=[_row(one, found) for one in found.standings],
     )
 
@@ -58,7 +58,7 @@ def _row(one: Standing, found: Leaderboard) -> list[str]:
         one.called,
         *(_over(mean, f"± {deviation}" if deviation else "") for mean, deviation in figures),
         "" if apart is None else _over(f"{apart.value:+.4f}", f"[{apart.low:+.4f}, {apart.high:+.4f}]"),
-        "" if apart is None else _over(probability(apart.p_holm), "noise" if one.is_same_as_best else ""),
+        "" if apart is None else _over(probability(apart.p_holm), "not significant" if one.is_same_as_best else ""),
         one.seeds_in_words(seeds=seeds),
         "" if one.seconds is None else f"{one.seconds:,.1f}",
         "" if one.parameters is None else f"{one.parameters:,}",

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.evaluation.compare.paired import Tested, by_placements, by_roots, by_rows, by_users, placements
+from recsys_cli.evaluation.clusters import Clusters, Spread
+from recsys_cli.evaluation.compare.paired import (
+    NO_CHANCE,
+    Tested,
+    by_means,
+    by_placements,
+    by_roots,
+    by_rows,
+    by_users,
+    placements,
+)
 from recsys_cli.evaluation.metrics import RANKING, Hits
-from recsys_cli.evaluation.metrics.named import SAMPLED
+from recsys_cli.evaluation.metrics.named import SAMPLED, better_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.evaluation.tally import Floats
@@ -32,11 +43,15 @@ class Outcomes:
         rows: `auc` and `log_loss`: for each row its placement (see `paired.placements`) and its loss; or of labels that are
             numbers `rmse` and `mae`: its squared and its absolute error. Shape (N,).
         labels: Whether the main label of each row is 1 (of a number, other than 0), shape (N,).
+        clusters: Which rows are of one user.
+        seeds: By name: how far the figure is from that of another draw of seeds. None where there is a single run.
     """
 
     users: dict[str, Floats]
     rows: dict[str, Floats]
     labels: npt.NDArray[np.bool_]
+    clusters: Clusters
+    seeds: Mapping[str, Spread] = field(default_factory=dict)
 
     @classmethod
     def of(cls, found: Rankings, *, system: str = MODEL, metrics: Container[str] | None = None) -> Outcomes:
@@ -52,16 +67,25 @@ class Outcomes:
             users=_by_user(found, system, metrics) if system in found.hits and len(found.users) else {},
             rows=_by_row(found, labels, metrics) if system == MODEL else {},
             labels=labels,
+            clusters=Clusters.of(found.row_clusters),
         )
+
+    @classmethod
+    def of_users(cls, users: dict[str, Floats]) -> Outcomes:
+        """Return outcomes of rankings alone; by name, each (U,)."""
+        return cls(users, {}, np.empty(0, np.bool_), Clusters(np.empty(0, np.int64), 0))
 
     @classmethod
     def mean(cls, several: Sequence[Outcomes]) -> Outcomes:
         """Return the mean over several runs of one model, such as with other seeds: users stay users, and do not become more."""
         first = several[0]
-        return cls(
+        return replace(
+            first,
             users={name: np.mean([one.users[name] for one in several], axis=0) for name in first.users},
             rows={name: np.mean([one.rows[name] for one in several], axis=0) for name in first.rows},
-            labels=first.labels,
+            seeds={name: _over_seeds([one.value(name) for one in several]) for name in first.metrics}
+            if len(several) > 1
+            else {},
         )
 
     @property
@@ -74,7 +98,7 @@ class Outcomes:
         users, rows = (
             {name: values for name, values in found.items() if name in metrics} for found in (self.users, self.rows)
         )
-        return Outcomes(users, rows, self.labels)
+        return replace(self, users=users, rows=rows)
 
     def value(self, metric: str) -> float:
         """Return a figure over all users or rows."""
@@ -93,25 +117,42 @@ class Outcomes:
             resamples: For the bootstrap over users.
             seed: Decides its draws.
         """
-        of_users = [name for name in metrics if name in self.users]
+        chance = {name: self._chance(name) + other._chance(name) for name in metrics}
+        of_users = [name for name in metrics if name in self.users and not chance[name].error]
         found: dict[str, Tested] = {}
         if of_users:
             differences = np.stack([self.users[name] - other.users[name] for name in of_users], axis=1)
             found |= zip(of_users, by_users(differences, resamples=resamples, seed=seed), strict=True)
         for name in metrics:
             if name in self.rows:
-                found[name] = _tested(name, self.rows[name], other.rows[name], self.labels)
+                found[name] = self._tested(name, other.rows[name], chance[name])
+            elif name in self.users and name not in found:
+                found[name] = by_means(self.users[name] - other.users[name], chance[name])
         return found
 
     def interval(self, metric: str, *, resamples: int, seed: int) -> tuple[float, float]:
-        """Return the 95 % interval of a figure."""
-        nothing = Outcomes(
-            {metric: np.zeros_like(self.users[metric])} if metric in self.users else {},
-            {metric: np.zeros_like(self.rows[metric])} if metric in self.rows else {},
-            self.labels,
-        )
+        """Return the 95 % interval of a figure, over users and seeds."""
+        users, rows = ({metric: np.zeros_like(of[metric])} if metric in of else {} for of in (self.users, self.rows))
+        nothing = replace(self, users=users, rows=rows, seeds={})
         tested = self.minus(nothing, [metric], resamples=resamples, seed=seed)[metric]
-        return tested.low, tested.high
+        most = 1.0 if better_of(metric) == "higher" else math.inf
+        return max(0.0, tested.low), min(most, tested.high)
+
+    def _chance(self, metric: str) -> Spread:
+        return self.seeds.get(metric, NO_CHANCE)
+
+    def _tested(self, name: str, other: Floats, chance: Spread) -> Tested:
+        own = self.rows[name]
+        if name == RMSE:
+            return by_roots(own, other, self.clusters, chance)
+        if name == AUC:
+            return by_placements(own - other, self.labels, self.clusters, chance)
+        return by_rows(own - other, self.clusters, chance)
+
+
+def _over_seeds(values: Sequence[float]) -> Spread:
+    """Return the standard error of a mean over seeds."""
+    return Spread(statistics.stdev(values) / math.sqrt(len(values)), len(values) - 1)
 
 
 def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> dict[str, Floats]:
@@ -126,12 +167,6 @@ def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> di
     }
 
 
-def _tested(name: str, own: Floats, other: Floats, labels: npt.NDArray[np.bool_]) -> Tested:
-    if name == RMSE:
-        return by_roots(own, other)
-    return by_placements(own - other, labels) if name == AUC else by_rows(own - other)
-
-
 def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Container[str] | None) -> dict[str, Floats]:
     if found.task == "regression":
         errors = found.logits.astype(np.float64) - found.labels
@@ -141,6 +176,10 @@ def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Container[s
     if (metrics is None or AUC in metrics) and 0 < np.count_nonzero(labels) < len(labels):
         rows[AUC] = placements(labels, found.logits)
     if (metrics is None or LOG_LOSS in metrics) and len(labels):
-        logits = found.logits.astype(np.float64)
-        rows[LOG_LOSS] = np.logaddexp(0, np.where(labels, -logits, logits))
+        rows[LOG_LOSS] = losses(labels, found.logits.astype(np.float64))
     return rows
+
+
+def losses(labels: npt.NDArray[np.bool_], logits: Floats) -> Floats:
+    """Return the binary cross-entropy of each row; all (N,)."""
+    return np.logaddexp(0, np.where(labels, -logits, logits))

@@ -8,10 +8,11 @@ from markupsafe import Markup
 
 from recsys_cli.evaluation.compare.comparison import Comparison, Difference, Verdict
 from recsys_cli.evaluation.compare.words import METHOD
+from recsys_cli.evaluation.metrics.named import ARROWS
 from recsys_cli.page import Axis, Estimated, intervals, render
 
 _COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}
-_NAMES = {"better": "better", "worse": "worse", "noise": "cannot be told apart"}
+_NAMES = {"better": "better", "worse": "worse", "noise": "not significant"}
 
 
 def show(found: Comparison) -> str:
@@ -24,7 +25,8 @@ def show(found: Comparison) -> str:
         figures={label: differences(found, label) for label in found.others},
         head=["", "run", "value", f"difference from {found.against}", "95 % interval", "p", "p (Holm)", ""],
         rows=list(_rows(found)),
-        runs=[[run.label, run.run, run.data] for run in found.runs],
+        runs=[[found.called(run.label), run.model, run.dataset, run.run, run.data] for run in found.runs],
+        dataset=", ".join(dict.fromkeys(run.dataset for run in found.runs)),
     )
 
 
@@ -49,10 +51,11 @@ def differences(found: Comparison, label: str) -> Markup:
 
 def _rows(found: Comparison) -> Iterator[list[str]]:
     for figure in found.figures:
-        yield [figure.title, found.against, f"{figure.values[found.against]:.4f}", "", "", "", "", ""]
+        title = f"{figure.title} {ARROWS[figure.better]}".rstrip()
+        yield [title, found.called(found.against), f"{figure.values[found.against]:.4f}", "", "", "", "", ""]
         for label in found.others:
             one = figure.differences[label]
-            yield ["", label, f"{figure.values[label]:.4f}", *written(one)]
+            yield ["", found.called(label), f"{figure.values[label]:.4f}", *written(one)]
 
 
 def written(one: Difference) -> list[str]:

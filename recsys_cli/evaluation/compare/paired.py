@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
 from recsys_cli.evaluation.tally import Floats
 
 _DIGITS = 12
 """Differences are rounded to so many digits before they are ranked: sums of the same gains in another order are ties."""
-_95 = 1.959963984540054
-"""So many standard errors to either side hold 95 % of a normal distribution."""
+NO_CHANCE = Spread(0.0)
+"""Of systems without a seed, or with a single one, whose spread nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,19 @@ def by_users(differences: Floats, *, resamples: int, seed: int) -> list[Tested]:
         )
         for value, found, column in zip(values, estimates, differences.T, strict=True)
     ]
+
+
+def by_means(differences: Floats, chance: Spread) -> Tested:
+    """Test the mean difference over users where training varies from seed to seed.
+
+    Ranks would not do: the seeds move all users of a system together.
+
+    Args:
+        differences: Each user's, of figures averaged over seeds; shape (U,), U at least 1.
+        chance: Spread of the mean difference over the seeds of training.
+    """
+    users = Clusters(np.arange(len(differences)), len(differences))
+    return by_rows(differences, users, chance)
 
 
 def wilcoxon(differences: Floats) -> float:
@@ -110,51 +124,64 @@ def placements(labels: npt.NDArray[np.bool_], logits: npt.ArrayLike) -> Floats:
     return np.where(labels, below[group], above[group])
 
 
-def by_placements(differences: Floats, labels: npt.NDArray[np.bool_]) -> Tested:
+def by_placements(
+    differences: Floats, labels: npt.NDArray[np.bool_], clusters: Clusters, chance: Spread = NO_CHANCE
+) -> Tested:
     """Test the difference of two AUC of the same rows.
 
-    DeLong, DeLong and Clarke-Pearson (1988): what a paired bootstrap of rows tends to, at the cost of a sort.
+    The test of DeLong, DeLong and Clarke-Pearson (1988) with placements summed by user (Obuchowski, 1997).
 
     Args:
         differences: One system's `placements` less the other's; shape (N,).
         labels: Shape (N,), with rows of both classes.
+        clusters: Which rows are of one user.
+        chance: Spread of the difference over the seeds of training.
     """
-    parts = differences[labels], differences[~labels]
-    return _normal(float(parts[0].mean()), math.sqrt(sum(_variance_of_mean(part) for part in parts)))
+    classes = [labels.astype(np.float64), (~labels).astype(np.float64)]
+    weights = sum(chosen / chosen.sum() for chosen in classes)
+    value = float(differences[labels].mean())
+    return _tested(
+        value, jackknife(clusters.sums(weights * (differences - value)), clusters.sums(weights / 2)) + chance
+    )
 
 
-def by_rows(differences: Floats) -> Tested:
-    """Test the mean difference over rows, by the normal distribution.
+def by_rows(differences: Floats, clusters: Clusters, chance: Spread = NO_CHANCE) -> Tested:
+    """Test the mean difference over rows, from the sums of each user's.
 
     Ranks would not do: the mean of a log loss depends on a few rows, which a test of ranks does not look at.
 
     Args:
         differences: Shape (N,), N at least 1.
+        clusters: Which rows are of one user.
+        chance: Spread of the difference over the seeds of training.
     """
-    return _normal(float(differences.mean()), math.sqrt(_variance_of_mean(differences)))
+    value = float(differences.mean())
+    return _tested(value, _spread_of_mean(differences, clusters) + chance)
 
 
-def by_roots(own: Floats, other: Floats) -> Tested:
+def by_roots(own: Floats, other: Floats, clusters: Clusters, chance: Spread = NO_CHANCE) -> Tested:
     """Test the difference of two roots of means over the same rows, such as RMSE from squared errors.
 
-    By the normal distribution and the slope of the root (the delta method): what a paired bootstrap of rows tends to.
+    By the slope of the root (the delta method).
 
     Args:
         own: What one system's root is of, 0 or more; shape (N,), N at least 1.
         other: The other's.
+        clusters: Which rows are of one user.
+        chance: Spread of the difference over the seeds of training.
     """
     roots = math.sqrt(own.mean()), math.sqrt(other.mean())
     slopes = [1 / (2 * root) if root else 0.0 for root in roots]
     weighted = own * slopes[0] - other * slopes[1]
-    return _normal(roots[0] - roots[1], math.sqrt(_variance_of_mean(weighted)))
+    return _tested(roots[0] - roots[1], _spread_of_mean(weighted, clusters) + chance)
 
 
-def _variance_of_mean(values: Floats) -> float:
-    return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
+def _spread_of_mean(values: Floats, clusters: Clusters) -> Spread:
+    return jackknife(clusters.sums(values - values.mean()) / len(values), clusters.shares())
 
 
-def _normal(value: float, error: float) -> Tested:
-    return Tested(value, value - _95 * error, value + _95 * error, _two_sided(abs(value), error))
+def _tested(value: float, spread: Spread) -> Tested:
+    return Tested(value, value - spread.margin, value + spread.margin, spread.p(value))
 
 
 def _two_sided(distance: float, deviation: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from recsys_cli.config import yaml12
@@ -14,6 +15,7 @@ from recsys_cli.evaluation.compare.words import joined, verdicts
 from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation
+from recsys_cli.evaluation.selection import legend
 from recsys_cli.workspace import TrainedRun, not_finished
 
 _CHANGES_NO_PROBLEM = {"bootstrap", "batch_size", "title"}
@@ -53,15 +55,17 @@ def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
             f"there is nothing to compare in {', '.join(names)}: runs have to be two, and not the same", hint=hint
         )
     found = [rankings_of(run) for run in runs]
-    compared = _labelled(runs)
+    evaluations = [Evaluation.read(run.evaluation) for run in runs]
+    compared = _labelled(runs, evaluations)
     for run, rankings in zip(runs[1:], found[1:], strict=True):
         check_problem((runs[0], found[0]), (run, rankings))
-    evaluations = [Evaluation.read(run.evaluation) for run in runs]
     systems = {
         one.label: Outcomes.of(rankings, metrics=measured(evaluation))
         for one, rankings, evaluation in zip(compared, found, evaluations, strict=True)
     }
     systems, notes = in_common(systems, found)
+    if chosen := legend({one.label: one.selected for one in compared}, found[0].split):
+        notes = (*notes, f"{chosen}.")
     metrics = list(next(iter(systems.values())).metrics)
     if not metrics:
         raise ConfigError(f"{' and '.join(names)} have no figure in common", hint=" ".join(notes) or None)
@@ -131,7 +135,7 @@ def in_common(
         notes.append(
             "Rows are not compared: the data was prepared differently, and row i is not the same row in all of it."
         )
-        kept = {label: Outcomes(one.users, {}, one.labels) for label, one in kept.items()}
+        kept = {label: replace(one, rows={}) for label, one in kept.items()}
     without = [label for label, one in kept.items() if not one.users]
     if 0 < len(without) < len(kept):
         notes.append(f"Rankings are not compared: {joined(without)} ranked for nobody.")
@@ -143,7 +147,7 @@ def in_common(
     return {label: one.only(shared) for label, one in kept.items()}, tuple(notes)
 
 
-def _labelled(runs: Sequence[TrainedRun]) -> tuple[Compared, ...]:
+def _labelled(runs: Sequence[TrainedRun], evaluations: Sequence[Evaluation]) -> tuple[Compared, ...]:
     models = [str(run.manifest["model"]) for run in runs]
     ends = [f"{model}-{run.key[:8]}" for model, run in zip(models, runs, strict=True)]
     labels = [
@@ -151,8 +155,10 @@ def _labelled(runs: Sequence[TrainedRun]) -> tuple[Compared, ...]:
         for model, end, run in zip(models, ends, runs, strict=True)
     ]
     return tuple(
-        Compared(label=label, run=run.folder.name, model=model, data=_data(run))
-        for label, run, model in zip(labels, runs, models, strict=True)
+        Compared(
+            label=label, run=run.folder.name, model=model, data=_data(run), dataset=one.dataset, selected=one.selected
+        )
+        for label, run, model, one in zip(labels, runs, models, evaluations, strict=True)
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from recsys_cli.evaluation.compare.comparison import Figure, Verdict
 
 METHOD = (
-    "Intervals of rankings are from a paired bootstrap over users, p from Wilcoxon's signed-rank test; of AUC both are DeLong's, "
-    "of log loss and errors those of a paired test of the mean. p is corrected by Holm for all tests of the table. A difference "
-    "counts where the corrected p is below 0.05 and the interval does not hold zero."
+    "Rows of one user are not independent, so users are the unit of chance. Intervals of rankings are from a paired bootstrap over "
+    "users, p from Wilcoxon's signed-rank test; of AUC both are DeLong's with placements summed by user, of log loss and errors "
+    "those of a paired t test of sums by user. p is corrected by Holm for all tests of the table. A difference counts where the "
+    "corrected p is below 0.05 and the interval does not hold zero."
 )
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from recsys_cli.evaluation.metrics.metric import PointwiseMetric
+from recsys_cli.evaluation.metrics.metric import Influence, PointwiseMetric, mean_influence, mean_of
 from recsys_cli.evaluation.tally import Floats, Tally
 
 
-def accuracy(tally: Tally) -> Floats:
+def accuracy(tally: Tally) -> float:
     """Return the share of right rows when a probability of 0.5 or more is read as positive."""
-    right = np.where(tally.logits >= 0, tally.positive, tally.negative).sum(axis=1)
-    rows = tally.rows.sum(axis=1)
-    return np.divide(right, rows, out=np.full_like(right, np.nan), where=rows > 0)
+    return mean_of(*_right(tally), tally)
 
 
-ACCURACY = PointwiseMetric("accuracy", "accuracy", "higher", accuracy)
+def influence(tally: Tally) -> Influence:
+    """Return how far each row's being right is from the mean."""
+    return mean_influence(*_right(tally), tally)
+
+
+def _right(tally: Tally) -> tuple[Floats, Floats]:
+    called = (tally.logits >= 0).astype(float)
+    return called, 1 - called
+
+
+ACCURACY = PointwiseMetric("accuracy", "accuracy", "higher", accuracy, influence)

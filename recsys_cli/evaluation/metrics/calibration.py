@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from recsys_cli.evaluation.metrics.metric import PointwiseMetric
-from recsys_cli.evaluation.tally import Floats, Tally
+from recsys_cli.evaluation.metrics.metric import Influence, PointwiseMetric
+from recsys_cli.evaluation.tally import Tally
 
 
-def calibration(tally: Tally) -> Floats:
+def calibration(tally: Tally) -> float:
     """Return the mean prediction over the mean label; above 1 the model is too optimistic."""
-    predicted = tally.rows @ tally.probabilities
-    positive = tally.positive.sum(axis=1)
-    return np.divide(predicted, positive, out=np.full_like(predicted, np.nan), where=positive > 0)
+    positive = float(tally.positive.sum())
+    return float(tally.rows @ tally.probabilities) / positive if positive else np.nan
 
 
-CALIBRATION = PointwiseMetric("calibration", "mean prediction / mean label", "one", calibration)
+def influence(tally: Tally) -> Influence:
+    """Return the derivative of the ratio by each row's weight."""
+    positive, value = float(tally.positive.sum()), calibration(tally)
+    return (tally.probabilities - value) / positive, tally.probabilities / positive
+
+
+CALIBRATION = PointwiseMetric("calibration", "mean prediction / mean label", "one", calibration, influence)

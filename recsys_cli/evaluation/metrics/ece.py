@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from recsys_cli.evaluation.metrics.metric import PointwiseMetric
+from recsys_cli.evaluation.metrics.metric import Influence, PointwiseMetric
 from recsys_cli.evaluation.tally import Floats, Tally
 
 BINS = 15
 
 
-def ece(tally: Tally) -> Floats:
+def ece(tally: Tally) -> float:
     """Return the mean over rows of |mean label - mean prediction| of their bin.
 
     Naeini, Cooper and Hauskrecht (2015), with bins of equal mass (Nixon et al., 2019); rows of one score share a bin.
     """
-    rows, predicted, positive = _bins(tally)
-    total = rows.sum(axis=1)
-    error = np.abs(positive - predicted).sum(axis=1)
-    return np.divide(error, total, out=np.full_like(error, np.nan), where=total > 0)
+    return float(np.abs(parts(tally)[1]).sum()) if len(tally.logits) else np.nan
+
+
+def parts(tally: Tally) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Return the bin of each score, (G,), and what each bin's labels are above its predictions, over all rows, (BINS,)."""
+    of_bin = tally.quantiles(BINS)
+    above = tally.positive - tally.rows * tally.probabilities
+    return of_bin, _totals(of_bin, above) / max(1.0, float(tally.rows.sum()))
+
+
+def influence(tally: Tally) -> Influence:
+    """Return what each row adds to the part of its bin."""
+    rows = float(tally.rows.sum())
+    return (1 - tally.probabilities) / rows, -tally.probabilities / rows
 
 
 def reliability(tally: Tally) -> tuple[Floats, Floats]:
-    """Return the mean prediction and the mean label of each bin that has rows, for the first weighting."""
-    rows, predicted, positive = (values[0] for values in _bins(tally))
+    """Return the mean prediction and the mean label of each bin that has rows."""
+    of_bin = tally.quantiles(BINS)
+    rows, predicted, positive = (
+        _totals(of_bin, values) for values in (tally.rows, tally.rows * tally.probabilities, tally.positive)
+    )
     there = rows > 0
     return predicted[there] / rows[there], positive[there] / rows[there]
 
 
-def _bins(tally: Tally) -> tuple[Floats, Floats, Floats]:
-    """Sum rows, predictions and labels by bin; each (R, BINS)."""
-    num_weightings = len(tally.positive)
-    place = tally.quantiles(BINS) + BINS * np.arange(num_weightings)[:, None]
-
-    def total(weights: Floats) -> Floats:
-        sums = np.bincount(place.ravel(), weights=weights.ravel(), minlength=num_weightings * BINS)
-        return sums.astype(np.float64).reshape(num_weightings, BINS)
-
-    return total(tally.rows), total(tally.rows * tally.probabilities), total(tally.positive)
+def _totals(of_bin: npt.NDArray[np.int64], values: Floats) -> Floats:
+    return np.bincount(of_bin, weights=values, minlength=BINS).astype(np.float64)
 
 
-ECE = PointwiseMetric("ece", "calibration error (ECE)", "lower", ece, biased=True)
+ECE = PointwiseMetric("ece", "calibration error (ECE)", "lower", ece, influence, parts=parts)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from recsys_cli.evaluation.metrics.metric import PointwiseMetric
-from recsys_cli.evaluation.tally import Floats, Tally
+from recsys_cli.evaluation.metrics.metric import Influence, PointwiseMetric
+from recsys_cli.evaluation.tally import Tally
 
 
-def f1(tally: Tally) -> Floats:
+def f1(tally: Tally) -> float:
     """Return the harmonic mean of precision and recall when a probability of 0.5 or more is read as positive."""
-    called = tally.logits >= 0
-    right = tally.positive[:, called].sum(axis=1)
-    either = tally.rows[:, called].sum(axis=1) + tally.positive.sum(axis=1)
-    return np.divide(2 * right, either, out=np.full_like(either, np.nan), where=either > 0)
+    either = _called_or_positive(tally)
+    return 2 * float(tally.positive[tally.logits >= 0].sum()) / either if either else np.nan
 
 
-F1 = PointwiseMetric("f1", "F1", "higher", f1)
+def influence(tally: Tally) -> Influence:
+    """Return the derivative of the ratio by each row's weight."""
+    called, value, either = tally.logits >= 0, f1(tally), _called_or_positive(tally)
+    return np.where(called, 2 - 2 * value, -value) / either, np.where(called, -value, 0.0) / either
+
+
+def _called_or_positive(tally: Tally) -> float:
+    return float(tally.rows[tally.logits >= 0].sum() + tally.positive.sum())
+
+
+F1 = PointwiseMetric("f1", "F1", "higher", f1, influence)

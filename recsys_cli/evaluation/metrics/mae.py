@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from recsys_cli.evaluation.metrics.metric import PointwiseMetric
+from recsys_cli.evaluation.metrics.metric import Influence, PointwiseMetric, mean_influence, mean_of
 from recsys_cli.evaluation.tally import Floats, Tally
 
 
-def mae(tally: Tally) -> Floats:
+def mae(tally: Tally) -> float:
     """Return the mean absolute difference of probability and label; it prefers sure answers to honest probabilities."""
-    return _mean(tally.positive @ (1 - tally.probabilities) + tally.negative @ tally.probabilities, tally)
+    return mean_of(*_off(tally), tally)
 
 
-def mae_of_errors(tally: Tally) -> Floats:
+def mae_of_errors(tally: Tally) -> float:
     """Return the mean absolute error, in the label's units, from a tally of errors."""
-    return _mean(tally.rows @ np.abs(tally.logits), tally)
+    return mean_of(*_off_by(tally), tally)
 
 
-def _mean(off: Floats, tally: Tally) -> Floats:
-    rows = tally.rows.sum(axis=1)
-    return np.divide(off, rows, out=np.full_like(off, np.nan), where=rows > 0)
+def influence(tally: Tally) -> Influence:
+    """Return how far each row's difference is from the mean."""
+    return mean_influence(*_off(tally), tally)
 
 
-MAE = PointwiseMetric("mae", "MAE", "lower", mae)
-MAE_OF_ERRORS = PointwiseMetric("mae", "MAE", "lower", mae_of_errors)
+def influence_of_errors(tally: Tally) -> Influence:
+    """Return the same from a tally of errors."""
+    return mean_influence(*_off_by(tally), tally)
+
+
+def _off(tally: Tally) -> tuple[Floats, Floats]:
+    return 1 - tally.probabilities, tally.probabilities
+
+
+def _off_by(tally: Tally) -> tuple[Floats, Floats]:
+    return np.abs(tally.logits), np.abs(tally.logits)
+
+
+MAE = PointwiseMetric("mae", "MAE", "lower", mae, influence)
+MAE_OF_ERRORS = PointwiseMetric("mae", "MAE", "lower", mae_of_errors, influence_of_errors)

@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from recsys_cli.evaluation.tally import Floats, Tally
 
+Influence = tuple[Floats, Floats]
+"""Derivative of a figure by the weight of one row of each score: of positive rows and of negative ones; each (G,)."""
+
 Better = Literal["higher", "lower", "one"]
 """Which values are better; `one` where 1 is right."""
 
@@ -23,17 +26,33 @@ class PointwiseMetric:
         name: As in evaluation.json.
         title: As in tables.
         better: Which values are better.
-        compute: From a tally of R weightings to R figures; NaN where it is not defined.
+        compute: From a tally to the figure; NaN where it is not defined.
+        influence: Where it is defined, its influence function at the tally: the linear part of the figure, which standard errors
+            come from.
         of_probabilities: Whether scores have to be logits; else any scores will do, as long as higher means more likely.
-        biased: Whether noise only ever adds to the figure, as to a mean of absolute errors; `bootstrap` allows for it.
+        parts: Of a figure that adds up the absolute values of B parts, to which noise only ever adds: from a tally to the part of
+            each score, (G,), and the parts, (B,). Then `influence` is what a row adds to its part.
     """
 
     name: str
     title: str
     better: Better
-    compute: Callable[[Tally], Floats]
+    compute: Callable[[Tally], float]
+    influence: Callable[[Tally], Influence]
     of_probabilities: bool = True
-    biased: bool = False
+    parts: Callable[[Tally], tuple[npt.NDArray[np.int64], Floats]] | None = None
+
+
+def mean_of(positive: Floats, negative: Floats, tally: Tally) -> float:
+    """Return the mean over rows of what rows of each score and label have, each (G,); NaN without rows."""
+    rows = float(tally.rows.sum())
+    return float(tally.positive @ positive + tally.negative @ negative) / rows if rows else np.nan
+
+
+def mean_influence(positive: Floats, negative: Floats, tally: Tally) -> Influence:
+    """Return the influence of such a mean."""
+    rows, value = float(tally.rows.sum()), mean_of(positive, negative, tally)
+    return (positive - value) / rows, (negative - value) / rows
 
 
 @dataclass(frozen=True)
@@ -100,7 +119,8 @@ class Catalogue:
     Attributes:
         counts: Rows of train, shape (I,), descending.
         num_rows: Rows of train, those of items that are no candidates included.
-        features: What is known of the items beside who met them, such as genres, as numbers; one item's after the other's.
+        features: What is known of the items beside who met them, such as genres, as numbers; one item's after the other's, each
+            once.
         offsets: Where each item's features start, and their number at the end; shape (I + 1,).
     """
 

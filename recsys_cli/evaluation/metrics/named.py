@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from recsys_cli.errors import ConfigError
@@ -19,6 +20,13 @@ SAMPLED = "sampled_"
 
 
 _OF_CLASSES, _OF_NUMBERS = ("auc", "gauc", "log_loss"), ("rmse", "mae")
+
+
+ARROWS: Mapping[Better | None, str] = {"higher": "↑", "lower": "↓", "one": "→1", None: ""}
+"""Which values are better, as tables show it."""
+
+Ends = tuple[float | None, float | None, float | None]
+"""A figure, and the lower and the upper end of its interval; None for what there is not."""
 
 
 @dataclass(frozen=True)
@@ -100,3 +108,36 @@ def better_of(name: str) -> Better | None:
     metric = name.removeprefix(SAMPLED).partition("@")[0]
     known = POINTWISE.get(metric) or BEYOND.get(metric)
     return known.better if known else "higher"
+
+
+def badness(value: float | None, better: Better | None) -> float:
+    """Return what is smaller the better a value is; a figure that is not defined is the worst."""
+    if value is None:
+        return math.inf
+    if better == "one":  # half as much is as wrong as twice as much
+        return abs(math.log(value)) if value > 0 else math.inf
+    return value if better == "lower" else -value
+
+
+def best_of(figures: Sequence[Ends], better: Better | None) -> list[bool]:
+    """Return which of several figures are the best: the best value, and all whose interval overlaps that of it.
+
+    Nothing is the best of a single figure, or where no value is better than another.
+
+    Args:
+        figures: Of several systems.
+        better: Which values are better.
+    """
+    known = [figure for figure in figures if figure[0] is not None]
+    if len(known) < 2 or better is None:
+        return [False] * len(figures)
+    value, low, high = min(known, key=lambda figure: badness(figure[0], better))
+
+    def is_best(one: Ends) -> bool:
+        if one[0] is None or one[0] == value:
+            return one[0] is not None
+        if one[1] is None or one[2] is None or low is None or high is None:
+            return False
+        return one[1] <= high and low <= one[2]
+
+    return [is_best(one) for one in figures]

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from recsys_cli.evaluation.metrics.metric import PointwiseMetric
+from recsys_cli.evaluation.metrics.metric import Influence, PointwiseMetric, mean_influence, mean_of
 from recsys_cli.evaluation.tally import Floats, Tally
 
 
-def rmse(tally: Tally) -> Floats:
+def rmse(tally: Tally) -> float:
     """Return the root of the mean squared difference of probability and label: the root of the score of Brier (1950)."""
-    squared = tally.positive @ (1 - tally.probabilities) ** 2 + tally.negative @ tally.probabilities**2
-    return _root_of_mean(np.asarray(squared, np.float64), tally)
+    return math.sqrt(mean_of(*_squares(tally), tally))
 
 
-def rmse_of_errors(tally: Tally) -> Floats:
+def rmse_of_errors(tally: Tally) -> float:
     """Return the root of the mean squared error, in the label's units, from a tally of errors."""
-    return _root_of_mean(tally.rows @ tally.logits**2, tally)
+    return math.sqrt(mean_of(tally.logits**2, tally.logits**2, tally))
 
 
-def _root_of_mean(squared: Floats, tally: Tally) -> Floats:
-    rows = tally.rows.sum(axis=1)
-    return np.sqrt(np.divide(squared, rows, out=np.full_like(squared, np.nan), where=rows > 0))
+def influence(tally: Tally) -> Influence:
+    """Return how far each row's square is from the mean, by the slope of the root."""
+    return _by_slope(mean_influence(*_squares(tally), tally), rmse(tally))
 
 
-RMSE = PointwiseMetric("rmse", "RMSE", "lower", rmse)
-RMSE_OF_ERRORS = PointwiseMetric("rmse", "RMSE", "lower", rmse_of_errors)
+def influence_of_errors(tally: Tally) -> Influence:
+    """Return the same from a tally of errors."""
+    return _by_slope(mean_influence(tally.logits**2, tally.logits**2, tally), rmse_of_errors(tally))
+
+
+def _squares(tally: Tally) -> tuple[Floats, Floats]:
+    return (1 - tally.probabilities) ** 2, tally.probabilities**2
+
+
+def _by_slope(of_mean: Influence, root: float) -> Influence:
+    slope = 1 / (2 * root) if root else 0.0
+    return np.asarray(of_mean[0] * slope), np.asarray(of_mean[1] * slope)
+
+
+RMSE = PointwiseMetric("rmse", "RMSE", "lower", rmse, influence)
+RMSE_OF_ERRORS = PointwiseMetric("rmse", "RMSE", "lower", rmse_of_errors, influence_of_errors)

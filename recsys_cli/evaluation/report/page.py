@@ -13,7 +13,8 @@ from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import History
 from recsys_cli.evaluation.report.recommended import METRICS, Shown
 from recsys_cli.evaluation.report.tables import number, pointwise_rows, ranking_rows, ranking_title
-from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation
+from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
+from recsys_cli.evaluation.selection import marked
 from recsys_cli.evaluation.words import positive_in_words
 from recsys_cli.page import render as render_page
 
@@ -44,17 +45,21 @@ def render(
         manifest: The run's manifest.
         shown: What the page shows of the rankings; None where there are none.
     """
+    headlines = _headlines(evaluation)
+    own = marked(evaluation.model, evaluation.selected)
+    evaluation = _called(evaluation, own)
+    shown = shown and shown.called(own)
     return render_page(
         "report.html.j2",
         package=__package__,
         evaluation=evaluation,
         counts=evaluation.counts,
-        headlines=_headlines(evaluation),
+        headlines=headlines,
         pointwise=pointwise_rows(evaluation.pointwise),
         ranking=ranking_rows(evaluation.ranking),
         beyond=ranking_rows(evaluation.beyond),
         cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
-        figures=_figures(evaluation, history, shown),
+        figures=_figures(evaluation, own, history, shown),
         learning=plots.learning(history),
         over_k=METRICS,
         shown_k=min(evaluation.config.k),
@@ -66,18 +71,26 @@ def render(
     )
 
 
-def _figures(evaluation: Evaluation, history: History, shown: Shown | None) -> dict[str, Markup]:
+def _called(evaluation: Evaluation, own: str) -> Evaluation:
+    """Return an evaluation with the model under its own name."""
+    cohorts = tuple(
+        cohort.model_copy(update={part: renamed(getattr(cohort, part), own) for part in ("pointwise", "ranking")})
+        for cohort in evaluation.cohorts
+    )
+    parts = ("pointwise", "ranking", "beyond", "roc", "precision_recall")
+    return evaluation.model_copy(
+        update={"cohorts": cohorts} | {part: renamed(getattr(evaluation, part), own) for part in parts}
+    )
+
+
+def _figures(evaluation: Evaluation, own: str, history: History, shown: Shown | None) -> dict[str, Markup]:
     """Draw all figures; one that has nothing to show is empty."""
     figures = {
-        "reliability": plots.reliability(evaluation.reliability),
+        "reliability": plots.reliability(evaluation.reliability, own),
         "roc": plots.roc(evaluation.roc),
         "precision_recall": plots.precision_recall(evaluation.precision_recall),
         "loss": plots.loss(history),
     }
-    if evaluation.ranking:
-        label, cuts = evaluation.config.label, sorted(set(evaluation.config.k))
-        names = [f"{label}{name}@{k}" for name in ("hr", "ndcg", "mrr", "recall") for k in cuts]
-        figures["ranking"] = plots.ranking(evaluation.ranking, {name: ranking_title(name) for name in names})
     if shown is not None:
         figures["popularity"] = plots.popularity(shown.popularity)
         for metric in shown.at_k.estimates:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from recsys_cli.evaluation.report.history import History
 from recsys_cli.evaluation.report.recommended import CONSUMED, AtK
 from recsys_cli.evaluation.report.tables import metric_title, ranking_title
-from recsys_cli.evaluation.result import MODEL, Curve, Estimate, Estimates
+from recsys_cli.evaluation.result import Curve, Estimate, Estimates
 from recsys_cli.page import Axis, Group, Line, bars, chart
 
 _UNIT = (0.0, 1.0)
@@ -36,13 +36,13 @@ def learning(history: History) -> dict[str, Markup]:
     return found if len(history.train_loss.x) else {}
 
 
-def reliability(curve: Curve) -> Markup:
+def reliability(curve: Curve, name: str) -> Markup:
     """Draw how often what was predicted came true; empty without a curve, as of scores that are no logits."""
     if not curve.x:
         return Markup("")
     marks = [
-        Line(*_points(curve), name=MODEL, markers=True),
-        Line(_UNIT, _UNIT, name="as promised", dashed=True),
+        Line(*_points(curve), name=name, markers=True),
+        Line(_UNIT, _UNIT, name="calibrated", dashed=True),
     ]
     return chart("Reliability curve", marks, x=_unit("mean prediction"), y=_unit("mean label"))
 
@@ -57,17 +57,6 @@ def precision_recall(curves: Mapping[str, Curve]) -> Markup:
     """Draw how much of what is called positive is, by how many of the positives are found, for all systems."""
     marks = [Line(*_points(curve), name=name) for name, curve in curves.items()]
     return chart("Precision-recall curves", marks, x=_unit("recall"), y=_unit("precision"))
-
-
-def ranking(systems: Mapping[str, Estimates], titles: Mapping[str, str]) -> Markup:
-    """Draw ranking metrics with their intervals, the systems below each other.
-
-    Args:
-        systems: Estimates by system.
-        titles: What to call the metrics to draw, by name, such as `ndcg@10`.
-    """
-    groups = [_group(system, [estimates[name] for name in titles]) for system, estimates in systems.items()]
-    return bars("Ranking metrics", list(titles.values()), groups, x=Axis("mean over users, with 95 % interval"))
 
 
 def at_k(found: AtK, metric: str, *, label: str = "") -> Markup:
@@ -114,7 +103,7 @@ def popularity(curves: Mapping[str, Curve]) -> Markup:
     """Draw which share of all recommendations the most popular items take, against that of what was met."""
     systems = [Line(*_points(curve), name=name) for name, curve in curves.items() if name != CONSUMED]
     marks = [*systems, Line(*_points(curves[CONSUMED]), name=CONSUMED, dashed=True)]
-    x = Axis("items, the most popular first", kind="log")
+    x = Axis("items, most popular first", kind="log")
     return chart("Share of the most popular items", marks, x=x, y=Axis("share", kind="share", low=0.0, high=1.0))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.users import User, sample_users
-from recsys_cli.evaluation.result import Curve, Estimate
+from recsys_cli.evaluation.result import Curve, Estimate, renamed
 from recsys_cli.features.schema import Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData
@@ -29,7 +29,7 @@ METRICS = {
     "precision": "Precision: how much of what is shown is a hit.",
 }
 """Which metrics are drawn over k, and what a reader is told of them."""
-CONSUMED = "met in train"
+CONSUMED = "interactions of train"
 """What the popularity of recommendations is compared with."""
 _FIRST_CUT_OFFS, _CUT_OFFS, _RANKS = 5, 12, 120
 
@@ -69,6 +69,11 @@ class Shown:
             popularity_curves(rankings, by_user.train.met(), num_items=num_items),
             sample_users(rankings, splits, names, config, ids=ids),
         )
+
+    def called(self, own: str) -> Shown:
+        """Return the same with the model under its own name."""
+        estimates = {metric: renamed(found, own) for metric, found in self.at_k.estimates.items()}
+        return replace(self, at_k=replace(self.at_k, estimates=estimates), popularity=renamed(self.popularity, own))
 
 
 @dataclass(frozen=True)

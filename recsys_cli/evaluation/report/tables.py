@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
 from recsys_cli.evaluation.metrics.metric import Better
+from recsys_cli.evaluation.metrics.named import ARROWS, best_of
 from recsys_cli.evaluation.result import Estimate, Estimates
 
 
@@ -32,7 +33,7 @@ _HINTS: dict[Better | None, str] = {
     "higher": "higher is better",
     "lower": "lower is better",
     "one": "1 is right",
-    None: "whether more is better is for you to say",
+    None: "neither more nor less is better in itself",
 }
 _SAMPLED = "sampled_"
 _NOTHING = Estimate(value=None)
@@ -43,7 +44,11 @@ def pointwise_rows(systems: dict[str, Estimates]) -> list[Row]:
     known: dict[str, tuple[str, Better]] = {name: (metric.title, metric.better) for name, metric in POINTWISE.items()}
     known |= {name: (metric.title, "higher") for name, metric in GROUPED.items()}
     return [
-        Row(title, _HINTS[better], _cells([found.get(name, _NOTHING) for found in systems.values()], better))
+        Row(
+            f"{title} {ARROWS[better]}",
+            _HINTS[better],
+            _cells([found.get(name, _NOTHING) for found in systems.values()], better),
+        )
         for name, (title, better) in known.items()
         if any(name in found for found in systems.values())
     ]
@@ -57,7 +62,7 @@ def ranking_rows(systems: dict[str, Estimates]) -> list[Row]:
         beyond = BEYOND.get(name.removeprefix(_SAMPLED).partition("@")[0])
         better = beyond.better if beyond else "higher"
         cells = _cells([found.get(name, _NOTHING) for found in systems.values()], better)
-        rows.append(Row(ranking_title(name), _HINTS[better], cells))
+        rows.append(Row(f"{ranking_title(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
     return rows
 
 
@@ -75,18 +80,10 @@ def ranking_title(name: str) -> str:
 
 
 def _cells(estimates: list[Estimate], better: Better | None) -> list[Cell]:
-    badness = [_badness(estimate, better) for estimate in estimates]
-    known = [value for value in badness if value is not None]
+    best = best_of([(one.value, one.low, one.high) for one in estimates], better)
     return [
-        Cell(number(e.value), _interval(e), is_best=len(known) > 1 and value is not None and value == min(known))
-        for e, value in zip(estimates, badness, strict=True)
+        Cell(number(one.value), _interval(one), is_best=is_best) for one, is_best in zip(estimates, best, strict=True)
     ]
-
-
-def _badness(estimate: Estimate, better: Better | None) -> float | None:
-    if estimate.value is None or better is None:
-        return None
-    return {"higher": -estimate.value, "lower": estimate.value, "one": abs(estimate.value - 1)}[better]
 
 
 def number(value: float | None) -> str:

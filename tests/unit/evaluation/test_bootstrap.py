@@ -5,46 +5,48 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation import bootstrap
-from recsys_cli.evaluation.bootstrap import mean_estimates, pointwise_estimates
+from recsys_cli.evaluation.bootstrap import mean_estimates
+from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.metrics import POINTWISE
+from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.evaluation.tally import Tally
 
 
-def _sample(rng: np.random.Generator, size: int) -> Tally:
+def _sample(rng: np.random.Generator, size: int) -> ScoredRows:
     # Two normal scores one standard deviation apart have the AUC Φ(1 / sqrt 2) = 0.76025.
     labels = (np.arange(size) % 2).astype(np.float32)
-    return Tally.of(labels, rng.normal(size=size) + labels)
+    return _alone(labels, rng.normal(size=size) + labels)
 
 
-def test_auc_interval_covers_the_true_value_about_95_times_in_100() -> None:
-    rng = np.random.default_rng(1)
-    auc = {"auc": POINTWISE["auc"]}
-
-    found = [pointwise_estimates(_sample(rng, 400), auc, resamples=200, seed=seed)["auc"] for seed in range(100)]
-
-    covered = np.mean([estimate.low <= 0.76025 <= estimate.high for estimate in found])
-    assert 0.90 <= covered <= 1
+def _alone(labels: np.ndarray, scores: np.ndarray) -> ScoredRows:
+    return ScoredRows.of(labels, scores, Clusters.of(np.arange(len(labels))))
 
 
 def test_auc_interval_is_as_wide_as_theory_says() -> None:
-    estimate = pointwise_estimates(_sample(np.random.default_rng(2), 4_000), POINTWISE, resamples=1_000, seed=0)["auc"]
+    estimate = pointwise_estimates(_sample(np.random.default_rng(2), 4_000), POINTWISE, resamples=100, seed=0)["auc"]
 
     # Hanley and McNeil (1982) for AUC 0.76 with 2,000 rows of each class: standard error 0.0075.
-    assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * 0.0075, rel=0.15)
+    assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * 0.0075, rel=0.05)
 
 
-def test_interval_of_merged_scores_is_that_of_all_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    tally = _sample(np.random.default_rng(3), 3_000)
-    exact = pointwise_estimates(tally, POINTWISE, resamples=1_000, seed=0)
-    monkeypatch.setattr(bootstrap, "GROUPS", 300)
+@pytest.mark.parametrize("name", [name for name in POINTWISE if name != "ece"])
+def test_intervals_are_those_of_drawing_users(name: str) -> None:
+    """Against the slow way: draw users with all of their rows, and compute the figure again."""
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(1, 12, 250)
+    user = np.repeat(np.arange(250), sizes)
+    scores = (rng.normal(size=250)[user] + rng.normal(size=len(user))).round(1)
+    labels = (rng.random(len(user)) < 1 / (1 + np.exp(-scores - rng.normal(size=250)[user]))).astype(np.float32)
+    rows = ScoredRows.of(labels, scores, Clusters.of(user))
 
-    merged = pointwise_estimates(tally, POINTWISE, resamples=1_000, seed=0)
+    found = pointwise_estimates(rows, {name: POINTWISE[name]}, resamples=10, seed=0)[name]
 
-    for name in ("auc", "log_loss", "accuracy", "calibration"):
-        assert merged[name].value == exact[name].value
-        width = exact[name].high - exact[name].low
-        assert merged[name].high - merged[name].low == pytest.approx(width, rel=0.15)
+    drawn = []
+    for _ in range(600):
+        chosen = np.repeat(np.arange(len(user)), np.bincount(rng.integers(0, 250, 250), minlength=250)[user])
+        drawn.append(POINTWISE[name].compute(Tally.of(labels[chosen], scores[chosen])))
+    assert (found.high - found.low) / (2 * 1.96) == pytest.approx(np.std(drawn), rel=0.12)
+    assert found.low <= POINTWISE[name].compute(Tally.of(labels, scores)) == found.value <= found.high
 
 
 def test_calibration_error_interval_contains_the_value_and_no_negative_errors() -> None:
@@ -52,16 +54,15 @@ def test_calibration_error_interval_contains_the_value_and_no_negative_errors() 
     logits = rng.normal(size=2_000)
     labels = (rng.random(2_000) < 1 / (1 + np.exp(-logits))).astype(np.float32)
 
-    ece = pointwise_estimates(Tally.of(labels, logits), POINTWISE, resamples=300, seed=0)["ece"]
+    ece = pointwise_estimates(_alone(labels, logits), POINTWISE, resamples=300, seed=0)["ece"]
 
-    assert 0 <= ece.low <= ece.value <= ece.high
-    assert ece.low < 0.005  # the scores are honest, so no error is among what may be
+    assert 0 == ece.low <= ece.value <= ece.high  # the scores are honest, so no error is among what may be
 
 
 def test_calibration_error_interval_near_zero_is_not_too_narrow() -> None:
     labels = (np.arange(2_500) % 2).astype(np.float32)
 
-    ece = pointwise_estimates(Tally.of(labels, np.zeros(2_500)), POINTWISE, resamples=300, seed=0)["ece"]
+    ece = pointwise_estimates(_alone(labels, np.zeros(2_500)), POINTWISE, resamples=300, seed=0)["ece"]
 
     # The share of positive rows has a standard error of 0.01, so an error of 0.02 is well possible.
     assert (ece.value, ece.low) == (0, 0)
@@ -69,7 +70,7 @@ def test_calibration_error_interval_near_zero_is_not_too_narrow() -> None:
 
 
 def test_one_class_has_no_auc_and_no_interval() -> None:
-    found = pointwise_estimates(Tally.of(np.ones(5, np.float32), np.arange(5.0)), POINTWISE, resamples=10, seed=0)
+    found = pointwise_estimates(_alone(np.ones(5, np.float32), np.arange(5.0)), POINTWISE, resamples=10, seed=0)
 
     assert found["auc"].model_dump() == {"value": None, "low": None, "high": None}
     assert found["accuracy"].value == 1
@@ -99,30 +100,20 @@ def test_mean_of_nobody_is_not_defined() -> None:
     assert [estimate.value for estimate in mean_estimates(np.empty((0, 2)), resamples=10, seed=0)] == [None, None]
 
 
-def test_intervals_depend_on_the_seed_alone() -> None:
-    tally = _sample(np.random.default_rng(7), 200)
+def test_every_user_is_drawn() -> None:
+    """Each user in turn is the only one who found anything: none may have an interval that no resample reaches."""
+    found = mean_estimates(np.eye(40), resamples=400, seed=0)
 
-    first, again, other = (pointwise_estimates(tally, POINTWISE, resamples=50, seed=seed) for seed in (1, 1, 2))
+    assert {estimate.low for estimate in found} == {0.0}
+    assert all(0.05 <= estimate.high <= 0.15 for estimate in found)  # 2 to 6 times among 40 users
+
+
+def test_draws_of_the_calibration_error_depend_on_the_seed_alone() -> None:
+    rows = _sample(np.random.default_rng(7), 200)
+
+    first, again, other = (pointwise_estimates(rows, POINTWISE, resamples=50, seed=seed) for seed in (1, 1, 2))
 
     assert first == again != other
-
-
-def test_resamples_are_poisson_counts() -> None:
-    tally = Tally(np.arange(3.0), np.array([[0.0, 1.0, 400.0]]), np.array([[7.0, 0.0, 2.0]]))
-
-    drawn = tally.resampled(range(4_000), seed=0)
-
-    assert drawn.positive.mean(axis=0) == pytest.approx([0, 1, 400], rel=0.05)
-    assert drawn.positive.var(axis=0) == pytest.approx([0, 1, 400], rel=0.1)
-    assert drawn.negative.mean(axis=0) == pytest.approx([7, 0, 2], rel=0.05)
-    assert (drawn.positive[:, 1] == 0).mean() == pytest.approx(np.exp(-1), abs=0.03)
-    assert abs(np.corrcoef(drawn.positive[:, 2], drawn.negative[:, 2])[0, 1]) < 0.06
-
-
-def test_resample_does_not_depend_on_the_others() -> None:
-    tally = _sample(np.random.default_rng(8), 100)
-
-    assert (tally.resampled(range(3, 5), seed=1).positive == tally.resampled(range(10), seed=1).positive[3:5]).all()
 
 
 def test_score_that_moves_by_a_digit_moves_the_interval_by_less_than_its_width() -> None:
@@ -132,7 +123,7 @@ def test_score_that_moves_by_a_digit_moves_the_interval_by_less_than_its_width()
     moved[:5] += 1e-6
 
     before, after = (
-        pointwise_estimates(Tally.of(labels, scores), POINTWISE, resamples=400, seed=0)["auc"]
+        pointwise_estimates(_alone(labels, scores), POINTWISE, resamples=10, seed=0)["auc"]
         for scores in (logits, moved)
     )
 

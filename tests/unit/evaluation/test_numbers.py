@@ -10,11 +10,12 @@ from recsys_cli import metrics as of_rows
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES
 from recsys_cli.evaluation.baselines.user_item_mean import SMOOTHING
-from recsys_cli.evaluation.bootstrap import pointwise_estimates
+from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.compare.paired import by_roots
 from recsys_cli.evaluation.held_out import is_relevant
 from recsys_cli.evaluation.metrics import OF_NUMBERS, POINTWISE
 from recsys_cli.evaluation.pointwise import Rows, measure_rows
+from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.evaluation.tally import Tally
 from recsys_cli.interactions import Interactions
 
@@ -35,7 +36,7 @@ def test_errors_equal_scikit_learn_and_what_training_measures(rows) -> None:
     labels, predicted = rows
     tally = Tally.of_errors(labels, predicted)
 
-    rmse, mae = (float(OF_NUMBERS[name].compute(tally)[0]) for name in ("rmse", "mae"))
+    rmse, mae = (OF_NUMBERS[name].compute(tally) for name in ("rmse", "mae"))
     assert rmse == pytest.approx(mean_squared_error(labels, predicted.astype(np.float64)) ** 0.5, rel=1e-12)
     assert mae == pytest.approx(mean_absolute_error(labels, predicted.astype(np.float64)), rel=1e-12)
     assert of_rows.rmse(labels, predicted) == pytest.approx(rmse, rel=1e-12)
@@ -43,7 +44,7 @@ def test_errors_equal_scikit_learn_and_what_training_measures(rows) -> None:
 
 def test_errors_of_no_rows_are_not_defined() -> None:
     nothing = Tally.of_errors(np.empty(0, np.float32), np.empty(0))
-    assert all(np.isnan(metric.compute(nothing)[0]) for metric in OF_NUMBERS.values())
+    assert all(np.isnan(metric.compute(nothing)) for metric in OF_NUMBERS.values())
     assert np.isnan(of_rows.rmse([], []))
 
 
@@ -52,10 +53,14 @@ def test_they_are_called_and_read_as_those_of_probabilities() -> None:
         assert (metric.title, metric.better) == (POINTWISE[name].title, POINTWISE[name].better)
 
 
-@pytest.mark.parametrize("groups", [None, 400])
-def test_intervals_are_those_of_drawing_rows(rows, groups: int | None) -> None:
+def alone(number: int) -> Clusters:
+    return Clusters.of(np.arange(number))
+
+
+def test_intervals_are_those_of_drawing_rows(rows) -> None:
     labels, predicted = rows
-    found = pointwise_estimates(Tally.of_errors(labels, predicted), OF_NUMBERS, resamples=400, seed=0, groups=groups)
+    asked = ScoredRows.of_errors(labels, predicted, alone(len(labels)))
+    found = pointwise_estimates(asked, OF_NUMBERS, resamples=400, seed=0)
 
     rng, errors = np.random.default_rng(1), predicted.astype(np.float64) - labels
     drawn = errors[rng.integers(0, len(errors), (1_000, len(errors)))]
@@ -69,7 +74,7 @@ def test_two_rmse_are_tested_as_by_a_paired_bootstrap(rows) -> None:
     labels, predicted = rows
     other = predicted + np.random.default_rng(2).normal(0, 0.3, len(labels))
     squares = [(one.astype(np.float64) - labels) ** 2 for one in (predicted, other)]
-    found = by_roots(*squares)
+    found = by_roots(*squares, alone(len(labels)))
 
     draws = np.random.default_rng(3).integers(0, len(labels), (1_000, len(labels)))
     roots = [np.sqrt(one[draws].mean(axis=1)) for one in squares]
@@ -84,10 +89,10 @@ def test_two_rmse_are_tested_as_by_a_paired_bootstrap(rows) -> None:
 
 def test_a_system_does_not_differ_from_itself_and_may_be_without_fault() -> None:
     squares, zeros = np.array([1.0, 4.0, 0.25]), np.zeros(3)
-    same = by_roots(squares, squares)
+    same = by_roots(squares, squares, alone(3))
     assert (same.value, same.low, same.high, same.p) == (0, 0, 0, 1)
-    assert by_roots(squares, zeros).value == pytest.approx(np.sqrt(1.75))
-    assert by_roots(zeros, zeros).p == 1
+    assert by_roots(squares, zeros, alone(3)).value == pytest.approx(np.sqrt(1.75))
+    assert by_roots(zeros, zeros, alone(3)).p == 1
 
 
 def test_user_and_item_mean_finds_a_sum_and_draws_it_to_the_mean() -> None:

@@ -39,6 +39,7 @@ def _rankings() -> Rankings:
         labels=np.array([1, 0], np.uint8),
         row_users=np.array([3, 9], np.int32),
         row_items=np.array([7, 2], np.int32),
+        row_clusters=np.array([0, 1], np.int32),
     )
 
 
@@ -52,7 +53,17 @@ def test_rankings_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     assert (after.split, after.k, after.protocol, after.problem, after.rows) == (
         "test", (1, 2), {"seen": "nothing"}, "abc", "def",
     )  # fmt: skip
-    for name in ("users", "user_hashes", "num_relevant", "drawn", "logits", "labels", "row_users", "row_items"):
+    for name in (
+        "users",
+        "user_hashes",
+        "num_relevant",
+        "drawn",
+        "logits",
+        "labels",
+        "row_users",
+        "row_items",
+        "row_clusters",
+    ):
         assert getattr(after, name).dtype == getattr(before, name).dtype
         assert np.array_equal(getattr(after, name), getattr(before, name))
     for system in before.systems:

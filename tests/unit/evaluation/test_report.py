@@ -14,6 +14,7 @@ from browser import see
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, Protocol
 from recsys_cli.evaluation.metrics import BEYOND, POINTWISE, RANKING
+from recsys_cli.evaluation.metrics.named import ARROWS, best_of
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
 from recsys_cli.evaluation.report.recommended import CONSUMED, METRICS, AtK, Shown
@@ -24,8 +25,8 @@ HEADINGS = [
     "Predictions", "Ranking", "Cohorts", "What is recommended", "Some users", "Learning curves", "Protocol", "Config",
     "Manifest",
 ]  # fmt: skip
-CHARTS = 3 + 1 + len(METRICS) + 1 + 1 + 2
-"""Of rows, of rankings, over k, of cohorts, of popularity, of learning."""
+CHARTS = 3 + len(METRICS) + 1 + 1 + 2
+"""Of rows, over k, of cohorts, of popularity, of learning."""
 SAMPLE = "a sample of 20 of 1,234 users"
 
 
@@ -38,6 +39,8 @@ def evaluation() -> Evaluation:
     return Evaluation(
         key="0" * 64,
         run="20260101T000000-mlp-<b>",
+        model="mlp",
+        dataset="toys <i>",
         split="test",
         pointwise={
             "model": dict.fromkeys(POINTWISE, figure) | {"auc": Estimate(value=0.8123, low=0.8, high=0.82)},
@@ -121,10 +124,36 @@ def test_page_shows_figures_sample_and_ceiling(evaluation: Evaluation, tmp_path:
     assert re.findall(r"<h2>(.*?)</h2>", page) == HEADINGS
     assert "0.8123" in page
     assert "0.8000 – 0.8200" in page
-    assert page.count(SAMPLE) == 3  # above the table, below its plot and below that of popularity
+    assert page.count(SAMPLE) == 2  # above the table, and below the plot of popularity
     assert "0.9000" in page
     assert page.count("<svg") == CHARTS
     assert "–<span" in page  # the AUC that is not defined
+
+
+def test_page_is_named_after_model_data_and_split_and_its_columns_after_the_systems(
+    evaluation: Evaluation, tmp_path: Path
+) -> None:
+    page = _page(evaluation, tmp_path)
+
+    title = re.search(r"<title>(.*?)</title>", page)
+    assert title is not None
+    assert re.fullmatch(r"mlp on toys &lt;i&gt;, test, \d{4}-\d\d-\d\d – recsys report", title[1])
+    assert "<h1>mlp on toys &lt;i&gt;</h1>" in page
+    assert "<th></th><th>mlp</th><th>item mean</th>" in page
+    assert "log loss ↓" in page
+
+    ease = evaluation.model_copy(update={"model": "popularity", "selected": ("epoch",)})
+    assert "<th></th><th>popularity †</th><th>popularity (baseline)</th>" in _page(ease, tmp_path)
+
+
+def test_best_is_all_whose_interval_overlaps_that_of_the_best() -> None:
+    figures = [(0.8, 0.78, 0.82), (0.79, 0.77, 0.81), (0.7, 0.69, 0.71), (None, None, None)]
+    assert best_of(figures, "higher") == [True, True, False, False]
+    assert best_of(figures, "lower") == [False, False, True, False]
+    assert best_of(figures, None) == [False] * 4
+    assert best_of([(0.5, None, None), (0.4, 0.3, 0.6)], "higher") == [True, False]
+    assert best_of([(1.25, 1.2, 1.3), (0.9, 0.85, 0.95), (0.5, 0.4, 0.6)], "one") == [False, True, False]
+    assert best_of(figures[:1], "higher") == [False]
 
 
 def test_page_loads_nothing(evaluation: Evaluation, tmp_path: Path) -> None:
@@ -201,7 +230,7 @@ def _ground(svg: str) -> float:
 def test_page_shows_cohorts_with_their_figures_and_who_they_are(evaluation: Evaluation, tmp_path: Path) -> None:
     page = _page(evaluation, tmp_path)
 
-    assert "<title>cold users, model: 0.7654</title>" in page
+    assert "<title>cold users, mlp: 0.7654</title>" in page
     assert "<th>cold users</th><td>users that train does not know &lt;b&gt;</td><td>4</td><td>–</td>" in page
 
 
@@ -209,7 +238,7 @@ def test_page_shows_what_lists_show_and_which_way_is_better(evaluation: Evaluati
     page = _page(evaluation, tmp_path)
 
     for name, metric in BEYOND.items():
-        assert f">{metric.title}@10</th>" in page, name
+        assert f">{metric.title}@10 {ARROWS[metric.better]}".rstrip() + "</th>" in page, name
     assert "0.2500" in page
 
 
@@ -232,7 +261,7 @@ def test_page_says_of_sampled_candidates_that_they_are(evaluation: Evaluation, t
     assert '<p class="note">About candidates &amp; more.</p>' in page
     assert "<dt>sampled NDCG@5</dt><dd>0.7654</dd>" in page
     assert 'aria-label="sampled NDCG@k over k"' in page
-    assert 'title="higher is better">sampled NDCG@10</th>' in page
+    assert 'title="higher is better">sampled NDCG@10 ↑</th>' in page
 
 
 def test_history_leaves_out_what_is_not_there(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_auc_and_log_loss_equal_those_of_training_and_scikit_learn(rows) -> None
     labels, logits = rows
     tally = Tally.of(labels, logits)
 
-    auc, loss = POINTWISE["auc"].compute(tally)[0], POINTWISE["log_loss"].compute(tally)[0]
+    auc, loss = POINTWISE["auc"].compute(tally), POINTWISE["log_loss"].compute(tally)
 
     assert auc == pytest.approx(of_rows.auc(labels, logits), abs=1e-12)
     assert auc == pytest.approx(roc_auc_score(labels, logits), abs=1e-12)
@@ -35,7 +35,7 @@ def test_auc_and_log_loss_equal_those_of_training_and_scikit_learn(rows) -> None
 def test_log_loss_of_certain_and_wrong_rows_is_finite() -> None:
     tally = Tally.of(np.array([1, 0], np.float32), [-1000.0, 1000.0])
 
-    assert POINTWISE["log_loss"].compute(tally)[0] == 1000
+    assert POINTWISE["log_loss"].compute(tally) == 1000
 
 
 def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
@@ -47,7 +47,7 @@ def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
     assert small.positive.sum() == rows[0].sum()
     assert (np.diff(small.logits) > 0).all()
     for name in ("auc", "log_loss", "accuracy", "calibration"):
-        exact, close = (POINTWISE[name].compute(t)[0] for t in (tally, small))
+        exact, close = (POINTWISE[name].compute(t) for t in (tally, small))
         assert close == pytest.approx(exact, abs=2e-3)
 
 
@@ -55,7 +55,7 @@ def test_compressed_is_the_same_where_there_are_few_scores() -> None:
     tally = Tally.of(np.array([0, 1, 1], np.float32), [1.0, 2.0, 2.0])
 
     assert tally.compressed(2) is tally
-    assert tally.compressed(1).rows.tolist() == [[3]]
+    assert tally.compressed(1).rows.tolist() == [3]
 
 
 def test_roc_curve_has_the_area_that_auc_says(rows) -> None:
@@ -65,7 +65,7 @@ def test_roc_curve_has_the_area_that_auc_says(rows) -> None:
     assert len(curve.x) <= 201
     steps = zip(curve.x, curve.x[1:], curve.y, curve.y[1:], strict=False)
     area = sum((right - left) * (low + high) / 2 for left, right, low, high in steps)
-    assert area == pytest.approx(POINTWISE["auc"].compute(Tally.of(*rows))[0], abs=1e-3)
+    assert area == pytest.approx(POINTWISE["auc"].compute(Tally.of(*rows)), abs=1e-3)
 
 
 def test_roc_curve_of_a_constant_is_the_diagonal() -> None:

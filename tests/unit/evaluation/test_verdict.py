@@ -10,9 +10,15 @@ from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import Curve, Estimate
 from recsys_cli.evaluation.verdict import verdicts
+from recsys_cli.interactions import Interactions
 
 CONFIG = EvaluateConfig(k=(10, 2), bootstrap=50)
 LABELS = np.tile(np.float32([0, 1]), 200)
+
+
+def asked(labels: np.ndarray) -> Interactions:
+    ids = np.arange(3, 3 + len(labels), dtype=np.int32)
+    return Interactions(ids, ids, labels)
 
 
 def rows(scores: dict[str, np.ndarray], **of_model: float | None) -> MeasuredRows:
@@ -30,21 +36,31 @@ def ranked(first_is_right: np.ndarray) -> Ranked:
 def test_says_what_the_model_beats_by_auc() -> None:
     noise = np.random.default_rng(0).normal(size=len(LABELS)).astype(np.float32)
     scores = {"model": noise + LABELS, "worse": noise, "same": 2 * (noise + LABELS), "best": LABELS}
-    (said,) = verdicts(rows(scores, auc=0.7, rmse=0.5), LABELS, {}, CONFIG, of_labels=True)
+    (said,) = verdicts(rows(scores, auc=0.7, rmse=0.5), asked(LABELS), {}, CONFIG, of_labels=True)
     assert said == "By AUC the model is better than worse, worse than best and not to be told apart from same."
+
+
+def test_says_that_probabilities_are_worse_than_a_constant() -> None:
+    """The order is right, and every score three times as sure as it may be."""
+    rng = np.random.default_rng(1)
+    sure = 20 * (LABELS - 0.5) + rng.normal(0, 12, len(LABELS)).astype(np.float32)
+    scores = {"model": sure, "constant": np.zeros_like(LABELS)}
+    of_order, of_loss = verdicts(rows(scores, auc=0.8, log_loss=2.0), asked(LABELS), {}, CONFIG, of_labels=True)
+    assert of_order == "By AUC the model is better than constant."
+    assert of_loss == "By log loss the model is worse than constant: its probabilities are off."
 
 
 def test_says_it_of_errors_where_labels_are_numbers() -> None:
     ratings = np.tile(np.float32([1, 2, 4]), 100)
     scores = {"model": ratings + 0.1, "mean": np.full_like(ratings, ratings.mean())}
-    (said,) = verdicts(rows(scores, rmse=0.1), ratings, {}, CONFIG, of_labels=True)
+    (said,) = verdicts(rows(scores, rmse=0.1), asked(ratings), {}, CONFIG, of_labels=True)
     assert said == "By RMSE the model is better than mean."
 
 
 def test_says_nothing_where_the_figure_is_not_defined() -> None:
     one_class = np.ones_like(LABELS)
     scores = {"model": LABELS, "constant": one_class}
-    assert verdicts(rows(scores, auc=None, rmse=0.1), one_class, {}, CONFIG, of_labels=True) == ()
+    assert verdicts(rows(scores, auc=None, rmse=0.1), asked(one_class), {}, CONFIG, of_labels=True) == ()
 
 
 @pytest.mark.parametrize("of_labels", [True, False])
@@ -52,7 +68,7 @@ def test_says_by_which_rankings_the_model_is_beaten_and_why_that_can_be(of_label
     users = np.arange(300)
     systems = {"model": ranked(users < 100), "ease": ranked(users < 200), "popularity": ranked(users < 20)}
     found = rows({"model": LABELS}, auc=None)
-    said, *why = verdicts(found, LABELS, systems, CONFIG, of_labels=of_labels)
+    said, *why = verdicts(found, asked(LABELS), systems, CONFIG, of_labels=of_labels)
     assert said == "By NDCG@2 the model is better than popularity and worse than ease."
     assert [sentence[:6] for sentence in why] == (["Labels"] if of_labels else [])
 
@@ -61,13 +77,15 @@ def test_says_of_sampled_candidates_that_they_are() -> None:
     users = np.arange(300)
     systems = {"model": ranked(users < 200), "ease": ranked(users < 100)}
     config = CONFIG.model_copy(update={"candidates": "sampled-uniform"})
-    (said,) = verdicts(rows({"model": LABELS}, auc=None), LABELS, systems, config, of_labels=True)
+    (said,) = verdicts(rows({"model": LABELS}, auc=None), asked(LABELS), systems, config, of_labels=True)
     assert said == "By sampled NDCG@2 the model is better than ease."
 
 
 def test_says_nothing_of_rankings_for_nobody() -> None:
     nobody = ranked(np.empty(0, np.bool_))
     assert (
-        verdicts(rows({"model": LABELS}, auc=None), LABELS, {"model": nobody, "ease": nobody}, CONFIG, of_labels=True)
+        verdicts(
+            rows({"model": LABELS}, auc=None), asked(LABELS), {"model": nobody, "ease": nobody}, CONFIG, of_labels=True
+        )
         == ()
     )

@@ -17,7 +17,7 @@ from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.events import Event, Message
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.metrics import auc
-from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.evaluate import evaluate, selected_on
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
 
@@ -115,6 +115,50 @@ def test_evaluate_writes_the_report(run: TrainedRun, workspace: Workspace) -> No
     assert run.manifest["key"] in page
     assert "embedding_dim: 8" in page
     assert "AUC over steps" in page
+
+
+def test_a_sampled_evaluation_leaves_the_full_one_as_it_is(run: TrainedRun, workspace: Workspace) -> None:
+    config = EvaluateConfig(**EVALUATE)
+    full = evaluate(run, workspace, config=config).artifact
+    before = [file.read_bytes() for file in (full.evaluation, full.rankings, full.report)]
+
+    drawn = config.model_copy(update={"candidates": "sampled-uniform", "sampled_items": 10})
+    sampled = evaluate(run, workspace, config=drawn).artifact
+
+    assert [file.read_bytes() for file in (full.evaluation, full.rankings, full.report)] == before
+    assert "sampled_ndcg@5" in Evaluation.read(sampled.evaluation).ranking["model"]
+    assert evaluate(run, workspace, config=config).up_to_date
+    assert evaluate(run, workspace, config=drawn).up_to_date
+    assert run.evaluated() == full
+    full.evaluation.unlink()
+    assert run.evaluated() == sampled
+
+
+def test_rows_that_chose_the_epoch_are_marked(
+    data: PreparedData, config: RunConfig, run: TrainedRun, workspace: Workspace
+) -> None:
+    """Of several epochs valid chose one; of a single epoch it chose nothing."""
+    evaluate(run, workspace)
+    found = Evaluation.read(run.evaluation)
+    assert (found.split, found.selected) == ("valid", ("epoch",))
+    assert found.notes[0].startswith("† The rows of valid chose the epoch, so the figures of the model are too good; ")
+    assert "split.test=0.1" in found.notes[0]
+    assert "mlp †" in run.report.read_text()
+
+    single = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 1})})
+    once = train_on(data, single, workspace).artifact
+    evaluate(once, workspace)
+    assert Evaluation.read(once.evaluation).selected == ()
+    assert "†" not in once.report.read_text()
+
+
+def test_rows_that_chose_the_trial_are_marked(run: TrainedRun, workspace: Workspace) -> None:
+    study = workspace.study("0" * 64)
+    write_manifest(study.folder, "TunedStudy", {"ranking": [{"run": run.folder.name}, {"run": None}]})
+    assert selected_on("valid", run, workspace) == ("epoch", "trial")
+    assert selected_on("test", run, workspace) == ()
+    (study.folder / "manifest.json").write_text("{")
+    assert selected_on("valid", run, workspace) == ("epoch",)
 
 
 def test_evaluate_again_is_up_to_date_until_something_changes(run: TrainedRun, workspace: Workspace) -> None:

@@ -44,6 +44,7 @@ def kept(seed: int, *, share: float = 0.4, signal: float = 1.0, order: np.ndarra
         labels=labels.astype(np.uint8),
         row_users=np.full(ROWS, 3, dtype=np.int32),
         row_items=np.full(ROWS, 3, dtype=np.int32),
+        row_clusters=np.arange(ROWS, dtype=np.int32),
     )
 
 
@@ -128,7 +129,17 @@ def a_comparison() -> Comparison:
     figures = figures_of(systems, ["hr@10", "auc"], **OPTIONS)
     return Comparison(
         against="mf_a",
-        runs=tuple(Compared(label=label, run=f"run-{label}", model="mf", data="d") for label in systems),
+        runs=tuple(
+            Compared(
+                label=label,
+                run=f"run-{label}",
+                model="mf",
+                data="d",
+                dataset="toys",
+                selected=("epoch",) if label == "c" else (),
+            )
+            for label in systems
+        ),
         split="test",
         users=USERS,
         rows=ROWS,
@@ -159,6 +170,27 @@ def test_latex_marks_what_counts_and_what_is_best() -> None:
     assert predicted.count(r"\textbf") == 1
     assert predicted.count("$") == 2  # <b> is noise there
     assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+
+
+def test_latex_marks_all_that_cannot_be_told_apart_from_the_best() -> None:
+    systems = {"one": Outcomes.of(kept(1)), "twin": Outcomes.of(kept(2)), "bad": Outcomes.of(kept(4, share=0.1))}
+    text = paper_table(
+        a_comparison().model_copy(
+            update={"figures": figures_of(systems, ["hr@10"], **OPTIONS), "against": "one"}
+        ).model_copy(update={"runs": tuple(
+            Compared(label=label, run=label, model="mf", data="d", dataset="toys") for label in systems
+        )})
+    )  # fmt: skip
+    assert text.count(r"\textbf") == 2
+    assert text.split("\n")[5].split("&")[3].strip().endswith(r"$^{-}$ \\")
+
+
+def test_page_and_title_name_the_data_and_mark_rows_that_chose(tmp_path: Path) -> None:
+    page = show(a_comparison())
+    assert "against mf_a, toys, test" in page
+    assert "c †" in page
+    assert "mf_a †" not in page
+    assert "AUC ↑" in page
 
 
 def test_the_page_shows_all_of_it(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, wilcoxon
 
+from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.compare.paired import (
     by_placements,
     by_rows,
@@ -15,6 +16,10 @@ from recsys_cli.evaluation.compare.paired import (
 )
 from recsys_cli.evaluation.compare.paired import wilcoxon as ours
 from recsys_cli.metrics import auc
+
+
+def alone(number: int) -> Clusters:
+    return Clusters.of(np.arange(number))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -46,7 +51,7 @@ def test_holm_by_hand() -> None:
 def test_identical_systems_do_not_differ() -> None:
     (tested,) = by_users(np.zeros((50, 1)), resamples=100, seed=0)
     assert (tested.value, tested.low, tested.high, tested.p) == (0, 0, 0, 1)
-    rows = by_rows(np.zeros(50))
+    rows = by_rows(np.zeros(50), alone(50))
     assert (rows.value, rows.low, rows.high, rows.p) == (0, 0, 0, 1)
 
 
@@ -89,7 +94,7 @@ def test_placements_average_to_the_auc_over_either_class() -> None:
 
 def test_the_interval_of_an_auc_difference_is_that_of_a_paired_poisson_bootstrap() -> None:
     labels, one, two = rows_of(3)
-    tested = by_placements(placements(labels, two) - placements(labels, one), labels)
+    tested = by_placements(placements(labels, two) - placements(labels, one), labels, alone(len(labels)))
     rng = np.random.default_rng(0)
     drawn = []
     for _ in range(1_500):
@@ -116,9 +121,11 @@ def test_what_is_chance_is_found_in_five_of_a_hundred_cases(test: str) -> None:
             found += ours(one - two) < 0.05
         elif test == "auc":
             labels, one, two = rows_of(seed, rows=150, gain=0.0)
-            found += by_placements(placements(labels, two) - placements(labels, one), labels).p < 0.05
+            found += (
+                by_placements(placements(labels, two) - placements(labels, one), labels, alone(len(labels))).p < 0.05
+            )
         else:
-            found += by_rows(rng.exponential(size=150) - rng.exponential(size=150)).p < 0.05
+            found += by_rows(rng.exponential(size=150) - rng.exponential(size=150), alone(150)).p < 0.05
     assert 8 <= found <= 34
 
 

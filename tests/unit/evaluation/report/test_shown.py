@@ -47,6 +47,7 @@ def rankings(items: dict[str, list[list[int]]], wanted: list[set[int]], *, k: tu
         labels=nothing.astype(np.uint8),
         row_users=nothing.astype(np.int32),
         row_items=nothing.astype(np.int32),
+        row_clusters=nothing.astype(np.int32),
     )
 
 

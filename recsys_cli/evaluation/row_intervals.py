@@ -1,0 +1,142 @@
+"""95 % intervals of figures of rows: linearized, with users as the unit of chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
+from recsys_cli.evaluation.metrics import PointwiseMetric
+from recsys_cli.evaluation.result import Estimate
+from recsys_cli.evaluation.tally import Floats, Tally
+from recsys_cli.features.hashing import mix
+
+_PARTS = 11
+_CLUSTERS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Rows with a label and a score.
+
+    Attributes:
+        tally: The rows grouped by score.
+        group: Group of each row, shape (N,).
+        positive: Rows with label 1, shape (N,).
+        clusters: Which of them depend on each other.
+    """
+
+    tally: Tally
+    group: npt.NDArray[np.int64]
+    positive: npt.NDArray[np.bool_]
+    clusters: Clusters
+
+    @classmethod
+    def of(cls, labels: npt.NDArray[np.float32], scores: npt.ArrayLike, clusters: Clusters) -> ScoredRows:
+        """Group rows by score: labels of 0 and 1, (N,), and scores, (N,)."""
+        tally, group = Tally.grouped(labels, scores)
+        return cls(tally, group, labels > 0.5, clusters)
+
+    @classmethod
+    def of_errors(cls, labels: npt.NDArray[np.float32], predictions: npt.ArrayLike, clusters: Clusters) -> ScoredRows:
+        """Group rows by how far a prediction is above the label, both (N,); see `Tally.of_errors`."""
+        errors = np.asarray(predictions, dtype=np.float64) - labels
+        return cls.of(np.ones(len(errors), np.float32), errors, clusters)
+
+    def of_rows(self, values: tuple[Floats, Floats]) -> Floats:
+        """Return what each row has of what positive and negative rows of each score have; shape (N,)."""
+        return np.where(self.positive, values[0][self.group], values[1][self.group])
+
+    def shares(self) -> Floats:
+        """Return the weight of each cluster: the mean of its shares of both classes where there are two; shape (C,)."""
+        num_positive, num_rows = np.count_nonzero(self.positive), len(self.positive)
+        if num_positive in {0, num_rows}:
+            return self.clusters.shares()
+        positive = self.clusters.sums(self.positive.astype(np.float64))
+        return (positive / num_positive + (self.clusters.sums() - positive) / (num_rows - num_positive)) / 2
+
+
+def pointwise_estimates(
+    rows: ScoredRows, metrics: Mapping[str, PointwiseMetric], *, resamples: int, seed: int
+) -> dict[str, Estimate]:
+    """Compute figures of rows, with intervals that treat the rows of a user as one draw.
+
+    Args:
+        rows: The rows.
+        metrics: What to compute, by name.
+        resamples: How often the parts of a figure without a slope are drawn.
+        seed: Decides those draws.
+    """
+    shares = rows.shares()
+    found: dict[str, Estimate] = {}
+    for name, metric in metrics.items():
+        value = metric.compute(rows.tally)
+        if not np.isfinite(value):
+            found[name] = Estimate(value=None)
+        elif metric.parts is not None:
+            found[name] = _of_parts(value, rows, metric, resamples=resamples, seed=mix(seed, _PARTS))
+        else:
+            sums = rows.clusters.sums(rows.of_rows(metric.influence(rows.tally)))
+            most = 1.0 if metric.better == "higher" else math.inf
+            found[name] = _around(value, jackknife(sums, shares), most=most)
+    return found
+
+
+def weighted_estimate(values: Floats, weights: Floats) -> Estimate:
+    """Average values (U,) between 0 and 1 by weights (U,), one of each user, with an interval over users."""
+    if not len(values):
+        return Estimate(value=None)
+    shares = weights / weights.sum()
+    value = float(values @ shares)
+    return _around(value, jackknife(shares * (values - value), shares), most=1.0)
+
+
+def _around(value: float, spread: Spread, *, most: float) -> Estimate:
+    low, high = max(0.0, value - spread.margin), min(most, value + spread.margin)
+    return Estimate(value=value, low=min(low, value), high=max(high, value))
+
+
+def _of_parts(value: float, rows: ScoredRows, metric: PointwiseMetric, *, resamples: int, seed: int) -> Estimate:
+    """Return the interval of a sum of absolute values, from normal draws of the parts.
+
+    The draws lie too high, because they have the noise of the rows and their own on top. The interval goes down to 0 where noise
+    alone gives such a value, and else to where draws are reflected at the value (the basic bootstrap: Davison and Hinkley, 1997,
+    section 5.2). It goes up to where they are: reflecting the upper end too would promise too much near 0.
+    """
+    assert metric.parts is not None
+    of_score, parts = metric.parts(rows.tally)
+    covariance, freedom = _covariance(rows, of_score[rows.group], parts, rows.of_rows(metric.influence(rows.tally)))
+    variances, axes = np.linalg.eigh(covariance)
+    wider = Spread(1.0, freedom).margin / Spread(1.0).margin
+    normal = np.random.default_rng(seed).normal(scale=wider, size=(resamples, len(parts)))
+    noise = normal @ (axes * np.sqrt(np.maximum(variances, 0))).T
+    top, of_noise = (float(np.quantile(np.abs(drawn).sum(axis=1), 0.975)) for drawn in (parts + noise, noise))
+    low = 0.0 if value <= of_noise else min(max(0.0, 2 * value - top), value)
+    return Estimate(value=value, low=low, high=max(top, value))
+
+
+def _covariance(rows: ScoredRows, part: npt.NDArray[np.int64], parts: Floats, added: Floats) -> tuple[Floats, float]:
+    """Return the covariance of B parts, (B, B), and its degrees of freedom, by the jackknife over clusters.
+
+    Args:
+        rows: The rows.
+        part: Which part each row belongs to, (N,).
+        parts: The parts, (B,).
+        added: What each row adds to its part, (N,).
+    """
+    clusters, shares, width = rows.clusters, rows.clusters.shares(), len(parts)
+    total = np.zeros((width, width))
+    for start in range(0, clusters.count, _CLUSTERS_AT_ONCE):
+        stop = min(start + _CLUSTERS_AT_ONCE, clusters.count)
+        chosen = (clusters.index >= start) & (clusters.index < stop)
+        cell = (clusters.index[chosen] - start) * width + part[chosen]
+        sums = np.bincount(cell, weights=added[chosen], minlength=(stop - start) * width).reshape(-1, width)
+        share = shares[start:stop, None]
+        scaled = (sums - share * parts) / np.maximum(1 - share, 1e-9)
+        total += scaled.T @ scaled
+    number = max(2, clusters.count)
+    return total * (number - 1) / number, max(1.0, 1 / float(shares @ shares) - 1)
