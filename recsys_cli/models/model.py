@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -129,7 +130,13 @@ class Trained(Model):
 
 
 class Fitted(Model):
-    """A model that learns all at once, from all interactions; what it has learnt is in its buffers."""
+    """A model that learns all at once, from all interactions; what it has learnt is in its buffers.
+
+    Attributes:
+        chosen: Options that the config left to the data, and the values that `fit` chose for them.
+    """
+
+    chosen: Mapping[str, float] = MappingProxyType({})
 
     @abstractmethod
     def fit(self, known: Known, *, progress: Progress = unheard) -> None:

@@ -59,7 +59,8 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
     Checkpoint(weights(model), {"epoch": 1, "metrics": asdict(record)}).save(job.target.checkpoint("best"))
     write_text(job.target.metrics, json.dumps({"event": "epoch", **asdict(record)}) + "\n")
     figures = "".join(f", valid {figure} {value:.4f}" for figure, value in valid.items() if value is not None)
-    job.emit(Message(f"{name} is fitted{figures}", facts=asdict(record)))
+    chosen = "".join(f", {option} {value:g} chosen on train" for option, value in model.chosen.items())
+    job.emit(Message(f"{name} is fitted{chosen}{figures}", facts=asdict(record)))
     return summary(
         config, data, [record], record,
         parameters=sum(buffer.numel() for buffer in model.buffers()),
@@ -69,6 +70,7 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
         precision="fp32",
         device=model.device.type,
         devices=1,
+        chosen=dict(model.chosen),
     )  # fmt: skip
 
 

@@ -17,8 +17,8 @@ class Config(HistoryOptions):
 
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
-    regularization: float = Field(50.0, gt=0)
-    """How much the squares of the weights cost, λ: in the range of 50 for a small set to 1000 for a large one."""
+    regularization: float | None = Field(None, gt=0)
+    """L2 penalty of the weights, λ. None: chosen by leave-one-out cross-validation on train, from 1, 2, 5, …, 50,000."""
     max_items: PositiveInt = 10_000
     """How many items have weights, the ones that most users have met; the others score 0. Memory grows with its square, and time
     with its cube, or, where users are fewer, with the square of their number."""

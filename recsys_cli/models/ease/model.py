@@ -8,6 +8,7 @@ from torch import Tensor
 from recsys_cli.batch import Ragged
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.ease.config import Config
+from recsys_cli.models.ease.penalty import choose_penalty
 from recsys_cli.models.history import History
 from recsys_cli.models.item_to_item import DenseWeights, ItemToItem, ItemWeights, add_rows, gram, rows_of
 from recsys_cli.models.model import Progress
@@ -33,20 +34,25 @@ class Model(ItemToItem):
         self.learnt = FewUsers(self.num_items, len(self._users)) if few else DenseWeights(self.num_items)
 
     def learn(self, history: History, progress: Progress) -> None:
-        """Solve the equations in float64."""
-        progress(0, 2)
+        """Choose the penalty where the config has none, and solve the equations in float64."""
+        progress(0, 3)
+        penalty = self.config.regularization
+        if penalty is None:
+            penalty = choose_penalty(history)
+            self.chosen = {"regularization": penalty}
+        progress(1, 3)
         if isinstance(self.learnt, FewUsers):
             rows = history.dense(self._users.start, self._users.stop, dtype=torch.float64)
-            progress(1, 2)
-            self.learnt.solve(rows, self.config.regularization)
+            progress(2, 3)
+            self.learnt.solve(rows, penalty)
         else:
             counts = gram(history).double()
-            progress(1, 2)
-            counts.diagonal().add_(self.config.regularization)
+            progress(2, 3)
+            counts.diagonal().add_(penalty)
             inverse = torch.cholesky_inverse(torch.linalg.cholesky(counts, out=counts))
             weights = inverse.div_(-inverse.diagonal().clone())
             self.learnt.weights.copy_(weights.fill_diagonal_(0))
-        progress(2, 2)
+        progress(3, 3)
 
 
 class FewUsers(ItemWeights):
