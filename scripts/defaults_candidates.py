@@ -18,16 +18,16 @@ OF_RANKINGS: dict[str, Candidates] = {
     "popularity": (),
     "ease": grid(model__regularization=(20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)),
     "item-knn": (
-        *grid(model__neighbours=(20, 50, 100, 200, 500), model__shrinkage=(0.0, 20.0, 100.0)),
-        *grid(model__weighting=("tfidf", "bm25"), model__neighbours=(50, 200)),
+        *grid(model__neighbours=(20, 100, 200), model__shrinkage=(20.0,)),
+        *grid(model__neighbours=(50,), model__shrinkage=(0.0, 5.0, 100.0)),
+        *grid(model__neighbours=(200,), model__shrinkage=(0.0, 5.0, 100.0)),
+        *grid(model__weighting=("tfidf", "bm25"), model__neighbours=(50,)),
     ),
     "ials": (
-        *grid(
-            model__alpha=(1.0, 2.0, 5.0, 10.0, 20.0, 40.0), model__regularization=(1.0, 10.0, 50.0), model__dim=(96,)
-        ),
-        *grid(model__alpha=(2.0, 5.0, 10.0, 20.0), model__regularization=(10.0, 50.0), model__dim=(32,)),
+        *grid(model__alpha=(1.0, 4.0, 16.0), model__regularization=(5.0, 15.0, 50.0), model__dim=(64,)),
+        *grid(model__alpha=(1.0, 4.0), model__regularization=(15.0,), model__dim=(32, 128)),
     ),
-    "mf": grid(train__epochs=(20,), model__regularization=(0.002, 0.005, 0.01, 0.02, 0.05)),
+    "mf": grid(train__epochs=(12,), model__regularization=(0.002, 0.01, 0.05)),
 }
 """Of models that rank, by what is monitored: NDCG@10."""
 OF_ROWS: dict[str, Candidates] = {

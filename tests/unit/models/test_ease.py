@@ -9,6 +9,7 @@ from met_matrix import fitted, scores_after, some_matrix
 
 from recsys_cli.batch import Batch
 from recsys_cli.features.schema import FIRST
+from recsys_cli.models.ease import model as ease
 from recsys_cli.models.ease import penalty
 from recsys_cli.models.history import History, starts
 
@@ -139,3 +140,43 @@ def test_more_rows_of_the_same_tastes_and_weaker_ones_want_other_penalties() -> 
 def test_data_that_say_nothing_get_the_penalty_in_the_middle() -> None:
     assert fitted("ease", np.eye(6))[0].chosen == {"regularization": 200.0}
     assert fitted("ease", np.eye(6), regularization=7.0)[0].chosen == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_matrix_is_inverted_in_its_own_memory(dtype: torch.dtype) -> None:
+    matrix = torch.from_numpy(some_matrix(60, 20)).to(dtype)
+    matrix = matrix.T @ matrix + 2 * torch.eye(20, dtype=dtype)
+    expected, place = torch.linalg.inv(matrix.double()), matrix.data_ptr()
+
+    inverse = ease.invert_(matrix)
+
+    assert inverse.data_ptr() == place
+    torch.testing.assert_close(inverse.double(), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("num_users", "num_items"), [(10**6, 18_918), (600, 178_956), (8_000, 18_918), (5_000, 21_474)]
+)
+def test_the_number_of_items_follows_from_the_memory_budget(num_users: int, num_items: int) -> None:
+    """12,000 items times as many, or items times users, whichever allows more; Amazon Toys with 11,924 items is whole."""
+    assert ease.most_items(num_users, 2_048 << 20) == num_items
+
+
+def test_scores_are_the_same_within_a_small_memory_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = some_matrix(300, 200)
+    exact, expected = fitted("ease", matrix, regularization=50.0)
+    monkeypatch.setattr(ease, "_DENSE_BYTES", {torch.float64: 1 << 20, torch.float32: 6})
+
+    small, found = fitted("ease", matrix, regularization=50.0)
+
+    assert (exact._dtype, small._dtype) == (torch.float64, torch.float32)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_items_beyond_the_memory_budget_are_left_out() -> None:
+    """A mebibyte holds weights of 418 items."""
+    matrix = some_matrix(500, 430)
+
+    scores = scores_after("ease", matrix, memory=1, regularization=50.0)
+
+    assert np.count_nonzero(np.abs(scores).sum(0)) == 418
