@@ -46,14 +46,40 @@ class History:
             positive_only: Let only positive interactions count, as `Interactions.positive` says which these are.
             device: Where to keep them.
         """
-        users, items = (
-            torch.tensor(ids, device=device).long() for ids in (interactions.user_idx, interactions.item_idx)
-        )
-        wanted = _own(users, user) & _own(items, item)
-        if positive_only:
-            wanted &= torch.from_numpy(interactions.positive).to(device)
+        pairs, _ = _pairs(interactions, user, item, positive_only=positive_only, device=device)
+        return cls._of_pairs(torch.unique(pairs), user, item)
+
+    @classmethod
+    def with_strengths(
+        cls,
+        interactions: Interactions,
+        user: Column,
+        item: Column,
+        *,
+        positive_only: bool = False,
+        device: torch.device,
+    ) -> tuple[History, Tensor]:
+        """Collect the items of each user, and how strong each interaction is.
+
+        Args:
+            interactions: As for `of`.
+            user: The column of users.
+            item: The column of items.
+            positive_only: As for `of`.
+            device: Where to keep them.
+
+        Returns:
+            The history, and r of each of its elements, float32 of shape (N,): the number of rows of the pair, or where labels
+            are numbers their sum over these rows. Pairs whose sum is not positive are left out.
+        """
+        pairs, labels = _pairs(interactions, user, item, positive_only=positive_only, device=device)
+        pairs, place = torch.unique(pairs, return_inverse=True)
+        strengths = torch.bincount(place, labels.double(), minlength=len(pairs)).float()
+        return cls._of_pairs(pairs[strengths > 0], user, item), strengths[strengths > 0]
+
+    @classmethod
+    def _of_pairs(cls, pairs: Tensor, user: Column, item: Column) -> History:
         num_users, num_items = int(user.cardinality or 0), int(item.cardinality or 0)
-        pairs = torch.unique(users[wanted] * num_items + items[wanted])
         return cls(starts(pairs // num_items, num_users), pairs % num_items, num_items)
 
     @property
@@ -66,13 +92,17 @@ class History:
         """How many users have met each item, by encoded item; int64."""
         return torch.bincount(self.items, minlength=self.num_items)
 
-    def of_users(self, users: Tensor) -> Ragged:
-        """Return the items of some users; users (U,), any of them several times."""
+    def of_users(self, users: Tensor, weights: Tensor | None = None) -> Ragged:
+        """Return the items of some users; users (U,), any of them several times.
+
+        Args:
+            users: Encoded.
+            weights: A number for each element of the history, to be brought along; shape (N,).
+        """
         offsets = self.offsets_of(users)
         places = torch.arange(int(offsets[-1]), device=offsets.device)
-        return Ragged(
-            self.items[places + (self.offsets[users] - offsets[:-1]).repeat_interleave(offsets.diff())], offsets
-        )
+        places += (self.offsets[users] - offsets[:-1]).repeat_interleave(offsets.diff())
+        return Ragged(self.items[places], offsets, None if weights is None else weights[places])
 
     def offsets_of(self, users: Tensor) -> Tensor:
         """Return where each list that `of_users` returns starts and ends, shape (U + 1,), without making them."""
@@ -120,6 +150,20 @@ def spans(offsets: Tensor, *, most: int) -> Iterator[slice]:
     for length in lengths:
         yield slice(start, start + length)
         start += length
+
+
+def _pairs(
+    interactions: Interactions, user: Column, item: Column, *, positive_only: bool, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return a number for the pair of each row whose user and item have ids, and the label of the row or 1; shape (N,) each."""
+    users, items = (torch.tensor(ids, device=device).long() for ids in (interactions.user_idx, interactions.item_idx))
+    wanted = _own(users, user) & _own(items, item)
+    if positive_only:
+        wanted &= torch.from_numpy(interactions.positive).to(device)
+    pairs = (users * int(item.cardinality or 0) + items)[wanted]
+    if interactions.mean is None:
+        return pairs, torch.ones(len(pairs), device=device)
+    return pairs, torch.tensor(interactions.labels, device=device)[wanted]
 
 
 def _own(ids: Tensor, column: Column) -> Tensor:

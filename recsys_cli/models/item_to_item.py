@@ -164,7 +164,7 @@ def rows_of(lists: Ragged) -> Tensor:
     return torch.arange(len(lists.offsets) - 1, device=lists.offsets.device).repeat_interleave(lists.offsets.diff())
 
 
-def gram(history: History, *, block: int = 1 << 23) -> Tensor:
+def gram(history: History, *, block: int = 1 << 23, out: Tensor | None = None) -> Tensor:
     """Return how many users have met both items of each pair, exactly; shape (C, C), float32.
 
     Rows of users are multiplied with their zeros: that is faster than it looks, and it is what graphics cards are for.
@@ -172,9 +172,10 @@ def gram(history: History, *, block: int = 1 << 23) -> Tensor:
     Args:
         history: Of C items, and of fewer than 2**24 users.
         block: How many numbers of rows are held at once.
+        out: Where to write it; shape (C, C), float32.
     """
     size = history.num_items
-    counts = torch.zeros(size, size, device=history.items.device)
+    counts = torch.zeros(size, size, device=history.items.device) if out is None else out.zero_()
     step = max(1, block // max(1, size))
     for start in range(0, history.num_users, step):
         rows = history.dense(start, min(start + step, history.num_users))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -154,9 +155,11 @@ class Fitted(Model):
     """A model that learns all at once, from all interactions; what it has learnt is in its buffers.
 
     Attributes:
+        chosen: Options that the config left to the data, and the values that `fit` chose for them.
         left_out: After `begin`, which items of the history it does not know; None where it knows all.
     """
 
+    chosen: Mapping[str, float] = MappingProxyType({})
     left_out: LeftOut | None = None
 
     @abstractmethod

@@ -59,7 +59,8 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
     Checkpoint(weights(model), {"epoch": 1, "metrics": asdict(record)}).save(job.target.checkpoint("best"))
     write_text(job.target.metrics, json.dumps({"event": "epoch", **asdict(record)}) + "\n")
     figures = "".join(f", valid {figure} {value:.4f}" for figure, value in valid.items() if value is not None)
-    job.emit(Message(f"{name} is fitted{figures}", facts=asdict(record)))
+    chosen = "".join(f", {option} {value:g} chosen on train" for option, value in model.chosen.items())
+    job.emit(Message(f"{name} is fitted{chosen}{figures}", facts=asdict(record)))
     if model.left_out is not None:
         job.emit(Message(model.left_out.sentence(name), "warning", facts=asdict(model.left_out)))
     return summary(
@@ -73,6 +74,7 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
         devices=1,
         left_out=asdict(model.left_out) if model.left_out is not None else None,
         notes=[],
+        chosen=dict(model.chosen),
     )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ import torch
 
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models import build
+from recsys_cli.models.ease.config import Config
+from recsys_cli.models.ease.model import most_items
 from recsys_cli.models.model import Fitted, Known
 
 WORK = 5e11
@@ -21,9 +23,10 @@ def _as_it_is(_: Schema) -> dict[str, Any]:
 
 
 def _within_limits(schema: Schema) -> dict[str, Any]:
-    """Return how many items EASE may know: its work is their number squared times that of the users, at most."""
+    """Return how many items EASE may know: users times their square stay within `WORK`, and memory within its budget."""
     num_users = max(1, len(schema.only(Role.USER).own_ids))
-    return {"max_items": max(1, math.isqrt(int(WORK / num_users)))}
+    budget = Config().memory << 20
+    return {"max_items": min(max(1, math.isqrt(int(WORK / num_users))), most_items(num_users, budget))}
 
 
 RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {

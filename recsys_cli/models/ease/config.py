@@ -17,8 +17,11 @@ class Config(HistoryOptions):
 
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
-    regularization: float = Field(50.0, gt=0)
-    """How much the squares of the weights cost, λ: in the range of 50 for a small set to 1000 for a large one."""
-    max_items: PositiveInt = 10_000
-    """How many items have weights, the ones that most users have met; the others score 0. Memory grows with its square, and time
-    with its cube, or, where users are fewer, with the square of their number."""
+    regularization: float | None = Field(None, gt=0)
+    """L2 penalty of the weights, λ. None: chosen by leave-one-out cross-validation on train, from 1, 2, 5, …, 50,000."""
+    max_items: PositiveInt | None = None
+    """Number of items with weights, the most popular ones; the others score 0. None: as many as `memory` allows. Time grows with
+    its cube, or with few users with the square of their number."""
+    memory: PositiveInt = 2_048
+    """Memory budget of fitting in MiB. Weights are computed in float64 where that fits, else in float32: 2,048 MiB hold 12,000 and
+    20,000 items."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from recsys_cli.batch import Ragged
-from recsys_cli.features.schema import Schema
+from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.ease.config import Config
+from recsys_cli.models.ease.penalty import choose_penalty
 from recsys_cli.models.history import History
 from recsys_cli.models.item_to_item import DenseWeights, ItemToItem, ItemWeights, add_rows, gram, rows_of
 from recsys_cli.models.model import Progress
 
 _BLOCK = 1 << 22
 """Numbers of folded users that are held at once."""
+_DENSE_BYTES = {torch.float64: 14, torch.float32: 6}
+"""Memory of a pair of items while weights are computed: the weights in float32, and what they are computed in, if not in place."""
+_BYTES_OF_A_USER = 20
+"""Memory of an item and a user where these are few: a row and a vector in float64, and the vector that is kept."""
 
 
 class Model(ItemToItem):
@@ -26,27 +33,59 @@ class Model(ItemToItem):
     learnt: DenseWeights | FewUsers
 
     def __init__(self, config: Config, schema: Schema) -> None:
-        super().__init__(schema, positive_only=config.positive_only, max_items=config.max_items)
+        budget = config.memory << 20
+        num_users, num_items = (len(schema.only(role).own_ids) for role in (Role.USER, Role.ITEM))
+        most = most_items(num_users, budget) if config.max_items is None else config.max_items
+        super().__init__(schema, positive_only=config.positive_only, max_items=min(num_items, most))
         self.config = config
         self._users = self.user.own_ids
-        few = len(self._users) < self.num_items
-        self.learnt = FewUsers(self.num_items, len(self._users)) if few else DenseWeights(self.num_items)
+        self._dtype = torch.float64 if _DENSE_BYTES[torch.float64] * self.num_items**2 <= budget else torch.float32
+        few = num_users < self.num_items <= _fit_with(num_users, budget)
+        self.learnt = FewUsers(self.num_items, num_users) if few else DenseWeights(self.num_items)
 
     def learn(self, history: History, progress: Progress) -> None:
-        """Solve the equations in float64."""
-        progress(0, 2)
+        """Choose the penalty where the config has none, and solve the equations."""
+        progress(0, 3)
+        penalty = self.config.regularization
+        if penalty is None:
+            penalty = choose_penalty(history)
+            self.chosen = {"regularization": penalty}
+        progress(1, 3)
         if isinstance(self.learnt, FewUsers):
             rows = history.dense(self._users.start, self._users.stop, dtype=torch.float64)
-            progress(1, 2)
-            self.learnt.solve(rows, self.config.regularization)
+            progress(2, 3)
+            self.learnt.solve(rows, penalty)
         else:
-            counts = gram(history).double()
-            progress(1, 2)
-            counts.diagonal().add_(self.config.regularization)
-            inverse = torch.cholesky_inverse(torch.linalg.cholesky(counts, out=counts))
-            weights = inverse.div_(-inverse.diagonal().clone())
-            self.learnt.weights.copy_(weights.fill_diagonal_(0))
-        progress(2, 2)
+            counts = gram(history, out=self.learnt.weights).to(self._dtype)
+            progress(2, 3)
+            counts.diagonal().add_(penalty)
+            inverse = invert_(counts)
+            inverse /= -inverse.diagonal().clone()
+            self.learnt.weights.copy_(inverse.fill_diagonal_(0))
+        progress(3, 3)
+
+
+def most_items(num_users: int, budget: int) -> int:
+    """Return how many items a memory budget allows: of weights between items, or of vectors of users' width.
+
+    Args:
+        num_users: R.
+        budget: In bytes.
+    """
+    return max(1, math.isqrt(budget // _DENSE_BYTES[torch.float32]), _fit_with(num_users, budget))
+
+
+def invert_(matrix: Tensor) -> Tensor:
+    """Replace a positive definite matrix by its inverse, with no memory for another of its size; shape (C, C)."""
+    columns = matrix.mT  # LAPACK works by columns; of a symmetric matrix these are the rows, so that nothing is copied
+    torch.linalg.cholesky(columns, out=columns)
+    torch.cholesky_inverse(columns, out=columns)
+    return matrix
+
+
+def _fit_with(num_users: int, budget: int) -> int:
+    """Return how many items have vectors of as many numbers as there are users, within a budget in bytes."""
+    return budget // (_BYTES_OF_A_USER * max(1, num_users))
 
 
 class FewUsers(ItemWeights):

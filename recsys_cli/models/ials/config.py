@@ -10,7 +10,7 @@ from recsys_cli.models.options import HistoryOptions
 
 
 class Config(HistoryOptions):
-    """Vectors of users and items whose products are near 1 for what users have met and, with less weight, near 0 for the rest.
+    """Matrix factorization by alternating least squares: 1 for interactions, 0 with less weight for all other pairs.
 
     After Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (2008). Needs `recsys-cli[implicit]`.
     """
@@ -22,6 +22,7 @@ class Config(HistoryOptions):
     regularization: float = Field(1.0, gt=0)
     """How much the squares of the vectors cost, λ."""
     alpha: float = Field(1.0, gt=0)
-    """How much more an item that a user has met counts than one that the user has not met."""
+    """Confidence in an interaction, c = 1 + alpha r, against 1 for items without one. r is the number of rows of the user and the
+    item, or where the label is a number the sum of their labels."""
     iterations: PositiveInt = 10
     """How often all users and then all items are solved for."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch
+from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.history import History
@@ -44,29 +44,33 @@ class Model(Fitted, Vectors):
             from threadpoolctl import threadpool_limits
         except ImportError as error:
             raise MissingExtraError.for_extra("implicit", what="model.name=ials") from error
-        config, history = self.config, self._history(known)
+        config, (history, confidence) = self.config, self._confidence(known)
         offsets, met = history.offsets.cpu().numpy(), history.items.cpu().numpy().astype(np.int32)
-        seen = csr_matrix((np.ones(len(met), np.float32), met, offsets), shape=(history.num_users, history.num_items))
+        seen = csr_matrix((confidence.cpu().numpy(), met, offsets), shape=(history.num_users, history.num_items))
         with threadpool_limits(1, "blas"):  # it has threads of its own, and warns of BLAS's as it is made
             library = AlternatingLeastSquares(
-                factors=config.dim, regularization=config.regularization, alpha=config.alpha,
-                iterations=config.iterations, random_state=int(torch.randint(2**31, ())),
+                factors=config.dim, regularization=config.regularization, iterations=config.iterations,
+                alpha=1.0,  # its alpha is a factor of what it gets, which is the whole confidence c and not c - 1
+                random_state=int(torch.randint(2**31, ())),
             )  # fmt: skip
             library.fit(seen, show_progress=False, callback=lambda done, *_: progress(done + 1, config.iterations))
         self.items.copy_(torch.from_numpy(library.item_factors))
 
     def begin(self, known: Known) -> None:
         """Solve for the vectors of all users by what they have met by now."""
-        history = self._history(known)
+        history, confidence = self._confidence(known)
         self._users = torch.zeros(history.num_users, self.config.dim, device=self.device)
         all_items = self.items.T @ self.items
         all_items.diagonal().add_(self.config.regularization)
         for users in _blocks(history, self.config.dim):
-            lists = history.of_users(users)
-            ids, there = lists.padded(int(lists.offsets.diff().max()))
+            lists = history.of_users(users, confidence)
+            assert lists.weights is not None
+            longest = int(lists.offsets.diff().max())
+            ids, there = lists.padded(longest)
+            weights, _ = Ragged(lists.weights, lists.offsets).padded(longest)
             vectors = self.items[ids] * there.unsqueeze(2)
-            left = all_items + (self.config.alpha - 1) * (vectors.mT @ vectors)
-            right = self.config.alpha * vectors.sum(1, keepdim=True).mT
+            left = all_items + vectors.mT @ (vectors * (weights - 1).unsqueeze(2))
+            right = (vectors * weights.unsqueeze(2)).sum(1, keepdim=True).mT
             self._users[users] = torch.cholesky_solve(right, torch.linalg.cholesky(left)).squeeze(2)
 
     def score(self, batch: Batch) -> Tensor:
@@ -84,10 +88,11 @@ class Model(Fitted, Vectors):
         """Return the vectors of items, shape (I, D); zeros for those that nobody has met."""
         return self.items[items]
 
-    def _history(self, known: Known) -> History:
-        return History.of(
-            known.interactions(), self.user, self.item, positive_only=self.config.positive_only, device=self.device
-        )
+    def _confidence(self, known: Known) -> tuple[History, Tensor]:
+        """Return who has met what, and the confidence c = 1 + alpha r of each element."""
+        options = {"positive_only": self.config.positive_only, "device": self.device}
+        history, strengths = History.with_strengths(known.interactions(), self.user, self.item, **options)
+        return history, 1 + self.config.alpha * strengths
 
 
 def _blocks(history: History, width: int) -> Iterator[Tensor]:

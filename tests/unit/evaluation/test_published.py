@@ -12,13 +12,13 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.baselines import POINTWISE as POINTWISE_BASELINES
-from recsys_cli.evaluation.baselines import fit_baseline
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
 from recsys_cli.evaluation.metrics import POINTWISE, RANKING
 from recsys_cli.evaluation.ranking import rank
 from recsys_cli.evaluation.tally import Tally
 from recsys_cli.features.schema import FIRST, UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
+from recsys_cli.models import build
 from recsys_cli.models.model import Known
 
 
@@ -42,9 +42,10 @@ def _encode(ratings: dict[str, np.ndarray], train: np.ndarray, rows: np.ndarray)
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("popularity", (0.0410, 0.0188, 0.0122)), ("ease", (0.0918, 0.0449, 0.0311))]
+    ("name", "options", "expected"),
+    [("popularity", {}, (0.0410, 0.0188, 0.0122)), ("ease", {"regularization": 50.0}, (0.0918, 0.0449, 0.0311))],
 )
-def test_ranking_baselines_on_the_last_of_each_user_equal_the_published_figures(ratings, name, expected) -> None:
+def test_models_on_the_last_of_each_user_equal_the_published_figures(ratings, name, options, expected) -> None:
     order = np.lexsort((ratings["movieId"], ratings["timestamp"], ratings["userId"]))
     last = np.flatnonzero(np.append(np.diff(ratings["userId"][order]) != 0, True))
     test, valid = order[last], order[last - 1]
@@ -56,7 +57,9 @@ def test_ranking_baselines_on_the_last_of_each_user_equal_the_published_figures(
         parts[2], parts[0] + parts[1], candidates=candidates, num_items=num_items, config=EvaluateConfig(relevant="all")
     )
     train, history = (Known(lambda rows=rows: rows, dict) for rows in (parts[0], parts[0] + parts[1]))
-    model = fit_baseline(name, _schema(users=613, items=num_items), train, history, device="cpu")
+    model = build(name, options, _schema(users=613, items=num_items))
+    model.fit(train)
+    model.begin(history)
 
     def scores(users: np.ndarray) -> torch.Tensor:
         return model.scores(torch.from_numpy(users), torch.from_numpy(candidates))

@@ -6,26 +6,54 @@ import builtins
 
 import numpy as np
 import pytest
+import torch
 from met_matrix import fitted, known, schema_of, scores_after, some_matrix
 
 from recsys_cli.errors import MissingExtraError
+from recsys_cli.features.schema import FIRST
+from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.ials import model as ials
+from recsys_cli.models.model import Known, Model
 
 OPTIONS = {"dim": 8, "iterations": 4}
 
 
-def best_scores(matrix: np.ndarray, items: np.ndarray, *, regularization: float, alpha: float) -> np.ndarray:
-    """Solve for each user, as the paper says: what was met has the confidence alpha and all else 1."""
-    scores = np.zeros(matrix.shape)
-    for user, row in enumerate(matrix):
-        confidence = np.where(row > 0, alpha, 1.0)
+def solved(strengths: np.ndarray, items: np.ndarray, *, regularization: float, alpha: float) -> np.ndarray:
+    """Return the best vectors of users, as the paper says (eq. 4): c = 1 + alpha r, and p = 1 where r > 0."""
+    found = np.zeros((len(strengths), items.shape[1]))
+    for user, row in enumerate(strengths):
+        confidence = 1 + alpha * row
         left = items.T @ (confidence[:, None] * items) + regularization * np.eye(items.shape[1])
-        scores[user] = items @ np.linalg.solve(left, items.T @ (confidence * row))
-    return scores
+        found[user] = np.linalg.solve(left, items.T @ (confidence * (row > 0)))
+    return found
 
 
-@pytest.mark.parametrize("alpha", [1.0, 5.0])
+def counted(counts: np.ndarray) -> Known:
+    """Return interactions where a pair comes so many times."""
+    users, items = np.nonzero(counts)
+    times = counts[users, items].astype(int)
+    users, items = (np.repeat(ids + FIRST, times).astype(np.int32) for ids in (users, items))
+    return Known(lambda: Interactions(users, items, np.zeros(len(users), np.float32)), dict)
+
+
+def rated(ratings: np.ndarray) -> Known:
+    """Return interactions with a label that is a number."""
+    users, items = np.nonzero(ratings)
+    labels = ratings[users, items].astype(np.float32)
+    users, items = ((ids + FIRST).astype(np.int32) for ids in (users, items))
+    return Known(lambda: Interactions(users, items, labels, mean=float(labels.mean())), dict)
+
+
+def model_of(matrix: np.ndarray, known: Known, **options: object) -> Model:
+    torch.manual_seed(0)
+    model = build("ials", {**OPTIONS, **options}, schema_of(matrix))
+    model.fit(known)
+    model.begin(known)
+    return model
+
+
+@pytest.mark.parametrize("alpha", [0.5, 5.0])
 @pytest.mark.parametrize("block", [1, 1 << 20])
 def test_users_are_the_best_for_what_they_have_met_by_now(
     monkeypatch: pytest.MonkeyPatch, alpha: float, block: int
@@ -37,16 +65,56 @@ def test_users_are_the_best_for_what_they_have_met_by_now(
     model, scores = fitted("ials", matrix, later=later, alpha=alpha, regularization=0.5, **OPTIONS)
 
     items = model.items.numpy()[3:].astype(np.float64)
-    expected = best_scores(later, items, regularization=0.5, alpha=alpha)
+    expected = solved(later, items, regularization=0.5, alpha=alpha) @ items.T
     np.testing.assert_allclose(scores, expected, atol=1e-4)
     assert not scores[7].any()
+
+
+@pytest.mark.parametrize("strengths", ["ones", "counts", "ratings"])
+@pytest.mark.parametrize("alpha", [1.0, 4.0])
+def test_items_are_where_alternating_dense_least_squares_stay(strengths: str, alpha: float) -> None:
+    """The paper's own step, solved densely for users and then for items, changes nothing any more."""
+    matrix = some_matrix(40, 25)
+    if strengths != "ones":
+        matrix *= np.random.default_rng(0).integers(1, 6, matrix.shape)
+    known = rated(matrix) if strengths == "ratings" else counted(matrix)
+    options = {"regularization": 2.0, "alpha": alpha}
+
+    model = model_of(matrix, known, dim=3, iterations=300, **options)
+
+    items = model.items.numpy()[3:].astype(np.float64)
+    users = solved(matrix, items, **options)
+    np.testing.assert_allclose(model.user_vectors(torch.arange(40) + FIRST).numpy(), users, atol=1e-4)
+    np.testing.assert_allclose(solved(matrix.T, users, **options), items, atol=2e-3)
+    assert np.abs(items).max() > 0.3
+
+
+def test_more_alpha_is_more_weight_for_what_was_met() -> None:
+    """By default too an interaction counts for more than a pair without one."""
+    matrix = some_matrix(60, 30)
+    errors = []
+    for options in ({"alpha": 1e-6}, {"alpha": 1.0}, {}):
+        scores = fitted("ials", matrix, dim=4, regularization=1.0, **options)[1]
+        errors.append((1 - scores[matrix > 0]).mean())
+
+    assert errors[0] > errors[1] + 0.05
+    assert errors[0] > errors[2] + 0.05
+
+
+def test_labels_that_are_not_positive_are_no_interactions() -> None:
+    matrix = some_matrix(20, 10)
+    disliked = np.where(some_matrix(20, 10, seed=1) > matrix, -2.0, matrix)
+
+    found, expected = (model_of(matrix, known).items for known in (rated(disliked), rated(matrix)))
+
+    torch.testing.assert_close(found, expected)
 
 
 def test_recommendations_are_those_of_implicit_for_a_longer_history() -> None:
     als = pytest.importorskip("implicit.cpu.als")
     sparse = pytest.importorskip("scipy.sparse")
     matrix, later = some_matrix(40, 25), some_matrix(40, 25, seed=1)
-    model, scores = fitted("ials", matrix, later=later, alpha=3.0, **OPTIONS)
+    model, scores = fitted("ials", matrix, later=later, alpha=2.0, regularization=1.0, **OPTIONS)
     library = als.AlternatingLeastSquares(factors=8, regularization=1.0, alpha=3.0)
     library.item_factors = model.items.numpy()[3:].copy()
     library.user_factors = np.zeros((40, 8), np.float32)
