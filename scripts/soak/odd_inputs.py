@@ -35,7 +35,7 @@ from recsys_cli.cli import app
 ENGINES = ("polars", "nvtabular")
 ALLOWED = {0, 2, 4}
 _NOISE = ("Traceback", "Exception ignored", "unexpected ")
-Draw = random.Random
+Draw = random.Random  # noqa: S311 - nothing here is secret
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ def main(
                     line = f"seed {seed} number {number} {engine}: exit {outcome.code}: {outcome.what}: {outcome.text.strip()}"
                     failures.append(line)
                     tell(line)
-    return {"seed": seed, "count": count, "codes": {e: dict(sorted(c.items())) for e, c in counts.items()}, "failures": failures}  # fmt: skip
+    codes = {engine: dict(sorted(found.items())) for engine, found in counts.items()}
+    return {"seed": seed, "count": count, "codes": codes, "failures": failures}
 
 
 def attempt(seed: int, number: int, engine: str) -> Outcome:
@@ -166,7 +167,10 @@ def _dataset(draw: Draw) -> tuple[str, dict[str, Any]]:
     sink = pa.BufferOutputStream()
     csv.write_csv(table, sink)
     what, text, dialect = _odd_text(draw, sink.getvalue().to_pybytes())
-    path.write_bytes(_cut(draw, gzip.compress(text)) if packed and draw.random() < 0.5 else gzip.compress(text) if packed else text)  # fmt: skip
+    if packed:
+        text = gzip.compress(text)
+        text = _cut(draw, text) if draw.random() < 0.5 else text
+    path.write_bytes(text)
     return f"text: {what}", {"name": "files", "interactions": {"files": str(path), **dialect}}
 
 
@@ -226,7 +230,9 @@ def _odd_column(draw: Draw, table: pa.Table) -> tuple[str, pa.Table]:
         return f"two columns {name}", table.append_column(name, table.column(draw.randrange(6)))
     if kind == "name":
         odd = draw.choice(["", " ", "\x00", "é", "a,b", "x" * 5000, "\x01number", 'a"b', "../x"])
-        return f"{name} is called {odd[:20]!r}", table.rename_columns([odd if n == name else n for n in table.column_names])
+        return f"{name} is called {odd[:20]!r}", table.rename_columns(
+            [odd if n == name else n for n in table.column_names]
+        )
     if kind == "dictionary":
         return f"{name} is a dictionary", table.set_column(place, name, table.column(name).dictionary_encode())
     what = draw.choice(list(_VALUES))
@@ -235,8 +241,9 @@ def _odd_column(draw: Draw, table: pa.Table) -> tuple[str, pa.Table]:
     return f"{name} holds {what}", table.set_column(place, name, odd_values)
 
 
-_FIELDS = ["", "nan", "inf", "-inf", "1e400", "9" * 40, "1_000", "٣", "true", "NULL", "0x1F", "1,5", " 7 ", "-", "\x00", "a\x1fb",
-           "y" * 300_000, '"', '12" vinyl', '"open', '"a\nb"', "\r", "2020-01-01", "31.1.2026", "=1+1", "\ufeff1", "💥"]  # fmt: skip
+_FIELDS = ["", "nan", "inf", "-inf", "1e400", "9" * 40, "1_000", "٣", "true", "NULL", "0x1F", "1,5", " 7 ", "-", "\x00",
+           "a\x1fb", "y" * 300_000, '"', '12" vinyl', '"open', '"a\nb"', "\r", "2020-01-01",
+           "31.1.2026", "=1+1", "\ufeff1", "💥"]  # fmt: skip
 
 
 def _odd_text(draw: Draw, text: bytes) -> tuple[str, bytes, dict[str, Any]]:
@@ -262,8 +269,10 @@ def _odd_text(draw: Draw, text: bytes) -> tuple[str, bytes, dict[str, Any]]:
         lines[row] = lines[row] if draw.random() < 0.5 else lines[row].partition(b",")[2]
         return "a row with other fields", b"\n".join(lines), {}
     if kind == "header":
-        odd = draw.choice([b"user,user,item,rating,age,time", b"", b"user", b'"us\ner",item,rating,age,tags,time', b"\xff,item",
-                           b"us\rer,item,rating,age,tags,time", b'"user,item', b",,,,,", b"\x00,item,rating,age,tags,time"])  # fmt: skip
+        odd = draw.choice([b"user,user,item,rating,age,time", b"", b"user", b"\xff,item",
+                           b'"us\ner",item,rating,age,tags,time',
+                           b"us\rer,item,rating,age,tags,time", b'"user,item', b",,,,,",
+                           b"\x00,item,rating,age,tags,time"])  # fmt: skip
         return f"header {odd!r}", b"\n".join([odd, *lines[1:]]), {}
     if kind == "encoding":
         code = draw.choice(["utf-16", "utf-16-le", "latin-1", "cp1251", "utf-8-sig", "utf-32"])
@@ -314,5 +323,9 @@ if __name__ == "__main__":
     parser.add_argument("--engine", choices=[*ENGINES, "both"], default="both")
     line = parser.parse_args()
     result = main(line.seed, line.count, ENGINES if line.engine == "both" else (line.engine,))
-    print(json.dumps({key: value for key, value in result.items() if key != "failures"} | {"wrong": len(result["failures"])}))
+    print(
+        json.dumps(
+            {key: value for key, value in result.items() if key != "failures"} | {"wrong": len(result["failures"])}
+        )
+    )
     sys.exit(bool(result["failures"]))

@@ -38,6 +38,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
+_LARGEST = pa.scalar(2**63 - 1, pa.uint64())
 _ROWS = "rows"
 """Name of the input that is always there, because an expression may name no column."""
 
@@ -91,6 +92,10 @@ def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[s
         # A division shows the sign of a zero, which a plain column does not have.
         values = raw.fill_null(0.0) if pa.types.is_floating(raw.type) else _seconds(prepared.values, raw.type)
         nulls = np.zeros(table.num_rows, dtype=bool) if prepared.nulls is None else prepared.nulls
+        if pa.types.is_uint64(values.type):
+            held = pc.less_equal(values, _LARGEST)
+            nulls = nulls | ~held.to_numpy(zero_copy_only=False)
+            values = pc.if_else(held, values, pa.scalar(0, pa.uint64()))
         inputs |= {f"value{place}": _wide(values, kinds[name]), f"null{place}": pa.array(nulls)}
 
     def function(rows: Any, frame: Any) -> Any:

@@ -130,6 +130,8 @@ class _Compiler:
             return column.cast(pl.Int32).cast(pl.Int64) * _DAY
         if isinstance(held, pl.Datetime):
             return column.cast(pl.Int64) // _PER_SECOND[held.time_unit]
+        if isinstance(held, pl.UInt64):
+            return column.cast(pl.Int64, strict=False)  # null where int64 does not hold it
         return column.cast(pl.Float64).fill_nan(None) if held.is_float() else column.cast(pl.Int64)
 
 

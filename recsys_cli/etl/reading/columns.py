@@ -15,7 +15,7 @@ from recsys_cli.data.streams import head
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.bad_rows import shown, whole_rows
 from recsys_cli.etl.reading.dialect import plain_separator, read_text, to_plain
-from recsys_cli.etl.reading.row_ends import BOM, end_of_first_row, end_of_rows
+from recsys_cli.etl.reading.row_ends import BOM, end_of_first_row, end_of_rows, open_quote
 
 _SAMPLE_BYTES = 4 << 20
 _SHOWN = 200
@@ -100,6 +100,7 @@ def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[li
 def _typed(table: RawTable, text: bytes, *, whole: bool) -> tuple[RawColumn, ...]:
     """Return the columns with a type for each: those without one, and times, are as the text looks."""
     unsure = [column.name for column in table.columns if column.dtype in {None, "timestamp"}]
+    whole = whole and open_quote(text, table) is None
     rows = to_plain(text if whole else text[: end_of_rows(text, table)], table)
     seen, texts = (_sample(rows, table, unsure, kind) for kind in (None, pa.binary())) if unsure else ({}, {})
     looks = {name: _dtype(seen[name].type, texts[name]) if name in seen else "string" for name in unsure}
@@ -118,7 +119,8 @@ def _sample(
     types = dict.fromkeys(wanted, kind) if kind is not None else None
     for whole in (False, True):
         try:
-            read = read_text(whole_rows(rows, table) if whole else rows, table, types, columns=wanted)
+            text = whole_rows(rows, table) if whole else rows
+            read = read_text(text, table, types, columns=wanted, in_one=whole)
             break
         except pa.ArrowInvalid:
             continue

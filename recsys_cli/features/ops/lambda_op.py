@@ -20,10 +20,10 @@ class LambdaOp(Op):
     the functions below. A column whose name is no plain word is `column('my column')`. An expression is read, never run as
     Python.
 
-    Numbers: whole numbers are calculated with as int64, others as float64, whatever their type in the file. Truth values
-    are 1 and 0; for `and`, `or`, `not` and `if` every number but 0 is true. A time or a date is the whole number of its
-    seconds since 1970 in UTC, fractions of a second cut off. A text can only be compared with a text, by its UTF-8 bytes.
-    Division is true division; by zero it gives inf, and 0 / 0 is null.
+    Numbers: whole numbers are calculated with as int64 (beyond it they are null), others as float64, whatever their type in
+    the file. Truth values are 1 and 0; for `and`, `or`, `not` and `if` every number but 0 is true. A time or a date is the
+    whole number of its seconds since 1970 in UTC, fractions of a second cut off. A text can only be compared with a text, by
+    its UTF-8 bytes. Division is true division; by zero it gives inf, and 0 / 0 is null.
 
     Functions of numbers: `log(x)` is the natural logarithm, -inf of 0 and null below; `round(x)` goes to the nearest whole
     number, halves to the even one; `min(a, b)`, `max(a, b)`; `clip(x, low, high)` is min(max(x, low), high).

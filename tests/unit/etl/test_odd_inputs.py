@@ -1,0 +1,105 @@
+"""Odd inputs get an answer: prepared, or refused with exit code 2 or 4 and what to do, never a traceback."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from engines import every_engine
+from typer.testing import CliRunner
+
+from recsys_cli.cli import app
+
+HEADER = b"user,item,stars\n"
+ROWS = b"".join(b"%d,%d,%d\n" % (n % 4, n % 5, n % 6) for n in range(40))
+
+
+def odd_inputs() -> ModuleType:
+    """Load the script, which is no part of the package."""
+    path = Path(__file__).resolve().parents[3] / "scripts" / "soak" / "odd_inputs.py"
+    spec = importlib.util.spec_from_file_location("odd_inputs", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@every_engine
+def test_some_odd_inputs_are_answered(name: str) -> None:
+    script = odd_inputs()
+    lines: list[str] = []
+    found = script.main(12, 16, (name,), tell=lines.append)
+
+    assert lines == []
+    assert set(found["codes"][name]) <= {"0", "2", "4"}
+    assert sum(found["codes"][name].values()) == 16
+
+
+def answer(interactions: object, **etl: object) -> tuple[int, str]:
+    """Prepare a table in the working directory; return the exit code and what was written."""
+    features = {
+        "user": "user", "item": "item", "label": "label",
+        "ops": [{"op": "LambdaOp", "expression": "stars > 3", "output": "label", "dtype": "int8"},
+                {"op": "Categorify", "columns": ["user", "item"]}],
+    }  # fmt: skip
+    config = {"dataset": {"name": "files", "interactions": interactions}, "features": features, "etl": etl}
+    Path("c.yaml").write_text(yaml.safe_dump(config))
+    found = CliRunner().invoke(app, ["-w", "w", "etl", "c.yaml", "--quiet"])
+    text = found.stdout + found.stderr
+    assert "Traceback" not in text
+    assert "Exception ignored" not in text
+    return found.exit_code, text
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "message"),
+    [
+        (HEADER, {}, 4, "r.csv has columns (user, item, stars) and no rows"),
+        (HEADER + b"\n\r\n", {}, 4, "r.csv has columns (user, item, stars) and no rows"),
+        (b"", {}, 4, "r.csv has no header and no rows"),
+        (HEADER + ROWS + b"D\xe9,1,2\n", {}, 4, "r.csv:42: column user: 'D\\\\xe9' is not UTF-8 text"),
+        (HEADER + ROWS + b"1\r2,1,2\n", {}, 4, "r.csv:42: 1 fields instead of 3"),
+        (HEADER + ROWS + b'1,1,"2\n', {}, 4, "r.csv:42: a quote opens a field here, and the file ends"),
+        (HEADER + ROWS + b"1,1,2,3\n", {}, 4, "r.csv:42: 4 fields instead of 3"),
+        (b"user,user,stars\n" + ROWS, {}, 4, "r.csv:1: the header names user twice"),
+        (b"us\xffer,item,stars\n" + ROWS, {}, 4, "r.csv:1: the header is not UTF-8 text"),
+        (HEADER + ROWS, {"quote": "é"}, 2, "quote has to be an ASCII character"),
+        (HEADER + ROWS, {"separator": "\n"}, 2, "separator has a line end in it"),
+        (HEADER + ROWS, {"separator": '"'}, 2, "has the quote"),
+        ((HEADER + ROWS).decode().encode("utf-16"), {}, 4, "is text in UTF-16"),
+        ((HEADER + ROWS).replace(b",", "§".encode()), {"separator": "§"}, 0, ""),
+        (b"\xef\xbb\xbf" + HEADER + ROWS, {}, 0, ""),
+        ((HEADER + ROWS).replace(b"\n", b"\r"), {}, 0, ""),
+        (HEADER + ROWS + b'"' + b"x" * 3_000_000 + b'\n",1,2\n', {"types": {"user": "string"}}, 0, ""),
+    ],
+)
+def test_odd_texts_are_read_or_named(
+    text: bytes, options: dict[str, object], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.csv").write_bytes(text)
+
+    found, said = answer({"files": "r.csv", "types": {"user": "string"}, **options})
+    assert message in " ".join(said.split())
+    assert found == code
+
+
+@pytest.mark.parametrize("role", ["user", "item", "stars"])
+def test_lists_as_user_item_or_label_are_refused_with_the_plan(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    columns = {"user": [1, 2, 3], "item": [1, 2, 3], "stars": [4, 5, 1]} | {role: [[1, 2], [3], []]}
+    pq.write_table(pa.table(columns), "r.parquet")
+
+    code, said = answer("r.parquet")
+    assert code == 2
+    assert f"'{role}' holds a list in each row" in said
