@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
 
@@ -116,8 +117,9 @@ def spooled(rows: Rows, wanted: Mapping[str, str], folder: Path) -> tuple[Spool,
 
 def _checked(batch: pa.Table, name: str) -> pa.ChunkedArray:
     values = batch.column(name)
-    if values.null_count:
-        raise DataError(f"column {name} has {values.null_count} nulls near there, so rows cannot be split by it")
+    nulls = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
+    if nulls:
+        raise DataError(f"column {name} has {nulls} nulls near there, so rows cannot be split by it")
     return values
 
 

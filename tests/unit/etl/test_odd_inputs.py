@@ -43,14 +43,15 @@ def test_some_odd_inputs_are_answered(name: str) -> None:
     assert sum(found["codes"][name].values()) == 16
 
 
-def answer(interactions: object, **etl: object) -> tuple[int, str]:
+def answer(interactions: object, **sections: object) -> tuple[int, str]:
     """Prepare a table in the working directory; return the exit code and what was written."""
     features = {
         "user": "user", "item": "item", "label": "label",
         "ops": [{"op": "LambdaOp", "expression": "stars > 3", "output": "label", "dtype": "int8"},
                 {"op": "Categorify", "columns": ["user", "item"]}],
     }  # fmt: skip
-    config = {"dataset": {"name": "files", "interactions": interactions}, "features": features, "etl": etl}
+    config: dict[str, object] = {"dataset": {"name": "files", "interactions": interactions}, "features": features}
+    config |= sections
     Path("c.yaml").write_text(yaml.safe_dump(config))
     found = CliRunner().invoke(app, ["-w", "w", "etl", "c.yaml", "--quiet"])
     text = found.stdout + found.stderr
@@ -103,3 +104,15 @@ def test_lists_as_user_item_or_label_are_refused_with_the_plan(
     code, said = answer("r.parquet")
     assert code == 2
     assert f"'{role}' holds a list in each row" in said
+
+
+def test_users_that_are_not_a_number_are_named_where_rows_are_split_by_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    columns = {"user": [1.0, 2.0, float("nan")], "item": [1, 2, 3], "stars": [4, 5, 1]}
+    pq.write_table(pa.table(columns), "r.parquet")
+
+    code, said = answer("r.parquet", split={"method": "user", "valid": 0.3})
+    assert code == 4
+    assert "column user has 1 nulls near there, so rows cannot be split by it" in said
