@@ -114,7 +114,7 @@ def equals_by_rankings(world: int, kind: str) -> dict[str, float]:
 def equals_over_seeds(world: int, kind: str) -> dict[str, float]:
     """Compare two models whose training moves all users together, from seed to seed; three seeds of each."""
     rng = np.random.default_rng(world)
-    spread = 0.03 if kind == "large" else 0.005
+    spread = {"none": 0.0, "small": 0.005, "large": 0.03}[kind]
     each = rng.normal(0.4, 0.1, 300)
 
     def model() -> Outcomes:
@@ -131,6 +131,7 @@ def equals_over_seeds(world: int, kind: str) -> dict[str, float]:
         (equals_by_rows, "unequal users"),
         (equals_by_rows, "no users"),
         (equals_by_rankings, "ndcg@10"),
+        (equals_over_seeds, "none"),
         (equals_over_seeds, "small"),
         (equals_over_seeds, "large"),
     ],
