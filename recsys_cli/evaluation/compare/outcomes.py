@@ -164,12 +164,16 @@ class Outcomes:
 def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:
     """Return the standard error of a mean over seeds: of what a seed does to all users together.
 
-    What it does to each user by itself varies among users as well, and is counted there.
+    What it does to each user by itself varies among users as well, and is counted there. The difference of the two is known less
+    well than the spread of the seeds, so it has fewer degrees of freedom.
     """
     number = len(several)
     together = statistics.variance([one.value(metric) for one in several])
     by_itself = float(np.var([one.contributions(metric) for one in several], axis=0, ddof=1).sum())
-    return Spread(math.sqrt(max(0.0, together - by_itself) / number), number - 1)
+    if together <= by_itself:
+        return NO_CHANCE
+    share = 1 - by_itself / together
+    return Spread(math.sqrt(together * share / number), (number - 1) * share**2)
 
 
 def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> dict[str, Floats]:

