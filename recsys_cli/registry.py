@@ -57,6 +57,34 @@ MODELS: dict[str, str] = {
 DEFAULT_MODEL = "mlp"
 """The model of a config that names none."""
 
+RANK, PREDICT = "rank the catalog", "predict labels of given rows"
+"""What a model is for: which items will a user choose, and how will a user like an item that is chosen already."""
+
+# Model name → what it is for, and when to take it. Best first, by NDCG@10 of scripts/results/quality_topk.json (leave-last-out) and
+# by AUC of quality_ranking.json, both on MovieLens latest-small; other data may order them differently, which recsys bench tells.
+ADVICE: dict[str, tuple[str, str]] = {
+    "sasrec": (RANK, "the order of interactions matters, and there is a timestamp"),
+    "ease": (RANK, "the first to try: closed form, one penalty to set; up to some ten thousand items"),
+    "gru4rec": (RANK, "sequences and sessions, with a smaller model than sasrec"),
+    "slim": (RANK, "as ease, with few weights per item that can be read"),
+    "ials": (RANK, "many users and items, implicit counts; vectors for nearest neighbors"),
+    "mf": (RANK, "vectors for users and items, trained by gradient with a choice of losses"),
+    "two-tower": (RANK, "new items and users with features of their own"),
+    "item-knn": (RANK, "a recommendation has to be explained by similar items"),
+    "bert4rec": (RANK, "sequences read in both directions; needs many epochs"),
+    "lightgcn": (RANK, "a graph baseline to compare with published results"),
+    "popularity": (RANK, "what every other model has to beat; new users"),
+    "lightgbm": (PREDICT, "the first to try on up to some million rows, with features or a graded second label"),
+    "fm": (PREDICT, "a small fast model of pairs of features"),
+    "dcn-v2": (PREDICT, "crosses of many features, much data"),
+    "neumf": (PREDICT, "user and item alone"),
+    "wide-deep": (PREDICT, "features to memorize beside features to generalize from"),
+    "dlrm": (PREDICT, "many categories and numbers, as in ads; tables larger than a GPU"),
+    "deepfm": (PREDICT, "as fm, with a deep part for more data"),
+    "mlp": (PREDICT, "the network of the Merlin notebooks, to compare with them"),
+    "logistic": (PREDICT, "a linear baseline whose weights can be read"),
+}
+
 # Tracker name → "module:Class", a training.trackers.tracker.Tracker.
 TRACKERS: dict[str, str] = {
     "tensorboard": "recsys_cli.training.trackers.tensorboard:TensorBoard",

@@ -88,7 +88,10 @@ def _of_types(types: Callable[[], Mapping[str, type[BaseModel]]]) -> Callable[[S
 
 
 def _models(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    return [{"name": name, "summary": options.summary(_model_type(name))} for name in registry.MODELS]
+    return [
+        {"name": name, "summary": options.summary(_model_type(name)), "task": task, "when": when}
+        for name, (task, when) in registry.ADVICE.items()
+    ]
 
 
 def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
@@ -184,6 +187,12 @@ def _draw_list(to: Console, kind: Kind, result: Mapping[str, Any]) -> None:
     elif kind is Kind.ENGINES:
         engines = [(row["name"], row["summary"], "yes" if row["available"] else str(row["install"])) for row in rows]
         table(to, "", ("engine", "what it is", "runs here?"), engines, text=3)
+    elif kind is Kind.MODELS:
+        for task in dict.fromkeys(row["task"] for row in rows):
+            models = [(row["name"], row["when"]) for row in rows if row["task"] == task]
+            table(to, f"to {task}, best first", ("model", "take it when / for"), models, text=2)
+        line(to, "best on MovieLens latest-small; recsys bench orders them on your data")
+        line(to, "recsys ls models NAME tells its meaning and options")
     elif rows:
         table(to, "", (kind.value[:-1], "what it is"), [(row["name"], row["summary"]) for row in rows], text=2)
         if kind in _DETAILS:
@@ -204,6 +213,8 @@ def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
         return
     if "summary" in result:
         line(to, result["summary"])
+    if "when" in result:
+        line(to, f"To {result['task']}: {result['when']}.")
     for text in result["meaning"].splitlines():
         line(to, "")
         line(to, text)

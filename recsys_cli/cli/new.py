@@ -123,7 +123,7 @@ def _split_lines(timestamp: str | None) -> list[str]:
 
 _MODEL = [
     "model:",
-    "  name: mlp  # its options and their defaults: recsys ls models mlp; other models: recsys ls models",
+    "  name: mlp  # predicts labels of given rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME",
     "",
     "train:",
     "  epochs: 20",

@@ -92,7 +92,7 @@ class Spread:
             return Spread(0.0)
         freedom = (self.freedom, other.freedom)
         spent = sum(variance**2 / free for variance, free in zip(variances, freedom, strict=True))
-        return Spread(math.sqrt(total), total**2 / spent if spent else math.inf)
+        return Spread(math.sqrt(total), max(1.0, total**2 / spent) if spent else math.inf)
 
 
 def jackknife(sums: Floats, shares: Floats) -> Spread:

@@ -22,8 +22,8 @@ from recsys_cli.interactions import Interactions
 _RMSE = "rmse"
 _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "noise": "noise"}
 _LABELS_ALONE = (
-    "Labels tell which of the items that people chose they liked; a model that learns from them alone has not seen which items "
-    "people choose."
+    "The model predicts the labels of given rows; it has not learned which items users choose. To rank the catalog take ease or "
+    "sasrec: recsys run CONFIG model.name=ease (recsys ls models says which model is for what)."
 )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from itertools import pairwise
+from pathlib import Path
 from typing import get_args
 
 import pytest
 from conftest import Recsys
 from rich.console import Console
 
+from recsys_cli import registry
 from recsys_cli.cli import catalog, options
 from recsys_cli.features.ops import AnyOp
 
@@ -90,3 +93,23 @@ def test_types_are_said_in_words() -> None:
     }
     assert fields["columns"] == "list of text"
     assert fields["end"] == "int or none"
+
+
+def test_models_are_listed_by_what_they_are_for_with_the_best_measured_first(recsys: Recsys) -> None:
+    """In the order of what was measured, where it was; every model has its line."""
+    models = recsys("ls", "models", "--json").json["models"]
+    assert {model["name"] for model in models} == set(registry.MODELS)
+    results = Path(__file__).resolve().parents[2] / "scripts" / "results"
+    topk = json.loads((results / "quality_topk.json").read_text())["loo"]
+    ranking = json.loads((results / "quality_ranking.json").read_text())["models"]
+    measured = {
+        registry.RANK: {name: found["ndcg@10"] for name, found in topk.items()},
+        registry.PREDICT: {name: found["mean"]["auc"] for name, found in ranking.items()},
+    }
+    for task, figures in measured.items():
+        found = [figures[model["name"]] for model in models if model["task"] == task and model["name"] in figures]
+        assert len(found) > 5
+        assert found == sorted(found, reverse=True)
+    text = recsys("ls", "models").out
+    assert text.index("sasrec") < text.index("popularity") < text.index("lightgbm") < text.index("logistic")
+    assert "To rank the catalog: " in recsys("ls", "models", "ease").out

@@ -24,7 +24,7 @@ def show(found: Leaderboard) -> str:
         figure=standings(found),
         failures=failures_in_words(found),
         again=AGAIN,
-        head=["", "model", *titles, "difference from the best", "p (Holm)", "seeds", "seconds", "parameters"],
+        head=["", "model", *titles, "difference", "p (Holm)", "seeds", "seconds", "parameters"],
         rows=[_row(one, found) for one in found.standings],
     )
 

@@ -83,9 +83,7 @@ class Outcomes:
             first,
             users={name: np.mean([one.users[name] for one in several], axis=0) for name in first.users},
             rows={name: np.mean([one.rows[name] for one in several], axis=0) for name in first.rows},
-            seeds={name: _over_seeds([one.value(name) for one in several]) for name in first.metrics}
-            if len(several) > 1
-            else {},
+            seeds={name: _over_seeds(several, name) for name in first.metrics} if len(several) > 1 else {},
         )
 
     @property
@@ -107,6 +105,19 @@ class Outcomes:
         chosen = self.rows[metric]
         mean = float((chosen[self.labels] if metric == AUC else chosen).mean())
         return math.sqrt(mean) if metric == RMSE else mean
+
+    def contributions(self, metric: str) -> Floats:
+        """Return what each user adds to the difference of a figure from its mean, to first order; shape (U,) or (C,)."""
+        if metric in self.users:
+            values = self.users[metric]
+            return (values - values.mean()) / len(values)
+        values = self.rows[metric]
+        if metric == AUC:
+            centred = values - self.value(AUC)
+            weights = np.where(self.labels, 1 / np.count_nonzero(self.labels), 1 / np.count_nonzero(~self.labels))
+            return self.clusters.sums(weights * centred)
+        slope = 1 / (2 * self.value(RMSE)) if metric == RMSE and values.any() else 1.0
+        return self.clusters.sums((values - values.mean()) * slope / len(values))
 
     def minus(self, other: Outcomes, metrics: Sequence[str], *, resamples: int, seed: int) -> dict[str, Tested]:
         """Test the differences from another system on the same users and rows; see `paired`.
@@ -150,9 +161,19 @@ class Outcomes:
         return by_rows(own - other, self.clusters, chance)
 
 
-def _over_seeds(values: Sequence[float]) -> Spread:
-    """Return the standard error of a mean over seeds."""
-    return Spread(statistics.stdev(values) / math.sqrt(len(values)), len(values) - 1)
+def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:
+    """Return the standard error of a mean over seeds: of what a seed does to all users together.
+
+    What it does to each user by itself varies among users as well, and is counted there. The difference of the two is known less
+    well than the spread of the seeds, so it has fewer degrees of freedom.
+    """
+    number = len(several)
+    together = statistics.variance([one.value(metric) for one in several])
+    by_itself = float(np.var([one.contributions(metric) for one in several], axis=0, ddof=1).sum())
+    if together <= by_itself:
+        return NO_CHANCE
+    share = 1 - by_itself / together
+    return Spread(math.sqrt(together * share / number), (number - 1) * share**2)
 
 
 def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> dict[str, Floats]:

@@ -142,7 +142,8 @@ def in_common(
     for name in (AUC, LOG_LOSS, RMSE, MAE):
         lacking = [label for label, one in kept.items() if name not in one.rows]
         if 0 < len(lacking) < len(kept):
-            notes.append(f"{title_of(name)} is not compared: {joined(lacking)} has none.")
+            have = "have" if len(lacking) > 1 else "has"
+            notes.append(f"{title_of(name)} is not compared: {joined(lacking)} {have} none.")
     shared = set.intersection(*({*one.metrics} for one in kept.values()))
     return {label: one.only(shared) for label, one in kept.items()}, tuple(notes)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from recsys_cli.evaluation.metrics.metric import Influence, PointwiseMetric, mean_influence, mean_of
 from recsys_cli.evaluation.tally import Floats, Tally
 
@@ -17,8 +19,8 @@ def influence(tally: Tally) -> Influence:
 
 
 def _right(tally: Tally) -> tuple[Floats, Floats]:
-    called = (tally.logits >= 0).astype(float)
-    return called, 1 - called
+    called: Floats = np.where(tally.logits >= 0, 1.0, 0.0)
+    return called, 1.0 - called
 
 
 ACCURACY = PointwiseMetric("accuracy", "accuracy", "higher", accuracy, influence)

@@ -72,7 +72,9 @@ def test_models_are_ranked_over_their_seeds(data: PreparedData, workspace: Works
     assert score.low < score.value < score.high
     assert best.scores["auc"].value > 0.9
     assert best.from_best is None
-    assert popularity.from_best.verdict == mlp.from_best.verdict == "worse"
+    assert popularity.from_best.verdict == "worse"
+    assert mlp.from_best.value < 0  # two seeds, far apart: that is not much to go by
+    assert mlp.from_best.low < mlp.from_best.value < mlp.from_best.high
     assert popularity.from_best.value == pytest.approx(popularity.scores["ndcg@5"].value - best.scores["ndcg@5"].value)
     assert not popularity.is_baseline  # a model of the bench, and not twice in the table
     assert popularity.parameters == workspace.run(popularity.runs[0]).manifest["parameters"]

@@ -70,7 +70,7 @@ def test_times_that_overlap_between_given_files_are_a_leak(report: Report) -> No
 
 def test_ties_on_the_border_of_a_temporal_split_are_counted(report: Report) -> None:
     rows = [(n % 3, n % 4, float(n % 2), time) for n, time in enumerate([1, 2, 3, 5, 5, 5, 5, 8, 9, 10])]
-    facts = report(rows, split={"method": "temporal", "valid": 0.5})
+    facts = report(rows, split={"method": "temporal", "valid": 0.5, "test": 0})
 
     [border] = facts.borders
     assert (border.first, border.after, border.tied) == (5, 0, 2)
@@ -174,7 +174,7 @@ def test_rows_of_each_op_are_told(report: Report) -> None:
         {"op": "Filter", "expression": "label > 0"},
         {"op": "KCore", "columns": {"user": 2}},
         CATEGORIFY,
-        split={"method": "temporal", "valid": 0.25},
+        split={"method": "temporal", "valid": 0.25, "test": 0},
     )
 
     assert [(op.rows_in, op.rows_out) for op in facts.ops] == [(20, 16), (16, 16), (16, 16)]
@@ -195,7 +195,7 @@ def test_drawn_rows_are_no_interactions(report: Report) -> None:
         {"op": "NegativeSampling", "user": "user", "item": "item", "num_negatives": 1},
         CATEGORIFY,
         {"op": "LambdaOp", "expression": "sampled == 0", "output": "liked", "dtype": "int8"},
-        split={"method": "temporal", "valid": 0.2},
+        split={"method": "temporal", "valid": 0.2, "test": 0},
         timestamp="time",
         label="liked",
     )
@@ -223,7 +223,7 @@ def test_lists_beside_the_item_are_not_taken_for_a_leak(report: Report) -> None:
         item="item_last",
         label="label_max",
         timestamp="time_max",
-        split={"method": "temporal", "valid": 0.5},
+        split={"method": "temporal", "valid": 0.5, "test": 0},
     )
 
     assert facts.train_only == {"user": True, "item_last": True}
@@ -240,15 +240,28 @@ def test_one_row_one_user_or_one_item_has_a_report(report: Report, rows: list[tu
     assert facts.borders == ()
     assert facts.users is not None
     assert facts.users.distinct == len({row[0] for row in rows})
-    assert "every label of train" in texts(facts, "warning")
+    if rows[0][2] == 1:
+        assert "every label is 1 (implicit feedback)" in texts(facts, "note")
+    else:
+        assert "every label of train is 0" in texts(facts, "warning")
+
+
+def test_labels_that_never_vary_are_a_warning_unless_they_are_implicit_feedback(report: Report) -> None:
+    rows = [(user, item, 0.0, user) for user in range(4) for item in range(3)]
+    assert "every label of train is 0: AUC is not defined there" in texts(report({"train": rows}), "warning")
+    held_out = {"train": [*rows, (1, 9, 1.0, 2)], "valid": [(1, 5, 1.0, 9)], "test": [(2, 5, 1.0, 9)]}
+    assert "every label of valid is 1: AUC is not defined there" in texts(report(held_out), "warning")
 
 
 def test_all_null_and_no_times_leave_gaps(report: Report) -> None:
     rows = [(None, None, None, None)] * 4
-    facts = report(rows, split={"method": "random", "valid": 0.5, "seed": 1})
+    facts = report(rows, split={"method": "random", "valid": 0.5, "test": 0, "seed": 1})
     assert (facts.users, facts.items, facts.timeline, facts.growth) == (None, None, None, {})
     assert facts.splits["train"].label.mean is None
-    assert report([*rows[:2], (1, 1, 1.0, 3)], split={"method": "random", "valid": 0}, timestamp=None).timeline is None
+    assert (
+        report([*rows[:2], (1, 1, 1.0, 3)], split={"method": "random", "valid": 0, "test": 0}, timestamp=None).timeline
+        is None
+    )
 
 
 def test_counts_that_are_not_those_of_train_are_a_warning(report: Report) -> None:

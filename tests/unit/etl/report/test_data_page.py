@@ -78,9 +78,9 @@ def test_page_in_a_browser_is_whole(page: str, tmp_path: Path, width: int, dark:
 @pytest.mark.parametrize(
     ("rows", "options"),
     [
-        ([(1, 1, 1.0, 5)], {"split": {"method": "temporal", "valid": 0}}),
-        ([(None, None, None, None)] * 3, {"split": {"method": "random", "valid": 0}, "timestamp": None}),
-        ([(1, 1, 0.5, 10**15)] * 9, {"split": {"method": "temporal", "valid": 0.4}}),
+        ([(1, 1, 1.0, 5)], {"split": {"method": "temporal", "valid": 0, "test": 0}}),
+        ([(None, None, None, None)] * 3, {"split": {"method": "random", "valid": 0, "test": 0}, "timestamp": None}),
+        ([(1, 1, 0.5, 10**15)] * 9, {"split": {"method": "temporal", "valid": 0.4, "test": 0}}),
     ],
 )
 def test_page_of_next_to_nothing_has_every_section(
