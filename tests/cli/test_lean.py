@@ -33,7 +33,7 @@ extra = {top for top, names in owners.items() if not {name.lower().replace("_", 
 extra -= set(sys.stdlib_module_names) | {"recsys_cli"}
 
 class Lean:
-    """Finds modules and distributions of the core alone."""
+    # Finds modules and distributions of the core alone.
 
     @staticmethod
     def find_spec(name, path=None, target=None):
