@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
+import shutil
 import sys
 import traceback
 from contextlib import suppress
+from pathlib import Path
 
 import typer
 
@@ -51,7 +54,7 @@ def explain(error: Exception, line: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNEXPECTED
     if isinstance(error, RecsysError):
-        return show_error(error.message, error.hint, error.exit_code, as_json=as_json)
+        return show_error(error.message, _for_this_python(error.hint), error.exit_code, as_json=as_json)
     if hasattr(error, "format_message"):  # what the parser of the line raises; its class has no public name
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "recsys"
@@ -67,6 +70,14 @@ def explain(error: Exception, line: list[str]) -> int:
     else:
         hint = "run it again with --verbose to see the traceback; this is a bug if the message does not help you"
     return show_error(f"unexpected {type(error).__name__}: {error}", hint, UNEXPECTED, as_json=as_json)
+
+
+def _for_this_python(hint: str | None) -> str | None:
+    """Name the interpreter in a command that installs something, where the shell's `pip` is another's."""
+    pip = shutil.which("pip")
+    if hint is None or "pip install" not in hint or (pip and Path(pip).parent == Path(sys.executable).parent):
+        return hint
+    return hint.replace("pip install", f"{shlex.quote(sys.executable)} -m pip install")
 
 
 def interrupted(session: Session | None) -> int:

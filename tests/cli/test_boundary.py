@@ -195,3 +195,16 @@ main()
     )  # fmt: skip
     assert done.returncode == 130, done.stderr
     assert json.loads(done.stdout)["error"]["message"] == "interrupted"
+
+
+def test_an_install_command_is_for_the_python_that_runs(
+    recsys: Recsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fail_with(errors.MissingExtraError.for_extra("tune", what="it"), monkeypatch)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (hint,) = (line for line in recsys("status").err.splitlines() if line.startswith("hint"))
+    assert hint == f"hint: {sys.executable} -m pip install 'recsys-cli[tune]'"
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    (tmp_path / "pip").write_text("")
+    (tmp_path / "pip").chmod(0o755)
+    assert recsys("status").err.endswith("hint: pip install 'recsys-cli[tune]'\n")

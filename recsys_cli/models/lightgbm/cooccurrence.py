@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor
+
+from recsys_cli.errors import MissingExtraError
+
+try:
+    from scipy.sparse import csr_matrix  # LightGBM needs it too
+except ImportError as _error:
+    raise MissingExtraError.for_extra("lightgbm", what="the model lightgbm") from _error
 
 _SPARE = 8
 """Directions that are looked for beside those that are wanted; they make the wanted ones exact sooner."""
