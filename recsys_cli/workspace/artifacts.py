@@ -15,7 +15,7 @@ from recsys_cli import __version__
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Schema, file_of
 
-FORMAT = 3
+FORMAT = 4
 """Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
 
 

@@ -245,7 +245,7 @@ def test_one_row_one_user_or_one_item_has_a_report(report: Report, rows: list[tu
 
 def test_all_null_and_no_times_leave_gaps(report: Report) -> None:
     rows = [(None, None, None, None)] * 4
-    facts = report(rows, split={"method": "random", "valid": 0.5, "seed": 1})
+    facts = report(rows, split={"method": "random", "valid": 0.5, "seed": 1}, timestamp=None)
     assert (facts.users, facts.items, facts.timeline, facts.growth) == (None, None, None, {})
     assert facts.splits["train"].label.mean is None
     assert report([*rows[:2], (1, 1, 1.0, 3)], split={"method": "random", "valid": 0}, timestamp=None).timeline is None
