@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +48,13 @@ class Table:
     header: tuple[str, ...]
     first: tuple[str, ...]
 
+    def is_time(self, column: str) -> bool:
+        """Whether the first row has a number or an ISO date there, which are read without another word."""
+        first = self.first[self.header.index(column)] if self.first else ""
+        return self.is_number(column) or re.match(r"\d{4}-\d\d-\d\d", first) is not None
+
     def is_number(self, column: str) -> bool:
-        """Whether the first row has a number there, as a time in seconds has to be."""
+        """Whether the first row has a number there."""
         if not self.first:
             return True
         try:
@@ -117,8 +123,8 @@ def choose(table: Table, asked: dict[str, str | None]) -> dict[str, str | None]:
         chosen = {part: column or _guess(part, table, asked) for part, column in asked.items()}
         if chosen["label"]:
             chosen["rating"] = None
-        if chosen["timestamp"] and not asked["timestamp"] and not table.is_number(chosen["timestamp"]):
-            chosen["timestamp"] = None  # a date as text: the splits by time need a number
+        if chosen["timestamp"] and not asked["timestamp"] and not table.is_time(chosen["timestamp"]):
+            chosen["timestamp"] = None  # its format may have to be said
         problems = [*_missing(chosen), *_unfit(table, chosen)]
     if problems:
         raise ConfigError("\n  ".join([f"{table.path}:", *problems]), hint=f"its columns are {', '.join(table.header)}")
@@ -134,9 +140,9 @@ def _missing(chosen: dict[str, str | None]) -> list[str]:
 
 
 def _unfit(table: Table, chosen: dict[str, str | None]) -> list[str]:
-    numbers = {part: chosen[part] for part in ("rating", "label", "timestamp")}
+    numbers = {part: chosen[part] for part in ("rating", "label")}
     return [
-        f"the {part} column {column!r} has to hold numbers{', the time in seconds' if part == 'timestamp' else ''}"
+        f"the {part} column {column!r} has to hold numbers"
         for part, column in numbers.items()
         if column and not table.is_number(column)
     ]

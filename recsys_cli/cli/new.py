@@ -32,7 +32,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     ] = None,
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with 1 for liked and 0 for not.")] = None,
     timestamp: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column with the time in seconds; the latest rows then test.")
+        str | None, typer.Option(metavar="COLUMN", help="Column with the time; the latest rows then test.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Config to write.", show_default="TABLE.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ SUFFIXES: dict[str, tuple[Literal["csv", "parquet"], str]] = {
     ".parquet": ("parquet", ","),
     ".pq": ("parquet", ","),
 }
+_TIMES = ("iso", "s", "ms", "us", "ns")
+_DIRECTIVES = tuple(f"%{letter}" for letter in "YymdeHIMSfpzbBaAj")
 PARQUET = frozenset(suffix for suffix, (kind, _) in SUFFIXES.items() if kind == "parquet")
 
 
@@ -61,6 +64,9 @@ class TableOptions(BaseModel):
     """Names of the columns in order, for a text whose first line does not name them."""
     types: dict[str, RawType] = Field(default_factory=dict)
     """Types of columns where the first rows mislead: string keeps the zeros of "007". Of a list, the type of its elements."""
+    times: dict[str, str] = Field(default_factory=dict)
+    """How columns of times are written: `iso`, a format such as "%d.%m.%Y %H:%M" (as of strptime; what has no zone is UTC), or for
+    numbers their unit since 1970, `s`, `ms`, `us` or `ns`. Without it the first rows tell it for `features.timestamp`."""
     lists: dict[str, ListOptions] = Field(default_factory=dict)
     """Columns with a list in each field of a text, with what separates its elements: {genres: "|"}."""
 
@@ -76,7 +82,7 @@ class TableOptions(BaseModel):
 
     @model_validator(mode="after")
     def _described_columns_are_named(self) -> TableOptions:
-        for option, columns in (("types", self.types), ("lists", self.lists)):
+        for option, columns in (("types", self.types), ("times", self.times), ("lists", self.lists)):
             unknown = [column for column in columns if self.names and column not in self.names]
             if unknown:
                 raise ValueError(f"{option} has {', '.join(unknown)}, which is not in names")
@@ -97,6 +103,20 @@ class TableOptions(BaseModel):
             )
         return self
 
+    @field_validator("times")
+    @classmethod
+    def _can_be_read(cls, value: dict[str, str]) -> dict[str, str]:
+        for how in value.values():
+            odd = [part for part in re.findall("%.?", how) if part not in _DIRECTIVES]
+            if "%f" in how.replace(".%f", ""):
+                odd.append("%f without a dot before it")
+            if odd or ("%" not in how and how not in _TIMES):
+                raise ValueError(
+                    f"{how!r} is no way to write times{f' ({odd[0]})' if odd else ''}: {', '.join(_TIMES)}, or a format of "
+                    f"{' '.join(_DIRECTIVES)}; the name of a zone stands there as it is, such as %H:%M UTC, and has to be UTC"
+                )
+        return value
+
     @property
     def dialect(self) -> dict[str, Any]:
         """What was said of how it is written."""
@@ -105,12 +125,12 @@ class TableOptions(BaseModel):
     @property
     def columns(self) -> tuple[RawColumn, ...]:
         """The columns of which something was said."""
-        return tuple(map(self._column, self.names or dict.fromkeys((*self.types, *self.lists))))
+        return tuple(map(self._column, self.names or dict.fromkeys((*self.types, *self.times, *self.lists))))
 
     def _column(self, name: str) -> RawColumn:
         dtype = self.types.get(name)
         if (how := self.lists.get(name)) is None:
-            return RawColumn(name, dtype, nullable=True)
+            return RawColumn(name, dtype, nullable=True, time=self.times.get(name))
         return RawColumn(name, dtype or "string", separator=how.separator, empty=how.empty, nullable=True)
 
 
@@ -184,7 +204,8 @@ class Files:
         """Return the same for another file with interactions, written as those of this one."""
         mine = self._options.interactions
         of_text = Path(path).suffix.lower() not in PARQUET
-        given = mine.model_copy(update={"files": (path,)}) if of_text else TableOptions(files=(path,), types=mine.types)
+        plain = TableOptions(files=(path,), types=mine.types, times=mine.times)
+        given = mine.model_copy(update={"files": (path,)}) if of_text else plain
         return Files(FilesOptions(interactions=given))
 
 

@@ -26,6 +26,8 @@ class RawColumn:
         separator: For a list column, what separates its elements inside the field ("|" in MovieLens genres).
         empty: For a list column, the text that means an empty list, such as "(no genres listed)".
         nullable: False where an empty field makes the row a bad row.
+        time: For a column of times, how they are written: `iso`, a unit of numbers since 1970 (`s`, `ms`, `us`, `ns`), a format
+            of strptime, or `detect` for what the first rows look like; None where the type says it.
     """
 
     name: str
@@ -33,6 +35,7 @@ class RawColumn:
     separator: str | None = None
     empty: str | None = None
     nullable: bool = False
+    time: str | None = None
 
 
 @dataclass(frozen=True)

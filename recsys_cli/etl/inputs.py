@@ -13,9 +13,14 @@ from recsys_cli.cpu import cores
 from recsys_cli.data import RawTable, open_given, open_source
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.bad_rows import BadRow
+from recsys_cli.etl.reading.columns import NOTHING
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
+from recsys_cli.etl.reading.times import DETECT, described
 from recsys_cli.features.program import INTERACTIONS, Program
+from recsys_cli.features.schema import TICKS
 from recsys_cli.features.split import FilesSplit
+
+_KEEP = " (numbers of their own: times: {{{name}: s}} beside the table's files)"
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,10 @@ class Inputs:
         source = open_source(config.dataset.name, config.dataset.options)
         tables = {table.name: table for table in source.tables(raw)}
         interactions = _interactions(config, tables[INTERACTIONS], raw)
+        first, *others = interactions.values()
+        for reader in others:
+            reader.times = {**reader.times, **first.known_times}
         readers = {name: _reader(config, table) for name, table in tables.items()}
-        first = next(iter(interactions.values()))
         schema = first.schema()
         if first.is_empty():
             more = f" and {len(first.table.files) - 1} more files have" if len(first.table.files) > 1 else " has"
@@ -70,20 +77,31 @@ class Inputs:
         return cls(program, interactions, joined, pa.schema([schema.field(name) for name in program.reads]))
 
     @property
+    def remarks(self) -> list[str]:
+        """How columns of times are read, where that is not as they stand in the file."""
+        known = next(iter(self.interactions.values())).known_times
+        return [
+            f"{name} is read as {described(how)}{_KEEP.format(name=name) if how in TICKS else ''}"
+            for name, how in known.items()
+            if how != "s"
+        ]
+
+    @property
     def rejected(self) -> list[BadRow]:
         """The bad rows that were left out so far."""
         return [row for reader in (*self.interactions.values(), *self.joined.values()) for row in reader.rejected]
 
 
 def _interactions(config: RunConfig, table: RawTable, raw: Path) -> dict[str, Reader]:
+    times = dict.fromkeys(config.features.raw_times, DETECT)
     if not isinstance(config.split, FilesSplit):
-        return {"all": _reader(config, table)}
+        return {"all": _reader(config, table, times)}
     dataset = config.dataset
     given = {split: open_given(dataset.name, dataset.options, path) for split, path in config.split.paths().items()}
-    return {split: _reader(config, source.tables(raw)[0]) for split, source in given.items()}
+    return {split: _reader(config, source.tables(raw)[0], times) for split, source in given.items()}
 
 
-def _reader(config: RunConfig, table: RawTable) -> Reader:
+def _reader(config: RunConfig, table: RawTable, times: Mapping[str, str] = NOTHING) -> Reader:
     threads = cores()
     size = chunk_bytes(config.etl.memory, threads)
-    return Reader(table, skip_bad=config.etl.on_bad_rows == "skip", threads=threads, chunk_bytes=size)
+    return Reader(table, skip_bad=config.etl.on_bad_rows == "skip", threads=threads, chunk_bytes=size, times=times)

@@ -20,6 +20,7 @@ from recsys_cli.errors import DataError
 from recsys_cli.etl.engine import Engine, choose
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
+from recsys_cli.etl.reading.times import DETECT
 from recsys_cli.etl.rows import choose_rows
 from recsys_cli.etl.staging import NUMBER, rows_per_shard
 from recsys_cli.etl.transform import Written, flattened, prepare
@@ -99,11 +100,14 @@ class NewRows:
 
     def _reader(self, path: str) -> Reader:
         dataset, threads = self.config.dataset, cores()
-        read = partial(Reader, threads=threads, chunk_bytes=chunk_bytes(self.config.etl.memory, threads))
+        times = {name: DETECT for name in self.config.features.raw_times if name in self.fitted_on.names}
+        read = partial(Reader, threads=threads, chunk_bytes=chunk_bytes(self.config.etl.memory, threads), times=times)
         table = open_given(dataset.name, dataset.options, path).tables(Path())[0]
         if table.format == "csv" and not table.header:
             return read(_described(table, [column.name for column in table.columns], self.fitted_on, path))
-        names = read(replace(table, columns=())).schema().names  # of a column that is not there something may be said
+        names = (
+            read(replace(table, columns=()), times={}).schema().names
+        )  # of a column that is not there something may be said
         if table.format == "csv":
             return read(_described(table, names, self.fitted_on, path))
         return read(replace(table, columns=tuple(column for column in table.columns if column.name in names)))
@@ -199,11 +203,17 @@ def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path
     said = {column.name: column for column in table.columns}
     columns = [said.get(name, RawColumn(name, None, nullable=True)) for name in names]
     typed = {
-        column.name: replace(column, dtype=column.dtype or _read_as(fitted_on.field(column.name).type, column, path))
+        column.name: _typed(column, fitted_on.field(column.name).type, path)
         for column in columns
         if column.name in fitted_on.names
     }
     return replace(table, columns=tuple(typed.get(c.name, c) for c in columns if not table.header or c.name in typed))
+
+
+def _typed(column: RawColumn, kind: pa.DataType, path: str) -> RawColumn:
+    if pa.types.is_timestamp(kind):  # the text shows how its times are written, or the dataset says it
+        return replace(column, time=column.time or DETECT)
+    return replace(column, dtype=column.dtype or _read_as(kind, column, path))
 
 
 def _read_as(kind: pa.DataType, column: RawColumn, path: str) -> RawType:
@@ -216,8 +226,6 @@ def _read_as(kind: pa.DataType, column: RawColumn, path: str) -> RawType:
         kind = kind.value_type
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return "int64"
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
     return next((read for held, read in _READ_AS if kind == held), "string")
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.etl.packed import as_packed, numbers_of_short, unpacked
+from recsys_cli.features.schema import ROW_NUMBER
 
 
 @dataclass(frozen=True)
@@ -22,26 +23,50 @@ class Piece:
         path: An Arrow IPC file with a record batch for each place.
         starts: Where each place begins among its rows, and the number of rows at the end.
         packed: The columns of texts that the file has as numbers, which are moved, counted and looked up in less time.
+        first: The number of its first row, from which its ROW_NUMBER is counted; None where numbers are whole, or none are kept.
+        last: The number of its last row.
     """
 
     path: Path
     starts: npt.NDArray[np.int64]
     packed: frozenset[str] = frozenset()
+    first: int | None = None
+    last: int = 0
 
     @classmethod
-    def write(cls, path: Path, rows: pa.Table, places: npt.NDArray[np.integer], num_places: int) -> Piece:
-        """Write rows by the place of each, which is a number below `num_places`, at least one row; short texts as numbers."""
+    def write(
+        cls,
+        path: Path,
+        rows: pa.Table,
+        places: npt.NDArray[np.integer],
+        num_places: int,
+        numbers: npt.NDArray[np.int64] | None = None,
+    ) -> Piece:
+        """Write rows by the place of each; short texts as numbers.
+
+        Args:
+            path: The file.
+            rows: At least one row.
+            places: Where each goes, below `num_places`.
+            num_places: How many places there are.
+            numbers: The number of each row in the raw input, ascending; None where it is not kept.
+        """
         order = np.argsort(places, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(places, minlength=num_places))))
         whole = rows.combine_chunks()
         columns = {name: whole.column(name).chunk(0) for name in rows.column_names}
         texts = [name for name, values in columns.items() if pa.types.is_string(values.type)]
-        numbers = {name: found for name in texts if (found := numbers_of_short(columns[name])) is not None}
-        dealt = pa.table(columns | numbers).take(pa.array(order)).to_batches()[0]
+        short = {name: found for name in texts if (found := numbers_of_short(columns[name])) is not None}
+        table = pa.table(columns | short).take(pa.array(order))
+        first = None
+        if numbers is not None:
+            first, offsets = _from_first(numbers, order)
+            table = table.append_column(ROW_NUMBER, pa.array(offsets))
+        dealt = table.to_batches()[0]
         with pa.ipc.new_file(str(path), dealt.schema) as file:
             for start, end in itertools.pairwise(starts.tolist()):
                 file.write_batch(dealt.slice(start, end - start))
-        return cls(path, starts, frozenset(numbers))
+        return cls(path, starts, frozenset(short), first, 0 if numbers is None else int(numbers[-1]))
 
     def tables(self, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns, place by place, with texts as texts.
@@ -53,7 +78,7 @@ class Piece:
         with pa.OSFile(str(self.path)) as source:
             file = pa.ipc.open_file(source, options=_options(schema, names))
             for place in range(file.num_record_batches):
-                yield _texts(file.get_batch(place), self.packed).select(names)
+                yield _numbered(_texts(file.get_batch(place), self.packed).select(names), self.first, schema)
 
     def batch(self, place: int, options: pa.ipc.IpcReadOptions | None) -> pa.RecordBatch:
         """Return the rows of a place as they are in the file."""
@@ -87,12 +112,32 @@ def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.T
     ]
     for span in spans:
         rows = span.piece.batch(span.place, options).slice(span.first, span.last - span.first)
-        found.append(_texts(rows, span.piece.packed - packed).select(names))
+        texts = _texts(rows, span.piece.packed - packed).select(names)
+        found.append(_numbered(texts, span.piece.first, schema))
     together = pa.concat_tables(found).combine_chunks()
     for place, name in enumerate(names):
         if name in packed:
             together = together.set_column(place, name, as_packed(together.column(place).chunk(0)))
     return together
+
+
+def _from_first(numbers: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.integer]]:
+    """Return the first number, and in some order how far from it each is."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    if last - first + 1 == len(numbers) <= 2**32:  # no row was left out
+        return first, order.astype(np.uint32)
+    offsets = numbers - first
+    return first, (offsets.astype(np.uint32) if last - first < 2**32 else offsets)[order]
+
+
+def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
+    """Return rows with their whole numbers."""
+    if first is None or ROW_NUMBER not in rows.column_names:
+        return rows
+    place, field = rows.column_names.index(ROW_NUMBER), schema.field(ROW_NUMBER)
+    offsets = rows.column(place).to_numpy()
+    whole = np.add(offsets, first, dtype=field.type.to_pandas_dtype(), casting="unsafe")
+    return rows.set_column(place, field, pa.array(whole))
 
 
 def _texts(rows: pa.RecordBatch, names: Iterable[str]) -> pa.Table:

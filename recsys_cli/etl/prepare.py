@@ -19,10 +19,11 @@ from recsys_cli.etl.executor import Executor, open_executor
 from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.inputs import Inputs
 from recsys_cli.etl.labels import refuse_lost
+from recsys_cli.etl.missing_times import timed
 from recsys_cli.etl.negatives import draw
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.report import Counted, write_report
+from recsys_cli.etl.report import Counted, write_failure, write_report
 from recsys_cli.etl.rows import Chosen, Part, RowCount, choose_rows
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.etl.summary import cold_shares
@@ -64,6 +65,8 @@ class Preparation:
         with open_executor(config, engine, self.scratch, self.emit) as executor:
             with _timed(seconds, "read and split"):
                 inputs = Inputs.of(self.config, self.raw)
+                for remark in inputs.remarks:
+                    self.emit(Message(remark))
                 staged, chosen = self._stage(inputs)
             with _timed(seconds, "fit"):
                 fitted = fit(self.config.features, staged, engine, executor, self.emit)
@@ -74,7 +77,7 @@ class Preparation:
             cold = cold_shares(self.folder, fitted, staged)
             dataset, method = self.config.dataset.called, self.config.split.method
             counted = Counted(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
-            write_report(self.folder, fitted, counted)
+            self._report(fitted, counted)
         if rejected:
             self._keep_rejected(rejected)
         return {
@@ -99,7 +102,9 @@ class Preparation:
         ]
         tables = {name: reader.read() for name, reader in inputs.joined.items()}
         rows = sum(estimates) * (1 + _drawn(program))
-        staged = stage(chosen, tables, self.config, estimated_rows=rows, folder=self.scratch, emit=self.emit)
+        plan = self.config.features
+        sources = timed(chosen, inputs.interactions, plan.timestamp and plan.raw_name(plan.timestamp))
+        staged = stage(sources, tables, self.config, estimated_rows=rows, folder=self.scratch, emit=self.emit)
         for part in chosen.values():
             part.report(self.emit)
             part.discard()
@@ -140,6 +145,15 @@ class Preparation:
             done += written.rows
             quality[split] = {column: dict(counts) for column, counts in (written.missing or {}).items()}
         return quality
+
+    def _report(self, fitted: FittedPlan, counted: Counted) -> None:
+        """Write the report. What goes wrong in it is said, and costs no more than the report: the data is whole."""
+        try:
+            write_report(self.folder, fitted, counted)
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            write_failure(self.folder, what)
+            self.emit(Message(f"the data is prepared, but its report failed: {what}", "warning"))
 
     def _keep_rejected(self, rejected: list[BadRow]) -> None:
         lines = [

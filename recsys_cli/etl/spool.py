@@ -82,7 +82,7 @@ Numbers = Callable[[], Iterator[dict[str, npt.NDArray[np.int64]]]]
 
 
 def spooled(rows: Rows, wanted: Mapping[str, str], folder: Path) -> tuple[Spool, Numbers]:
-    """Keep rows in a scratch file, and some of their columns as whole numbers: times as they are, users in order of appearance.
+    """Keep rows in a scratch file, and some of their columns as whole numbers: times in their order, users in that of appearance.
 
     Args:
         rows: The rows.
@@ -90,7 +90,7 @@ def spooled(rows: Rows, wanted: Mapping[str, str], folder: Path) -> tuple[Spool,
         folder: Where scratch files go.
 
     Raises:
-        DataError: One of the columns has a null.
+        DataError: A user is null.
     """
     users = Numbering()
     path = folder / "numbers.arrow"
@@ -99,10 +99,12 @@ def spooled(rows: Rows, wanted: Mapping[str, str], folder: Path) -> tuple[Spool,
 
         def watched() -> Iterator[pa.Table]:
             for batch in rows.batches():
-                columns = {key: _checked(batch, name) for key, name in wanted.items()}
-                if "user" in columns:
-                    columns["user"] = users.of(columns["user"])
-                file.write_table(pa.table(columns).cast(schema).combine_chunks())
+                columns: dict[str, pa.ChunkedArray | pa.Array] = {}
+                if "user" in wanted:
+                    columns["user"] = users.of(_checked(batch, wanted["user"]))
+                if "timestamp" in wanted:
+                    columns["timestamp"] = _in_order(batch.column(wanted["timestamp"]))
+                file.write_table(pa.table({key: columns[key] for key in wanted}).cast(schema).combine_chunks())
                 yield batch
 
         spool = Spool.write(watched(), rows.schema(), folder / "rows.arrow")
@@ -121,6 +123,14 @@ def _checked(batch: pa.Table, name: str) -> pa.ChunkedArray:
     if nulls:
         raise DataError(f"column {name} has {nulls} nulls near there, so rows cannot be split by it")
     return values
+
+
+def _in_order(times: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Return whole numbers in the order of times; a missing one, which the preparation refuses later, counts as any."""
+    if not pa.types.is_floating(times.type):
+        return times.cast(pa.int64()).fill_null(0)
+    bits = (times.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    return pa.array(np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits))
 
 
 class Numbering:

@@ -21,11 +21,12 @@ from recsys_cli.etl.spool import Rows, spooled, typed
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
 from recsys_cli.features.program import INTERACTIONS
+from recsys_cli.features.schema import ROW_NUMBER
 from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit, assign
 
 _SHARD_STREAM, _ORDER_STREAM = 2, 3
-NUMBER = "\x01number"
+NUMBER = ROW_NUMBER
 """A column (int64) with each row's number in the raw input, where rows were left out; without it they are counted."""
 
 _MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20
@@ -43,7 +44,7 @@ class Staged:
         num_shards: Shards of train that were dealt to; some may have got no row.
         shard_rows: Rows of a held-out shard.
         tables: The dataset's other tables, whole, by name.
-        schema: Names and raw types of the interactions' columns.
+        schema: Names and raw types of the interactions' columns; with NUMBER where rows have a time, whose ties it breaks.
         seed: Decides the order inside a shard of train.
         raw: The interactions' columns as they were read; None where no op before the split has changed them.
     """
@@ -61,7 +62,8 @@ class Staged:
     def inputs(self) -> dict[str, pa.Schema]:
         """Columns and types of all tables as they were read."""
         joined = {name: table.schema for name, table in self.tables.items()}
-        return {INTERACTIONS: self.schema if self.raw is None else self.raw} | joined
+        read = pa.schema([field for field in self.schema if field.name != NUMBER])
+        return {INTERACTIONS: read if self.raw is None else self.raw} | joined
 
     @property
     def shards(self) -> dict[str, range]:
@@ -138,7 +140,7 @@ class _Batch:
 
     Attributes:
         number: Which batch it is.
-        first: How many rows came before it.
+        first: How many rows came before it; where rows have a NUMBER, before that is counted.
         rows: The rows.
         codes: The split of each row; None where a hash of its number decides.
     """
@@ -159,6 +161,7 @@ class Deal:
         num_shards: Shards of train.
         seed: Decides which row goes to which of them.
         split: The rule of the split.
+        numbered: Whether each row keeps its number in the raw input.
     """
 
     folder: Path
@@ -166,6 +169,7 @@ class Deal:
     num_shards: int
     seed: int
     split: AnySplit
+    numbered: bool = False
 
     def __call__(self, batch: _Batch) -> Piece:
         """Write a batch.
@@ -174,9 +178,9 @@ class Deal:
             DataError: A value does not fit the type that its column has in the first file.
         """
         rows = batch.rows
-        numbers = np.arange(batch.first, batch.first + rows.num_rows, dtype=np.uint64)
+        counted = _numbers(rows, batch.first)
+        numbers = counted.view(np.uint64)
         if NUMBER in rows.column_names:
-            numbers = rows.column(NUMBER).to_numpy().astype(np.uint64)
             rows = rows.drop_columns([NUMBER])
         codes = batch.codes
         if codes is None:
@@ -186,7 +190,8 @@ class Deal:
         places = np.where(codes == TRAIN, shards, self.num_shards + codes - 1)
         places = places.astype(np.min_scalar_type(self.num_shards + len(SPLITS)))  # small ones are sorted faster
         path = self.folder / f"piece-{batch.number:06d}.arrow"
-        return Piece.write(path, typed(rows, self.schema), places, self.num_shards + len(SPLITS) - 1)
+        num_places = self.num_shards + len(SPLITS) - 1
+        return Piece.write(path, typed(rows, self.schema), places, num_places, counted if self.numbered else None)
 
 
 def stage(
@@ -215,7 +220,8 @@ def stage(
     schema = pa.schema([field for field in names if field.name != NUMBER])
     shard_rows = rows_per_shard(config.etl, schema)
     num_shards = max(1, -(-estimated_rows // shard_rows))
-    deal = Deal(folder, schema, num_shards, config.etl.seed, config.split)
+    numbered = config.features.timestamp is not None
+    deal = Deal(folder, schema, num_shards, config.etl.seed, config.split, numbered)
     pieces = []
     done = 0
     for piece in Threads().map(deal, _coded(sources, config, folder)):
@@ -223,8 +229,15 @@ def stage(
         done += int(piece.starts[-1])
         emit(Progress("read interactions", done, None))
     emit(Progress("read interactions", done, done))
+    if numbered:
+        schema = schema.append(pa.field(NUMBER, _number_type(pieces)))
     staged = Staged(tuple(pieces), {}, num_shards, shard_rows, tables, schema, config.etl.seed)
     return replace(staged, rows=staged.count(pieces))
+
+
+def _number_type(pieces: Sequence[Piece]) -> pa.DataType:
+    """Return the type of row numbers: the smaller one where all fit into it, for they are a good part of a prepared row."""
+    return pa.int32() if max((piece.last for piece in pieces), default=0) < 2**31 else pa.int64()
 
 
 def rows_per_shard(config: EtlConfig, schema: pa.Schema) -> int:
@@ -251,7 +264,14 @@ def _coded(sources: Mapping[str, Rows], config: RunConfig, folder: Path) -> Iter
         if rows.num_rows:
             yield _Batch(number, first, rows, codes)
             number += 1
-            first += rows.num_rows
+            first += 0 if NUMBER in rows.column_names else rows.num_rows
+
+
+def _numbers(rows: pa.Table, first: int) -> npt.NDArray[np.int64]:
+    """Return each row's number in the raw input: that which it has, or counted on from `first`."""
+    if NUMBER in rows.column_names:
+        return rows.column(NUMBER).to_numpy()
+    return np.arange(first, first + rows.num_rows, dtype=np.int64)
 
 
 def _with_codes(
@@ -259,9 +279,17 @@ def _with_codes(
 ) -> Iterator[tuple[pa.Table, Codes | None]]:
     split = config.split
     if isinstance(split, FilesSplit):
+        first = 0
         for name, source in sources.items():
-            for rows in source.batches():
+            last = -1
+            for batch in source.batches():
+                rows = batch
+                if rows.num_rows and NUMBER in rows.column_names:  # counted in each source on its own
+                    numbers = rows.column(NUMBER).to_numpy() + first
+                    last = int(numbers[-1])
+                    rows = rows.set_column(rows.column_names.index(NUMBER), NUMBER, pa.array(numbers))
                 yield rows, np.full(rows.num_rows, SPLITS.index(name), dtype=np.uint8)
+            first = max(first, last + 1)
     elif isinstance(split, RandomSplit):
         for rows in sources["all"].batches():
             yield rows, None

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.etl.engine import ROW, Engine
 from recsys_cli.etl.executor import Executor
 from recsys_cli.etl.fit import row_numbers
 from recsys_cli.etl.labels import count_lost, with_exact_labels
+from recsys_cli.etl.missing_times import missing_times, without_time
 from recsys_cli.etl.packed import with_texts
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
@@ -21,7 +23,7 @@ from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import hash_values
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import FLAT, Gather, Step
-from recsys_cli.features.schema import UNSEEN, USER_HASH, Role, Schema
+from recsys_cli.features.schema import ROW_NUMBER, UNSEEN, USER_HASH, Role, Schema
 from recsys_cli.features.split import SPLITS, TRAIN
 
 
@@ -86,18 +88,39 @@ class Transform:
         order = self.staged.order(shard, rows.num_rows) if in_train and not widens else None
         if in_train:
             rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows, order))
+        rows, numbers = _without_numbers(rows)
         computed = self.engine.apply(with_exact_labels(_steps(self.fitted), self.fitted, rows), self.fitted, rows)
         lost = count_lost(computed, self.schema)
         table = typed_table(computed, self.schema.in_table(None))
+        self._check_times(table)
         if self.user is not None:
             table = table.append_column(USER_HASH, self._user_hashes(table, rows.select([self.user])))
         if order is not None:
             table = table.take(pa.array(order))  # numbers are moved here, and what was read may be texts
+        if numbers is not None:
+            table = table.append_column(ROW_NUMBER, numbers if order is None else _taken(numbers, order))
         write_table(table, self.folder / f"{shard:05d}.parquet")
         missing = count_missing(table, self.schema)
         for label, counts in lost.items():
             missing[label]["null"] += counts["null"]  # which whole numbers do not show
         return Written(table.num_rows, missing, lost)
+
+    def _check_times(self, table: pa.Table) -> None:
+        """Check that an op has left no interaction without a time; sampled negatives have none.
+
+        Raises:
+            DataError: Some have none.
+        """
+        for column in self.schema.in_table(None):
+            if column.role is Role.TIMESTAMP and not column.ragged:
+                lacks = without_time(table.column(column.name))
+                if lacks is None:
+                    continue
+                for sampled in self.schema.select(lambda one: one.role is Role.SAMPLED):
+                    lacks &= table.column(sampled.name).to_numpy() == 0
+                if lacks.any():
+                    where = f"in the prepared rows of {self.split}"
+                    raise missing_times(column.name, int(lacks.sum()), len(lacks), where)
 
     def _user_hashes(self, table: pa.Table, raw: pa.Table) -> pa.Array:
         """Return a hash of the user of each prepared row who has no id of its own, of the raw rows' column; null for others."""
@@ -108,6 +131,20 @@ class Transform:
         if unknown.any():
             hashes[unknown] = hash_values(with_texts(raw.filter(pa.array(unknown))).column(0).combine_chunks())
         return pa.array(hashes, mask=~unknown)
+
+
+def _taken(numbers: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.Array:
+    """Return row numbers in another order, in less time than Arrow takes for it."""
+    if numbers.null_count:
+        return numbers.take(pa.array(order)).combine_chunks()
+    return pa.array(numbers.to_numpy()[order])
+
+
+def _without_numbers(rows: pa.Table) -> tuple[pa.Table, pa.ChunkedArray | None]:
+    """Return rows without their numbers in the raw input, which are nothing to compute with, and these."""
+    if ROW_NUMBER not in rows.column_names:
+        return rows, None
+    return rows.drop_columns([ROW_NUMBER]), rows.column(ROW_NUMBER)
 
 
 def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, total: int) -> Written:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recsys_cli.features.schema import NULL, UNSEEN, Column, Kind, Role, Schema
+from recsys_cli.features.schema import NULL, UNSEEN, Column, Kind, Schema
 
 ROW_GROUP_ROWS = 1 << 18
 """Rows of a row group: what a streaming loader reads at a time."""
@@ -48,8 +48,9 @@ def typed_table(table: pa.Table, columns: tuple[Column, ...]) -> pa.Table:
 
 
 def _typed(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
-    if column.role is Role.TIMESTAMP and pa.types.is_timestamp(values.type):
-        values = values.cast(pa.timestamp("s"), safe=False)
+    if column.unit is not None:
+        time = pa.timestamp(column.unit)
+        values = values.cast(pa.list_(time) if column.ragged else time)
     kind = pa.type_for_alias(column.dtype)
     values = values.cast(pa.list_(kind) if column.ragged else kind, safe=False)
     missing = float("nan") if column.dtype.startswith("float") else 0

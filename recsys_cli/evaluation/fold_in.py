@@ -21,8 +21,8 @@ _ORDER = 19
 def fold_in(rows: Interactions, *, users: Hashes, items: Hashes, seed: int) -> tuple[Interactions, Interactions]:
     """Cut the rows of each user: the earliest four fifths are history, the others to find; return both.
 
-    Rows without a time, or of the same time, stand in the order of a hash of user, item and seed. Of n rows, the larger of
-    1 and n / 5, rounded, are to find.
+    Rows of the same time stand in the order of their numbers in the raw input, rows of data without times in that of a hash of
+    user, item and seed. Of n rows, the larger of 1 and n / 5, rounded, are to find.
 
     Args:
         rows: What happened, with every user told apart.
@@ -30,9 +30,11 @@ def fold_in(rows: Interactions, *, users: Hashes, items: Hashes, seed: int) -> t
         items: Hash of each item id's value.
         seed: Decides the order of rows without a time.
     """
-    chance = hash_counters(items[rows.item_idx], hash_counters(users[rows.user_idx], mix(seed, _ORDER)))
-    times = np.zeros(len(rows), np.int64) if rows.times is None else rows.times
-    order = np.lexsort((chance, times, rows.user_idx))
+    if rows.times is None:
+        chance = hash_counters(items[rows.item_idx], hash_counters(users[rows.user_idx], mix(seed, _ORDER)))
+        order = np.lexsort((chance, rows.user_idx))
+    else:
+        order = rows.chronological()
     lengths = np.unique(rows.user_idx, return_counts=True)[1]
     to_find = np.maximum(1, np.round((1 - HISTORY) * lengths)).astype(np.int64)
     position = np.arange(len(order)) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -24,15 +24,17 @@ class Met:
         item_idx: Encoded item.
         label: The main label.
         is_positive: Whether it is 1, or where it is a number above the mean of train.
-        time: When, in the units of the data; None where it has no times.
+        time: When, in the unit of the data; None where it has no times.
         split: Which split the row is in.
+        row_number: The row's number in the raw input, which orders rows of one time; 0 where it is not known.
     """
 
     item_idx: int
     label: float
     is_positive: bool
-    time: int | None
+    time: float | None
     split: str
+    row_number: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interacti
 
 
 def newest_first(found: dict[str, Interactions], splits: Sequence[str]) -> list[Met]:
-    """Return the rows of some splits one by one, the newest first; in the data's order where it has no times."""
+    """Return the rows of some splits one by one, the newest by (time, row number) first; as they stand where there are no times."""
     rows = (met for split in splits if split in found for met in _one_by_one(found[split], split))
-    return sorted(rows, key=lambda met: -(met.time or 0))
+    return sorted(rows, key=lambda met: (-(met.time or 0), -met.row_number))
 
 
 def to_find(
@@ -89,6 +91,7 @@ def num_positive(rows: Interactions) -> int:
 
 def _one_by_one(rows: Interactions, split: str) -> Iterator[Met]:
     times = [None] * len(rows) if rows.times is None else rows.times.tolist()
-    labels, positive = rows.labels.tolist(), rows.positive.tolist()
-    for item_idx, label, is_positive, time in zip(rows.item_idx.tolist(), labels, positive, times, strict=True):
-        yield Met(item_idx, label, is_positive, time, split)
+    numbers = [0] * len(rows) if rows.row_numbers is None else rows.row_numbers.tolist()
+    columns = rows.item_idx.tolist(), rows.labels.tolist(), rows.positive.tolist(), times, numbers
+    for item_idx, label, is_positive, time, number in zip(*columns, strict=True):
+        yield Met(item_idx, label, is_positive, time, split, number)

@@ -22,6 +22,7 @@ from recsys_cli.features.ops import (
     LambdaOp,
     NegativeSampling,
     Rename,
+    TimeWindow,
 )
 from recsys_cli.features.program import GATHERED, INTERACTIONS, Program, State, compile_plan
 from recsys_cli.features.schema import Column, Kind, Role, Schema, Task, file_of
@@ -64,7 +65,8 @@ class FeaturePlan(BaseModel):
     """Which list column's elements are weighted by which list of numbers where they are summed, such as
     {genres: genre_scores}. The lists of a row have the same length; the numbers are no feature of their own."""
     timestamp: str | None = None
-    """Column with the time of the interaction (seconds); kept in the prepared data, never shown to the model."""
+    """Column with the time of the interaction, which every row needs; kept in the prepared data, never shown to the model.
+    Times, dates, texts (see `times` of a table), or numbers: s, ms, µs or ns since 1970 by their size, or in their own unit."""
     ops: tuple[AnyOp, ...]
     """What to compute, in order."""
     drop: tuple[str, ...] = ()
@@ -120,6 +122,23 @@ class FeaturePlan(BaseModel):
         for op in reversed(self.ops[last + 1 :]):
             if isinstance(op, Rename):
                 column = next((old for old, new in op.columns.items() if new == column), column)
+        return column
+
+    @property
+    def raw_times(self) -> tuple[str, ...]:
+        """The raw columns that have to hold times: the timestamp, and what TimeWindow looks at, unless an op computes it."""
+        named = [(self.timestamp, len(self.ops))] if self.timestamp else []
+        named += [(op.column, place) for place, op in enumerate(self.ops) if isinstance(op, TimeWindow)]
+        found = (self._raw_before(name, place) for name, place in named)
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
+    def _raw_before(self, column: str, place: int) -> str | None:
+        """Return the raw column behind a column before an op; None where an op computes it."""
+        for op in reversed(self.ops[:place]):
+            if isinstance(op, Rename):
+                column = next((old for old, new in op.columns.items() if new == column), column)
+            elif isinstance(op, LambdaOp) and op.output == column:
+                return None
         return column
 
     def compile(
@@ -209,6 +228,8 @@ class FeaturePlan(BaseModel):
                     "name another column, or give each element a row of its own in the raw data"
                 )
                 continue
+            if role is Role.TIMESTAMP and name not in self.drop and pa.types.is_string(spec.element):
+                problems.append(f"the timestamp {name!r} is a text; it has to be a time or a number")
             if name in self.drop or spec.categorical or role is Role.TIMESTAMP:
                 continue
             if not spec.is_number:
@@ -318,7 +339,9 @@ class FittedPlan:
             )  # fmt: skip
         if role is Role.LABEL:
             shared["task"] = self.plan.tasks[name]
-        dtype: Any = spec.dtype or ("int64" if role is Role.TIMESTAMP else "float32")
+        if role is Role.TIMESTAMP:
+            return Column(kind=Kind.NUMERIC, **_as_time(spec), **shared)
+        dtype: Any = spec.dtype or "float32"
         return Column(kind=Kind.NUMERIC, dtype=dtype, **shared)
 
     def write(self, folder: Path) -> None:
@@ -357,6 +380,16 @@ class FittedPlan:
                 f"{folder}: not a fitted plan that this version reads: {error}", hint="recsys etl --force"
             ) from error
         return cls(plan, inputs, state)
+
+
+def _as_time(spec: Spec) -> dict[str, Any]:
+    """Return how a time is written: in its own unit, so that no two events become one."""
+    if pa.types.is_timestamp(spec.element):
+        return {"dtype": "int64", "unit": spec.element.unit}
+    if pa.types.is_date(spec.element):
+        return {"dtype": "int64", "unit": "s"}
+    real = pa.types.is_floating(spec.element) and not (spec.dtype or "").startswith("int")
+    return {"dtype": "float64" if real else "int64"}
 
 
 def _write(table: pa.Table, path: Path) -> None:

@@ -18,6 +18,12 @@ FIRST = 3
 USER_HASH = "\x01user"
 """A column (uint64) that held-out rows have beside the schema's: a hash of the user who has no id of its own, null for others.
 Rows of train have it where the vocabulary leaves out users of train."""
+ROW_NUMBER = "\x01number"
+"""A column (int32 or int64) that prepared interactions with a timestamp have beside the schema's: the row's number in the raw
+input, over all files in their order; null for sampled negatives. It breaks ties in time."""
+
+TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""How many of a unit of time make a second."""
 
 
 def file_of(name: str) -> str:
@@ -78,6 +84,8 @@ class Column(BaseModel):
     """Shortest and longest list in train, where ValueCount has counted them."""
     task: Task = "binary"
     """Of a label: whether it says yes or no, or is a number in units of its own."""
+    unit: Literal["s", "ms", "us", "ns"] | None = None
+    """Of a timestamp: the unit of its whole numbers since 1970 UTC; None for numbers as they are, such as raw seconds."""
     table: str | None = None
     """The column whose ids number the rows of the table it lives in; None where it lives in the interactions."""
 
@@ -160,6 +168,12 @@ class Schema(BaseModel):
     def weight(self) -> Column | None:
         """How much a row counts in the loss; None where all count the same."""
         return next(iter(self.select(lambda column: column.role is Role.WEIGHT)), None)
+
+    @property
+    def ticks(self) -> int:
+        """How much of the timestamp's unit makes a second; 1 for numbers in a unit of their own, and without a timestamp."""
+        units = [TICKS[column.unit] for column in self.columns if column.unit is not None]
+        return units[0] if units else 1
 
     def only(self, role: Role) -> Column:
         """Return the single column of a role (user, item).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.schema import UNSEEN, USER_HASH, Column, Role
+from recsys_cli.features.schema import ROW_NUMBER, UNSEEN, USER_HASH, Column, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.scales import scales
 from recsys_cli.loader.targets import as_number
@@ -27,7 +28,7 @@ def read_interactions(
     Args:
         data: Prepared.
         split: Which.
-        times: Whether to read the timestamp too.
+        times: Whether to read the timestamp too, and the row numbers that order rows of one time.
         only: Encoded ids by their columns, to keep the rows with these alone; None for all.
 
     Raises:
@@ -37,19 +38,23 @@ def read_interactions(
     user, item, label = schema.only(Role.USER).name, schema.only(Role.ITEM).name, schema.label.name
     sampled = [column.name for column in schema.select(lambda column: column.role is Role.SAMPLED)]
     timed = [column.name for column in schema.select(_is_time)] if times else []
-    names = [user, item, label, *sampled, *timed]
+    shards = data.shards(split)
+    numbered = [ROW_NUMBER] if timed and shards and ROW_NUMBER in pq.read_schema(shards[0]).names else []
+    names = [user, item, label, *sampled, *timed, *numbered]
     which = [(name, "==", encoded) for name, encoded in (only or {}).items()] or None
-    parts = [pq.read_table(path, columns=names, filters=which) for path in data.shards(split)]
+    parts = [pq.read_table(path, columns=names, filters=which) for path in shards]
     if not parts:
         nothing = np.empty(0, np.int32)
-        return Interactions(nothing, nothing, np.empty(0, np.float32), times=np.empty(0, np.int64) if timed else None)
+        none = nothing.astype(np.int64) if timed else None
+        return Interactions(nothing, nothing, np.empty(0, np.float32), times=none, row_numbers=none)
     table = pa.concat_tables(parts)
     labels = table[label].to_numpy().astype(np.float32)
     _check(labels, schema.label, f"{data.folder / split}: label {label!r}")
     users, items = (_ids(table, schema[name]) for name in (user, item))
     drawn = table[sampled[0]].to_numpy() != 0 if sampled else None
-    when = table[timed[0]].cast(pa.int64()).fill_null(0).to_numpy() if timed else None
-    return Interactions(users, items, labels, drawn, when, _mean(data))
+    when = _whole(table[timed[0]]) if timed else None
+    numbers = _narrow(_whole(table[ROW_NUMBER])) if numbered else None
+    return Interactions(users, items, labels, drawn, when, _mean(data), numbers)
 
 
 def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
@@ -100,6 +105,16 @@ def _check(labels: npt.NDArray[np.float32], column: Column, where: str) -> None:
 def _mean(data: PreparedData) -> float | None:
     found = scales(data).get(data.schema.label.name)
     return None if found is None else found.mean
+
+
+def _whole(values: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return a column's values; only sampled negatives have none, and no order."""
+    return values.fill_null(pa.scalar(0, values.type)).to_numpy()
+
+
+def _narrow(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.integer]:
+    """Return row numbers in half of the memory where they fit."""
+    return numbers.astype(np.int32, copy=False) if numbers.max(initial=0) < 2**31 else numbers
 
 
 def _is_time(column: Column) -> bool:

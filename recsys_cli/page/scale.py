@@ -112,7 +112,7 @@ def is_date(low: float, high: float) -> bool:
 def moment(seconds: float) -> str:
     """Write a time in UTC, or the plain number where it is no date."""
     if not is_date(seconds, seconds):
-        return f"{seconds:,.0f}"
+        return f"{seconds:,.0f}" if float(seconds).is_integer() else f"{seconds:,.6g}"
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
 
 

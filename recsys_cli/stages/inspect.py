@@ -63,7 +63,8 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         "split": desk.split,
         **_counts(found),
         "history": [
-            {**desk.item(met.item_idx), "label": met.label, "time": met.time, "split": met.split} for met in history[:k]
+            {**desk.item(met.item_idx), "label": met.label, "time": desk.seconds(met.time), "split": met.split}
+            for met in history[:k]
         ],
         "to_find": len(relevant),
         "recommended": [
@@ -151,6 +152,11 @@ class _Desk:
         model = model_of(self.run, self.config, self.data)
         met = sum((found[split] for split in self.earlier[1:]), found["train"])
         return Advisor(model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size, met=met)
+
+    def seconds(self, time: float | None) -> float | None:
+        """Return a time in seconds, where the data's unit is known."""
+        ticks = self.data.schema.ticks
+        return time if time is None or ticks == 1 else time / ticks
 
     def item(self, item_idx: int) -> dict[str, Any]:
         """Say what an item is."""

@@ -16,6 +16,7 @@ from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.etl.reading.dialect import plain_separator, read_text
 from recsys_cli.etl.reading.row_ends import count_lines, rows_of
+from recsys_cli.etl.reading.times import described, to_times
 
 NO_UTF_8 = "UTF-8 text"
 """What the last words of a reason are where bytes are no letters."""
@@ -142,7 +143,11 @@ def _bisected(
 def _cast(fields: pa.Array, name: str, kind: pa.DataType, table: RawTable) -> pa.Array:
     """Convert fields by the CSV reader itself: each quoted, so that an empty text stays one."""
     if pa.types.is_string(kind):
-        return fields.cast(kind)
+        texts = fields.cast(kind)
+        how = next(column.time for column in table.columns if column.name == name)
+        if how is not None:
+            to_times(pa.chunked_array([texts]), how)  # raises where one is none; times are made of what is left
+        return texts
     if len(fields) == 0:
         return pa.array([], kind)
     alone = replace(table, columns=tuple(c for c in table.columns if c.name == name), quote='"', flags={})
@@ -160,7 +165,7 @@ def _reason(field: bytes | None, column: RawColumn, kind: pa.DataType) -> str:
 
 def _article(column: RawColumn, kind: pa.DataType) -> str:
     if kind == pa.string():
-        return NO_UTF_8
+        return NO_UTF_8 if column.time is None else described(column.time)
     if pa.types.is_floating(kind):
         return "a number"
     if pa.types.is_boolean(kind):

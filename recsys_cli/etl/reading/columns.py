@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,26 +18,37 @@ from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.bad_rows import shown, whole_rows
 from recsys_cli.etl.reading.dialect import plain_separator, read_text, to_plain
 from recsys_cli.etl.reading.row_ends import BOM, end_of_first_row, end_of_rows, open_quote
+from recsys_cli.etl.reading.times import typed_column
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 _SAMPLE_BYTES = 4 << 20
 _SHOWN = 200
 # Digits that are a name and no number: zeros before others, or more than a number keeps.
 _NAME = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
 
 
-def resolve(table: RawTable) -> tuple[RawTable, bool]:
+def resolve(table: RawTable, times: Mapping[str, str] = NOTHING) -> tuple[RawTable, bool]:
     """Return the table with all columns that its first file with rows has, each with a type, and whether there is such a file.
 
-    What the dataset does not describe is typed by the first 4 MiB of text, for all files alike.
+    What the dataset does not describe is typed by the first 4 MiB of text, for all files alike, and so is how times are written.
+
+    Args:
+        table: The table.
+        times: Which columns are times, with how they are written, where the dataset does not say it.
 
     Raises:
-        DataError: A file cannot be read or is empty, or a header lacks a described column or names one twice.
+        DataError: A file cannot be read or is empty, a header lacks a described column or names one twice, or a column of times
+            holds none.
     """
     found = None
     for file in table.files:
         text = head(file, _SAMPLE_BYTES)
         named, header = _named(table, text, file)
-        resolved = replace(table, columns=_typed(named, text[header:], whole=len(text) < _SAMPLE_BYTES))
+        rows = text[header:]
+        if len(text) == _SAMPLE_BYTES or open_quote(rows, named) is not None:
+            rows = rows[: end_of_rows(rows, named)]
+        typed = (replace(c, time=c.time or times.get(c.name)) for c in _typed(named, rows))
+        resolved = _with_times(replace(table, columns=tuple(typed)), rows, file)
         found = found or resolved
         if text[header:].strip():
             return resolved, True
@@ -97,11 +110,24 @@ def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[li
     return names, length
 
 
-def _typed(table: RawTable, text: bytes, *, whole: bool) -> tuple[RawColumn, ...]:
+def _with_times(table: RawTable, text: bytes, file: RawFile) -> RawTable:
+    """Return a table whose columns of times have the type and the format of the text."""
+    names = [column.name for column in table.columns if column.time is not None]
+    if not names:
+        return table
+    texts = _sample(to_plain(text, table), table, names, pa.string())
+    nothing = pa.chunked_array([], pa.string())
+    columns = (
+        typed_column(column, texts.get(column.name, nothing), str(file)) if column.time is not None else column
+        for column in table.columns
+    )
+    return replace(table, columns=tuple(columns))
+
+
+def _typed(table: RawTable, text: bytes) -> tuple[RawColumn, ...]:
     """Return the columns with a type for each: those without one, and times, are as the text looks."""
     unsure = [column.name for column in table.columns if column.dtype in {None, "timestamp"}]
-    whole = whole and open_quote(text, table) is None
-    rows = to_plain(text if whole else text[: end_of_rows(text, table)], table)
+    rows = to_plain(text, table)
     seen, texts = (_sample(rows, table, unsure, kind) for kind in (None, pa.binary())) if unsure else ({}, {})
     looks = {name: _dtype(seen[name].type, texts[name]) if name in seen else "string" for name in unsure}
     return tuple(

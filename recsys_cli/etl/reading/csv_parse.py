@@ -14,6 +14,7 @@ from recsys_cli.etl.reading.bad_rows import NO_UTF_8, BadRow, sift
 from recsys_cli.etl.reading.csv_chunks import Chunk
 from recsys_cli.etl.reading.dialect import ARROW_TYPES, field_types, read_text, to_plain, with_separators
 from recsys_cli.etl.reading.plain_types import plain_type
+from recsys_cli.etl.reading.times import to_times
 
 _SHOWN = 10
 
@@ -48,7 +49,7 @@ def parse(chunk: Chunk, columns: Sequence[str] | None, *, skip_bad: bool = False
     kinds = field_types(table)
     types = {name: kinds[name] for name in wanted}
     if not chunk.text:
-        return Parsed(_finished(pa.schema(list(types.items())).empty_table(), table, columns))
+        return Parsed(_finished(_with_times(pa.schema(list(types.items())).empty_table(), table), table, columns))
     text = to_plain(chunk.text, table)
     rows = _fast(text, table, types)
     bad: list[BadRow] = []
@@ -57,17 +58,31 @@ def parse(chunk: Chunk, columns: Sequence[str] | None, *, skip_bad: bool = False
         rows, bad = sift(text, table, types=types, first_line=line, file=chunk.file)
         if bad and not skip_bad:
             raise _error(bad, table)
+        rows = _with_times(rows, table)
     return Parsed(_finished(rows, table, columns), bad)
 
 
 def _fast(text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataType]) -> pa.Table | None:
     """Read a plain text; None where a row is bad."""
     try:
-        rows = read_text(text, table, types)
+        rows = _with_times(read_text(text, table, types), table)
     except pa.ArrowInvalid:
         return None
     required = [column.name for column in table.columns if not column.nullable and column.name in types]
     return None if any(rows.column(name).null_count for name in required) else rows
+
+
+def _with_times(rows: pa.Table, table: RawTable) -> pa.Table:
+    """Return rows with columns of times as times.
+
+    Raises:
+        NotATimeError: A text is none.
+    """
+    for column in table.columns:
+        if column.time is not None and column.name in rows.column_names:
+            place = rows.column_names.index(column.name)
+            rows = rows.set_column(place, column.name, to_times(rows.column(place), column.time))
+    return rows
 
 
 def _needed(columns: Sequence[str], table: RawTable) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -16,9 +17,12 @@ from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.csv_parse import split
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
 from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
+from recsys_cli.etl.reading.times import read_times, stored_type
 from recsys_cli.features.spec import is_list
 
 _PROBED = 1_000
+_SAMPLE_ROWS = 100_000
+"""Rows that tell how times are written."""
 _MAX_ROWS = 2_000_000
 _MIN_BUFFER, _MAX_BUFFER = 64 << 10, 8 << 20
 _COUNTED_FILES = 256
@@ -65,12 +69,51 @@ def described_schema(table: RawTable) -> pa.Schema:
             f"it has {', '.join(stored.names)}"
         )
     kinds = {field.name: _said(said.get(field.name), plain_type(field.type)) for field in stored}
+    for column in table.columns:
+        if column.time is not None and column.separator is None:
+            kinds[column.name] = stored_type(_sample(table, column.name), column.time, str(first), column.name)[1]
     for file in others:  # a column of nulls has no type of its own: another file may know it
         if not any(pa.types.is_null(kind) for kind in kinds.values()):
             break
         also = {field.name: plain_type(field.type) for field in _schema(file)}
         kinds |= {name: also.get(name, kind) for name, kind in kinds.items() if pa.types.is_null(kind)}
     return pa.schema(list(kinds.items()))
+
+
+def described_times(table: RawTable, times: Mapping[str, str]) -> RawTable:
+    """Return a table with how its columns of times are written, as the first rows show it.
+
+    Args:
+        table: The table.
+        times: Which columns are times, with how they are written, where the dataset does not say it.
+
+    Raises:
+        DataError: A file cannot be read, or the texts of a column are no times.
+    """
+    stored = _schema(table.files[0])
+    columns = {column.name: column for column in table.columns}
+    for name in dict.fromkeys((*(name for name, one in columns.items() if one.time is not None), *times)):
+        column = columns.get(name, RawColumn(name, None, nullable=True))
+        if name not in stored.names or column.separator is not None or is_list(stored.field(name).type):
+            continue
+        said = column.time or times[name]
+        how = stored_type(_sample(table, name), said, str(table.files[0]), name)[0]
+        columns[name] = replace(column, time=how)
+    return replace(table, columns=tuple(columns.values()))
+
+
+def _sample(table: RawTable, name: str) -> pa.ChunkedArray:
+    """Return the first values of a column, of the first file that has rows."""
+    values = None
+    for file in table.files:
+        with open_parquet(file) as opened:
+            kind = plain_type(opened.schema_arrow.field(name).type)
+            batch = next(opened.iter_batches(_SAMPLE_ROWS, columns=[name]), None)
+        stored = pa.chunked_array([], kind) if batch is None else pa.chunked_array([batch.column(0)])
+        values = to_plain_type(stored, kind, name=name, where=str(file))
+        if len(values):
+            break
+    return values
 
 
 def _schema(file: RawFile) -> pa.Schema:
@@ -101,14 +144,20 @@ def parquet_rows(
         DataError: A file cannot be read, or a value does not fit its type.
     """
     lists = {column.name: column for column in table.columns if column.separator is not None}
+    times = {column.name: column.time for column in table.columns if column.time is not None}
     for file in table.files:
+        first = 0
         for stored in parquet_batches(file, schema.names, chunk_bytes=chunk_bytes, check=check):
             columns = {}
             for target in schema:
                 values = stored.column(target.name)
                 if target.name in lists and pa.types.is_string(plain_type(values.type)):
                     values = split(values, lists[target.name])
+                elif target.name in times:
+                    plain = to_plain_type(values, plain_type(values.type), name=target.name, where=str(file))
+                    values = read_times(plain, times[target.name], file=str(file), name=target.name, first=first)
                 columns[target.name] = to_plain_type(values, target.type, name=target.name, where=str(file))
+            first += stored.num_rows
             yield pa.table(columns, schema=schema)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +17,7 @@ from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import resolve
 from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, nothing, parse_in_order, read_ahead
 from recsys_cli.etl.reading.csv_parse import Parsed, parse
-from recsys_cli.etl.reading.parquet import described_schema, estimated_parquet_rows, parquet_rows
+from recsys_cli.etl.reading.parquet import described_schema, described_times, estimated_parquet_rows, parquet_rows
 from recsys_cli.etl.reading.plain_types import refuse_nested
 
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
@@ -48,6 +48,7 @@ class Reader:
         skip_bad: Leave bad rows out and collect them, instead of stopping at them.
         threads: Parsers at work at the same time.
         chunk_bytes: Size of the text parsed at a time, and about that of the batches handed out.
+        times: Which columns are times, with how they are written (see `RawColumn`), where the dataset does not say it.
         rejected: The bad rows that were left out so far.
     """
 
@@ -56,6 +57,7 @@ class Reader:
     skip_bad: bool = False
     threads: int = 2
     chunk_bytes: int = _MAX_CHUNK
+    times: Mapping[str, str] = field(default_factory=dict)
     rejected: list[BadRow] = field(default_factory=list)
 
     def schema(self) -> pa.Schema:
@@ -86,7 +88,7 @@ class Reader:
         schema = self.schema()
         if self.table.format == "parquet":
             refuse_nested(schema, where=f"table {self.table.name!r}")
-            stored = parquet_rows(self.table, schema, chunk_bytes=self.chunk_bytes, check=self._require)
+            stored = parquet_rows(self._stored, schema, chunk_bytes=self.chunk_bytes, check=self._require)
             tables = read_ahead(stored)
         else:
             cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._require)
@@ -119,12 +121,22 @@ class Reader:
 
     @cached_property
     def _resolved(self) -> tuple[RawTable, bool]:
-        return resolve(self.table)
+        return resolve(self.table, self.times)
+
+    @cached_property
+    def _stored(self) -> RawTable:
+        return described_times(self.table, self.times)
+
+    @property
+    def known_times(self) -> dict[str, str]:
+        """How the columns of times are written, as far as the first rows tell it: what other files of theirs are read by."""
+        table = self._stored if self.table.format == "parquet" else self._resolved[0]
+        return {column.name: column.time for column in table.columns if column.time is not None}
 
     @cached_property
     def _whole(self) -> pa.Schema:
         if self.table.format == "parquet":
-            return described_schema(self.table)
+            return described_schema(self._stored)
         return parse(nothing(self._resolved[0]), None).rows.schema
 
     def _selected(self, schema: pa.Schema) -> pa.Schema:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import html
+import json
 from pathlib import Path
 
-from recsys_cli.etl.report.facts import Facts
+from recsys_cli.etl.report.facts import Facts, Finding
 from recsys_cli.etl.report.findings import conclude
 from recsys_cli.etl.report.gather import Counted, gather_facts
 from recsys_cli.etl.report.page import show
 from recsys_cli.features.plan import FittedPlan
 
-__all__ = ["Counted", "Facts", "write_report"]
+__all__ = ["Counted", "Facts", "write_failure", "write_report"]
 
 
 def write_report(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
@@ -26,3 +28,16 @@ def write_report(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
     (folder / "report.json").write_text(facts.model_dump_json(indent=1) + "\n", encoding="utf-8")
     (folder / "report.html").write_text(show(facts), encoding="utf-8")
     return facts
+
+
+def write_failure(folder: Path, what: str) -> None:
+    """Write a report that says that it failed, where `write_report` raised something: the data itself is whole.
+
+    Args:
+        folder: The prepared data.
+        what: What went wrong.
+    """
+    said = Finding(level="warning", text=f"the data is prepared, but its report failed: {what}")
+    (folder / "report.json").write_text(json.dumps({"findings": [said.model_dump()]}) + "\n", encoding="utf-8")
+    page = f"<!doctype html>\n<meta charset='utf-8'>\n<title>data report</title>\n<p>{html.escape(said.text)}</p>\n"
+    (folder / "report.html").write_text(page, encoding="utf-8")

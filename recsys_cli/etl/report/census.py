@@ -116,8 +116,8 @@ class Census:
             with self._lock:
                 total[values] += counts
 
-    def _count_times(self, times: npt.NDArray[np.int64], clock: Clock) -> None:
-        found = np.bincount((times[:: clock.every] - clock.low) >> clock.shift, minlength=clock.bins)
+    def _count_times(self, times: npt.NDArray[Any], clock: Clock) -> None:
+        found = np.bincount(clock.places(times[:: clock.every]), minlength=clock.bins)
         with self._lock:
             self.times += found
             for later, first in self._later.items():

@@ -67,9 +67,9 @@ class Split(_Frozen):
     """The same for items."""
     label: Label
     """What is to be predicted."""
-    first: int | None
-    """Time of its earliest row; None without rows that have one."""
-    last: int | None
+    first: int | float | None
+    """Time of its earliest row, in seconds where the unit of the times is known; None without rows that have one."""
+    last: int | float | None
     """Time of its latest row."""
 
 
@@ -146,8 +146,8 @@ class Border(_Frozen):
     """The split that should come first."""
     later: str
     """The split that should come after it."""
-    first: int
-    """Time of the first row of the later split."""
+    first: int | float
+    """Time of the first row of the later split, in seconds where the unit is known."""
     after: int
     """Rows of the earlier split that are later than that."""
     tied: int
@@ -157,8 +157,8 @@ class Border(_Frozen):
 class Timeline(_Frozen):
     """When the rows are from."""
 
-    edges: tuple[int, ...]
-    """Intervals of time: from an edge to below the next."""
+    edges: tuple[int | float, ...]
+    """Intervals of time, in seconds where the unit is known: from an edge to below the next."""
     every: int
     """One in so many rows is looked at; 1 for all."""
     rows: dict[str, tuple[int, ...]]

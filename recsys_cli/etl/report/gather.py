@@ -97,13 +97,14 @@ def _look(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: Cou
     pair = user is not None and item is not None and not user.ragged and not item.ragged
     timestamp = plan.timestamp if plan.timestamp in here else None
     rows = sum(counted.rows.values())
+    every = max(1, rows // sample.ROWS)
     drawn = [column.name for column in here.values() if column.role is Role.SAMPLED]
     return Look(
         ids=tuple(here[name] for name in ids),
         sample=Sample(user, item, rows) if pair and user and item else None,
         label=plan.labels[0],
         timestamp=timestamp,
-        clock=read_clock(timestamp, shards, every=max(1, rows // sample.ROWS)) if timestamp else None,
+        clock=read_clock(timestamp, shards, every=every, ticks=schema.ticks) if timestamp else None,
         drawn=drawn[0] if drawn else None,
     )
 
@@ -129,7 +130,8 @@ def _split(
         found = {role: dict(distinct) for role, distinct in counted.cold.get(split, {}).items()}
     null = counted.missing.get(split, {}).get(look.label, {}).get("null", census.label.null)
     label = census.label.model_copy(update={"zeroed": max(0, null - census.label.null)})
-    first, last = look.clock.ends.get(split, (None, None)) if look.clock else (None, None)
+    ends = look.clock.ends.get(split) if look.clock else None
+    first, last = (None, None) if look.clock is None or ends is None else map(look.clock.seconds, ends)
     return Split(
         rows=counted.rows[split],
         drawn=census.drawn,
@@ -172,7 +174,7 @@ def _timeline(clock: Clock | None, census: Mapping[str, Census], splits: Mapping
         if clock.every > 1:
             found = np.rint(found * ((splits[name].rows - splits[name].drawn) / max(found.sum(), 1))).astype(np.int64)
         rows[name] = tuple(found.tolist())
-    return Timeline(edges=clock.edges, every=clock.every, rows=rows)
+    return Timeline(edges=tuple(map(clock.seconds, clock.edges)), every=clock.every, rows=rows)
 
 
 def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[Border, ...]:
@@ -182,7 +184,7 @@ def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[Border,
         Border(
             earlier=earlier,
             later=later,
-            first=clock.ends[later][0],
+            first=clock.seconds(clock.ends[later][0]),
             after=census[earlier].after[later],
             tied=census[earlier].tied[later],
         )

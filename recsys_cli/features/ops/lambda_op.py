@@ -28,7 +28,8 @@ class LambdaOp(Op):
     Functions of numbers: `log(x)` is the natural logarithm, -inf of 0 and null below; `round(x)` goes to the nearest whole
     number, halves to the even one; `min(a, b)`, `max(a, b)`; `clip(x, low, high)` is min(max(x, low), high).
     Functions of time: `year(t)`, `month(t)` and `day(t)` from 1, `weekday(t)` from Monday 0, `hour(t)`, `minute(t)`, all in
-    UTC, of a time, a date, or seconds since 1970; null outside the years 1 to 9999.
+    UTC, of a time, a date, or seconds since 1970; null outside the years 1 to 9999. The column of features.timestamp is a time
+    where it holds texts, or numbers of ms, µs or ns.
     Functions of text: `length(text)` counts code points; `lower(text)` puts each code point by itself into lower case, by
     the simple mapping of Unicode: É becomes é, İ becomes i, and a Σ at the end of a word σ.
     Choosing: `if(condition, a, b)` gives a or b, which are both numbers or both texts; it is whole where both are.

@@ -30,8 +30,9 @@ class TimeWindow(Op):
     """Keep the interactions of some span of time: from `after` on, before `before`, and of those the `last` so long.
 
     A time is a number of seconds since 1970-01-01 UTC or an ISO date such as `2019-03-01` or `2019-03-01T12:00:00+02:00`;
-    without a zone it is UTC. A column of numbers holds such seconds (a number to compare with may be of any other unit), a column
-    of dates or timestamps is compared by its own unit. `after` itself is inside, `before` itself is not; of `last` the
+    without a zone it is UTC. A column of numbers holds such seconds, or ms, µs or ns since 1970, as its first rows or `times` of
+    the table say; all others have a unit of their own, and so have the bounds then. Texts are read as times, see `times` of a
+    table; dates and timestamps are compared by their own unit. `after` itself is inside, `before` itself is not; of `last` the
     newest row is inside, and one that is older by exactly that much is not. The newest row is the newest of those in
     the rest of the window, over the whole input, or with split.method=files over each given set of files on its own.
     A null or NaN has no time and is left out; so an empty or all-null input gives no row. Rows are chosen before the split

@@ -15,9 +15,10 @@ class Config(HistoryOptions):
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     half_life: float | None = Field(None, gt=0)
-    """Time after which a row counts half, in the unit of the timestamps (seconds in MovieLens); None where age does not matter."""
+    """Time after which a row counts half, in seconds, or in the unit of times that are plain numbers; None where age does not
+    matter."""
     window: float | None = Field(None, gt=0)
-    """Only rows of so much time before the last one count, in the unit of the timestamps; None for all."""
+    """Only rows of so much time before the last one count, in seconds as above; None for all."""
     within: str | None = None
     """A feature of items, such as genres: items that have one of the user's favourite values come first; None for no such thing."""
     favourites: PositiveInt = 3

@@ -35,6 +35,7 @@ class Model(Fitted, Recommender):
         self.config = config
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.register_buffer("counts", torch.zeros(int(self.item.cardinality or 0), dtype=torch.float64))
+        self._ticks = schema.ticks
         self._favourites: Favourites | None = None
         self._values = None if config.within is None else schema[config.within]
         if self._values is not None and (
@@ -101,7 +102,8 @@ class Model(Fitted, Recommender):
                 "model.half_life and model.window need times, and the prepared data has none",
                 hint="name the column: features.timestamp",
             )
-        age = (rows.times.max(initial=0) - rows.times).astype(np.float64)
+        times = rows.times.astype(np.float64)
+        age = (times.max(initial=-np.inf) - times) / self._ticks
         if self.config.window is not None:
             weights *= age <= self.config.window
         if self.config.half_life is not None:

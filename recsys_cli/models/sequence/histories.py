@@ -37,7 +37,7 @@ class Histories:
     """The items of all users. Users and items that train does not know are left out: they share one id each.
 
     Attributes:
-        items: In the order of (user, time, row), int32, shape (N,).
+        items: In the order of (user, time, row number), int32, shape (N,).
         offsets: Where each user's items begin, and N at the end; int64, shape (users + 1,).
     """
 
@@ -67,8 +67,8 @@ class Histories:
         keep = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
         if positive_only:
             keep &= interactions.positive
-        users, items, times = interactions.user_idx[keep], interactions.item_idx[keep], interactions.times[keep]
-        order = np.lexsort((times, users))  # stable, so rows of the same time stay in the order of the rows
+        kept = interactions.chosen(keep)
+        users, items, order = kept.user_idx, kept.item_idx, kept.chronological()
         offsets = np.zeros(num_users + 1, np.int64)
         np.cumsum(np.bincount(users, minlength=num_users), out=offsets[1:])
         return cls(torch.from_numpy(items[order]).to(device), torch.from_numpy(offsets).to(device))

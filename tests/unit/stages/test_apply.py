@@ -17,7 +17,7 @@ from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.etl import new_rows
 from recsys_cli.etl.new_rows import Applied
 from recsys_cli.events import Event, Message
-from recsys_cli.features.schema import USER_HASH
+from recsys_cli.features.schema import ROW_NUMBER, USER_HASH
 from recsys_cli.stages.apply import apply, find_data
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest
@@ -98,12 +98,14 @@ def test_the_rows_that_were_prepared_come_out_the_same(name: str, here: Path, wo
     data = prepared(workspace)
     how = [f"etl.engine={name}"]
     train = applied(data, workspace, "train.parquet", overrides=how)
-    flat = pa.concat_tables([pq.read_table(path) for path in data.shards("train")])
+    flat = pa.concat_tables([pq.read_table(path) for path in data.shards("train")]).drop_columns([ROW_NUMBER])
     assert train.schema.equals(flat.schema)
     assert ordered(train) == ordered(flat)
     assert train.column("time").to_pylist() == TRAIN.column("time").to_pylist(), "in the order of the file"
     valid = applied(data, workspace, "valid.parquet", overrides=how)
-    assert repr(valid.to_pydict()) == repr(pq.read_table(data.shards("valid")[0]).drop_columns([USER_HASH]).to_pydict())
+    assert repr(valid.to_pydict()) == repr(
+        pq.read_table(data.shards("valid")[0]).drop_columns([USER_HASH, ROW_NUMBER]).to_pydict()
+    )
     assert sorted(path.name for path in here.iterdir()) == [
         "movies.parquet", "train.parquet", "train.prepared.parquet", "valid.parquet", "valid.prepared.parquet", "workspace",
     ]  # fmt: skip
@@ -279,7 +281,7 @@ def test_ops_across_tables_find_what_they_need(here: Path, workspace: Workspace)
     data = prepared(workspace, features=features)
     whole = applied(data, workspace, "train.parquet")
     assert "year" not in whole.column_names
-    flat = pa.concat_tables([pq.read_table(path) for path in data.shards("train")])
+    flat = pa.concat_tables([pq.read_table(path) for path in data.shards("train")]).drop_columns([ROW_NUMBER])
     assert ordered(whole) == ordered(flat)
     pq.write_table(TRAIN.drop_columns(["rating"]), "new.parquet")
     without = applied(data, workspace, "new.parquet")

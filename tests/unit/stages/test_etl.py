@@ -15,7 +15,7 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
-from recsys_cli.features.schema import USER_HASH
+from recsys_cli.features.schema import ROW_NUMBER, USER_HASH
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl, prepared_data
 from recsys_cli.workspace import PreparedData, Workspace
@@ -68,10 +68,11 @@ def test_etl_of_known_data(own_files: dict, workspace: Workspace) -> None:
     assert pq.read_table(data.table("movieId")).to_pydict() == {"genres": [[], [], [], [4, 3], [3], []]}
     assert rows(data, "valid").drop_columns([USER_HASH]).to_pydict() == {
         "userId": [2, 3, 3], "movieId": [3, 2, 5], "label": [1, 0, 1], "timestamp": [0, 1, 2],
+        ROW_NUMBER: [5, 6, 7],
     }  # fmt: skip
     train = rows(data, "train")
     assert sorted(zip(*train.to_pydict().values(), strict=True)) == [
-        (3, 3, 1, 2), (3, 4, 1, 0), (4, 3, 0, 1), (4, 4, 0, 3), (5, 5, 1, 4),
+        (3, 3, 1, 2, 2), (3, 4, 1, 0, 0), (4, 3, 0, 1, 1), (4, 4, 0, 3, 3), (5, 5, 1, 4, 4),
     ]  # fmt: skip
     manifest = data.manifest
     assert manifest["rows"] == {"train": 5, "valid": 3, "test": 0}

@@ -177,6 +177,13 @@ def test_key_depends_on_how_files_are_read(workspace: Workspace) -> None:
     assert len({key(), *others}) == 5
 
 
+def in_seconds(data: PreparedData, split: str) -> pa.Table:
+    rows = pa.concat_tables([pq.read_table(path) for path in data.shards(split)])
+    seconds = pc.divide(rows["time"], data.schema.ticks)
+    assert seconds[0].as_py() >= 1_700_000_000
+    return rows.set_column(rows.column_names.index("time"), "time", seconds)
+
+
 def test_times_and_truth_values_are_the_same_in_text_and_parquet(workspace: Workspace) -> None:
     seconds = (1_700_000_000 + INTERACTIONS["time"].to_numpy() * 3600).astype("datetime64[s]")
     rows = INTERACTIONS.set_column(3, "time", pa.array(seconds)).set_column(
@@ -192,10 +199,14 @@ def test_times_and_truth_values_are_the_same_in_text_and_parquet(workspace: Work
 
     made = [etl(config(name, features=features), workspace).artifact for name in ("times.parquet", "zoned.parquet")]
     made += [etl(config(name, features=features), workspace).artifact for name in ("times.csv", "zoned.csv")]
-    # What went in is kept too, with its type there: milliseconds in the one and microseconds in the other.
-    first, *others = ({n: c for n, c in prepared(d).items() if not n.startswith("state/inputs")} for d in made)
-    assert all(other == first for other in others)
-    assert pq.read_table(made[0].shards("test")[-1])["time"].to_pylist()[0] > 1_700_000_000
+    # Times keep their unit: milliseconds in parquet and microseconds in text. What went in is kept too, with its type there.
+    units = [data.schema["time"].unit for data in made]
+    assert units == ["ms", "ms", "us", "us"]
+    for split in ("train", "valid", "test"):
+        first, *others = (in_seconds(data, split) for data in made)
+        assert all(other.equals(first) for other in others)
+    fixed = ({n: c for n, c in prepared(d).items() if n.startswith(("vocab", "tables"))} for d in made)
+    assert len(set(map(repr, fixed))) == 1
 
 
 def test_ids_with_leading_zeros_are_kept(workspace: Workspace) -> None:

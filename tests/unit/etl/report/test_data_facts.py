@@ -255,7 +255,7 @@ def test_labels_that_never_vary_are_a_warning_unless_they_are_implicit_feedback(
 
 def test_all_null_and_no_times_leave_gaps(report: Report) -> None:
     rows = [(None, None, None, None)] * 4
-    facts = report(rows, split={"method": "random", "valid": 0.5, "test": 0, "seed": 1})
+    facts = report(rows, split={"method": "random", "valid": 0.5, "test": 0, "seed": 1}, timestamp=None)
     assert (facts.users, facts.items, facts.timeline, facts.growth) == (None, None, None, {})
     assert facts.splits["train"].label.mean is None
     assert (

@@ -1,0 +1,293 @@
+"""Columns of times: texts in ISO 8601 or another format, and numbers in s, ms, µs or ns since 1970, as the first rows show them.
+
+What a column holds is decided once, by the first rows of its first file, so that it depends on no chunk. An option says it instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.data.source import RawColumn
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.features.schema import TICKS
+
+DETECT = "detect"
+"""How a column is written, before anybody has looked."""
+_ISO, _FINE_ISO = "iso", "iso ns"
+_SHOWN = 10_000
+"""Texts that decide the format; which of two numbers is the day is decided by all of the sample."""
+
+# Years 1990 to 2103: 201910010233, a date in digits, is no number of ms.
+_RANGES = {unit: (63 * TICKS[unit] * 10**7, 42 * TICKS[unit] * 10**8) for unit in ("ms", "us", "ns")}
+_ISO_SHAPE = (
+    r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?( ?(Z|UTC|GMT|[+-]\d{2}(:?\d{2})?))?)?$"  # e.g. 2019-10-01
+)
+_WHOLE, _REAL = r"^[+-]?\d+$", r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_CLOCKS = {
+    "": "", " %H:%M": r" \d{1,2}:\d{2}", " %H:%M:%S": r" \d{1,2}:\d{2}:\d{2}", " %H:%M:%S.%f": r" \d{1,2}:\d{2}:\d{2}\.\d{1,9}",
+    " %I:%M %p": r" \d{1,2}:\d{2} [AaPp][Mm]", " %I:%M:%S %p": r" \d{1,2}:\d{2}:\d{2} [AaPp][Mm]",
+}  # fmt: skip
+_DATES = {
+    **{f"%m{s}%d{s}%Y": rf"\d{{1,2}}[{s}]\d{{1,2}}[{s}]\d{{4}}" for s in "/.-"},
+    **{f"%Y{s}%m{s}%d": rf"\d{{4}}[{s}]\d{{1,2}}[{s}]\d{{1,2}}" for s in "/."},
+    "%d %b %Y": r"\d{1,2} [A-Za-z]{3} \d{4}", "%d-%b-%Y": r"\d{1,2}-[A-Za-z]{3}-\d{4}", "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
+}  # fmt: skip
+_FORMATS = {
+    **{day + clock: f"^{days}{clocks}$" for day, days in _DATES.items() for clock, clocks in _CLOCKS.items()},
+    "%m %d, %Y": r"^\d{1,2} \d{1,2}, \d{4}$",
+    "%a %b %d %H:%M:%S %z %Y": r"^[A-Za-z]{3} [A-Za-z]{3} \d{1,2} \d{2}:\d{2}:\d{2} [+-]\d{4} \d{4}$",
+    "%a, %d %b %Y %H:%M:%S %z": r"^[A-Za-z]{3}, \d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}:\d{2} [+-]\d{4}$",
+    "%a, %d %b %Y %H:%M:%S GMT": r"^[A-Za-z]{3}, \d{1,2} [A-Za-z]{3} \d{4} \d{2}:\d{2}:\d{2} GMT$",
+}
+
+
+class NotATimeError(pa.ArrowInvalid):
+    """A text that has not the format of its column."""
+
+
+def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawColumn:
+    """Return a column of times of a text file with its type, and with how its values are written.
+
+    Args:
+        column: The column, typed as any other is; its `time` says how it is written, or that this is to be found out.
+        sample: Its first values, as text.
+        where: Named in the errors.
+
+    Raises:
+        DataError: The texts are no times, or it is not clear which.
+    """
+    texts = _there(sample)
+    if column.separator is not None:
+        return replace(column, time=None)
+    if "%" in str(column.time):
+        return replace(column, dtype="string")
+    if column.dtype in {"timestamp", "timestamp with zone"}:
+        fine = len(texts) and _matches(texts, r"\.\d{7,9}(\D|$)")
+        return replace(column, dtype="string", time=_FINE_ISO) if fine else replace(column, time=None)
+    how = column.time
+    if how == DETECT and column.dtype == "string":
+        how = text_format(texts, where, column.name)
+    if how in {None, "int64", "float64"}:
+        how = DETECT
+    if how not in {DETECT, *TICKS}:  # a format of the texts, found or said
+        return replace(column, dtype="string", time=how)
+    if column.dtype == "string":
+        column = replace(column, dtype=_number_type(texts))
+    return replace(column, time=unit_of(_as_numbers(texts)) if how == DETECT else how)
+
+
+def _number_type(texts: pa.ChunkedArray) -> Literal["int64", "float64"]:
+    """Return the type of most texts, which are numbers."""
+    return "int64" if 2 * _matches(texts, _WHOLE) >= len(texts) else "float64"
+
+
+def _as_numbers(texts: pa.ChunkedArray) -> np.ndarray:
+    return pl.Series(pl.from_arrow(texts)).cast(pl.Float64, strict=False).drop_nulls().to_numpy()
+
+
+def unit_of(numbers: np.ndarray) -> str | None:
+    """Return in which unit numbers count the time since 1970, if that is ms, µs or ns; None for seconds and anything else."""
+    sizes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])
+    middle = float(np.median(sizes)) if len(sizes) else 0.0
+    return next((unit for unit, (low, high) in _RANGES.items() if low <= middle < high), None)
+
+
+def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
+    """Return the format that most of some texts have: `iso`, `iso ns`, `int64`, `float64` or one of strptime; None without texts.
+
+    Raises:
+        DataError: They have none of those known here, or it is not clear which number is the day.
+    """
+    some = texts.slice(0, _SHOWN)
+    if not len(some):
+        return None
+    found = {how: _matches(some, shape) for how, shape in _shapes()}
+    best = max(found, key=lambda how: found[how])
+    if 2 * found[best] < len(some):
+        raise DataError(
+            f"{where}: column {name}, the time of the interactions, has texts that are no times, such as {some[0].as_py()!r}",
+            hint=_say(name, "%d.%m.%Y %H:%M"),
+        )
+    if best == _ISO and _matches(some, r"\.\d{7,9}(\D|$)"):
+        return _FINE_ISO
+    return _day_or_month(texts, best, where, name) if re.match("%m[/.-]%d", best) else best
+
+
+def _shapes() -> Iterator[tuple[str, str]]:
+    yield from (("int64", _WHOLE), ("float64", _REAL), (_ISO, _ISO_SHAPE))
+    yield from _FORMATS.items()
+
+
+def _day_or_month(texts: pa.ChunkedArray, how: str, where: str, name: str) -> str:
+    """Return the format with day and month in their order, which numbers above 12 decide."""
+    other = how.replace("%m", "%x").replace("%d", "%m").replace("%x", "%d")
+    day, month = r"(1[3-9]|2\d|3[01])", r"(0?[1-9]|1[0-2])"
+    day_first, month_first = (_matches(texts, rf"^{one}\D{two}\D") for one, two in ((day, month), (month, day)))
+    if day_first != month_first:
+        return other if day_first > month_first else how
+    text = texts[0].as_py()
+    raise DataError(
+        f"{where}: column {name} has dates such as {text!r}, of which the first rows do not tell the day from the month",
+        hint=f"{_say(name, how)} (month first), or {{{name}: '{other}'}}",
+    )
+
+
+def _say(name: str, how: str) -> str:
+    return f"say how times are written, beside the table's files: times: {{{name}: '{how}'}}"
+
+
+def _there(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    texts = texts.cast(pa.string()).drop_null()
+    return texts.filter(pc.not_equal(texts, ""))
+
+
+def _matches(texts: pa.ChunkedArray, shape: str) -> int:
+    return int(pc.sum(pc.match_substring_regex(texts, shape)).as_py() or 0)
+
+
+def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tuple[str | None, pa.DataType]:
+    """Return how a column of a parquet file is written, and the type of its times.
+
+    Args:
+        values: Its first values, of a plain type.
+        how: What is known of it.
+        where: Named in the errors.
+        name: The column.
+
+    Raises:
+        DataError: The texts are no times, or it is not clear which.
+    """
+    kind = values.type
+    if pa.types.is_string(kind):
+        texts = _there(values)
+        known = text_format(texts, where, name) if how == DETECT else how
+        if known in {None, "int64", "float64", *TICKS}:  # numbers, written as texts
+            unit = known if known in TICKS else unit_of(_as_numbers(texts)) or "s"
+            known = f"{_number_type(texts)} {unit}"
+        return known, to_times(pa.chunked_array([], kind), str(known)).type
+    if not _is_number(kind):
+        return None, kind
+    if how == DETECT:
+        how = unit_of(values.drop_null().to_numpy().astype(np.float64)) or "s"
+    return how, to_times(pa.chunked_array([], pa.int64() if kind == pa.uint64() else kind), how).type
+
+
+def read_times(values: pa.ChunkedArray, how: str, *, file: str, name: str, first: int) -> pa.ChunkedArray:
+    """Bring a column of a parquet file to times.
+
+    Args:
+        values: Some of its rows.
+        how: How they are written.
+        file: Named in the errors.
+        name: The column.
+        first: How many rows of the file came before them.
+
+    Raises:
+        DataError: A text is no time; or a number does not fit.
+    """
+    try:
+        return to_times(values, how)
+    except NotATimeError:
+        texts = values.to_pylist()
+        bad = next(place for place, text in enumerate(texts) if text and not is_time(text, how))
+        raise DataError(
+            f"{file}: row {first + bad + 1}, column {name}: {texts[bad]!r} is not {described(how)}",
+            hint=_say(name, "iso"),
+        ) from None
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{file}: column {name} cannot be read as a time: {error}", hint=_say(name, "s")) from error
+
+
+def to_times(values: pa.ChunkedArray, how: str) -> pa.ChunkedArray:
+    """Return a column as times without a zone, in UTC; numbers of seconds stay numbers.
+
+    Args:
+        values: Texts, or numbers.
+        how: What `RawColumn.time` says, when it is known.
+
+    Raises:
+        NotATimeError: A text has another format.
+        ConfigError: No text can have that format.
+    """
+    if pa.types.is_string(values.type):
+        # Polars, because Arrow's if_else (14) makes zeros of the texts of a slice.
+        texts = pl.Series(pl.from_arrow(values))
+        texts = texts.set(texts == "", None)
+        if how.startswith(("int64 ", "float64 ")):
+            dtype, how = how.split(" ")
+            values = pa.chunked_array([_cast(texts, pa.type_for_alias(dtype))])
+        elif how in {_ISO, _FINE_ISO}:
+            return _iso(texts, "us" if how == _ISO else "ns")
+        else:
+            return _formatted(texts, how)
+    if how not in TICKS or how == "s" or not _is_number(values.type):
+        return values
+    if pa.types.is_floating(values.type):
+        return _of_floats(values, how)
+    return values.cast(pa.int64()).cast(pa.timestamp(how))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _of_floats(values: pa.ChunkedArray, unit: str) -> pa.ChunkedArray:
+    """Round to the next finer unit: a float64 of this size holds no more."""
+    finer = {"ms": "us", "us": "ns", "ns": "ns"}[unit]
+    numbers = values.cast(pa.float64()).to_numpy()
+    known = np.isfinite(numbers) & (np.abs(numbers) * (TICKS[finer] // TICKS[unit]) < 2.0**63)
+    whole = np.rint(np.where(known, numbers, 0.0) * (TICKS[finer] // TICKS[unit])).astype(np.int64)
+    return pa.chunked_array([pa.array(whole, mask=~known).cast(pa.timestamp(finer))])
+
+
+def _iso(texts: pl.Series, unit: str) -> pa.ChunkedArray:
+    texts = texts.str.replace(r"^(\d.*?) ?(Z|UTC|GMT)$", "${1}").str.replace(r" ([+-]\d{2}(:?\d{2})?)$", "${1}")
+    zoned = texts.str.contains(r":\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?$")
+    times = _cast(texts.set(zoned, None), pa.timestamp(unit))
+    if zoned.any():
+        utc = _cast(texts.set(~zoned, None), pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit))
+        times = pc.coalesce(times, utc)
+    return pa.chunked_array([times])
+
+
+def _formatted(texts: pl.Series, how: str) -> pa.ChunkedArray:
+    zone = "UTC" if "%z" in how else None
+    try:
+        times = texts.str.to_datetime(how.replace(".%f", "%.f"), time_unit="us", time_zone=zone, strict=False)
+    except pl.exceptions.PolarsError as error:
+        raise ConfigError(f"no time can be read by the format {how!r}: {error}") from error
+    if times.null_count() > texts.null_count():
+        raise NotATimeError(f"not a time like {how}")
+    return pa.chunked_array([times.to_arrow().cast(pa.timestamp("us"))])
+
+
+def _cast(texts: pl.Series, kind: pa.DataType) -> pa.Array:
+    try:
+        return texts.to_arrow().cast(pa.string()).cast(kind)
+    except pa.ArrowInvalid as error:
+        raise NotATimeError(str(error)) from error
+
+
+def is_time(text: str, how: str) -> bool:
+    """Whether one text can be read by a format."""
+    try:
+        to_times(pa.chunked_array([pa.array([text], pa.string())]), how)
+    except NotATimeError:
+        return False
+    return True
+
+
+def described(how: str) -> str:
+    """Return how a message names what a text should be."""
+    if how in {_ISO, _FINE_ISO}:
+        return "a time, such as 2026-01-31 12:00:00"
+    unit = how.rsplit(" ", maxsplit=1)[-1]
+    return f"a number of {unit} since 1970" if unit in TICKS else f"a time like {how}"
