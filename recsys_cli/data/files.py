@@ -92,7 +92,9 @@ class TableOptions(BaseModel):
         if set(separator) & {"\r", "\n"}:
             raise ValueError(f"separator has a line end in it: {separator!r}")
         if quote and quote in separator:
-            raise ValueError(f"separator {separator!r} has the quote {quote!r} in it; quote: null takes it as an ordinary character")
+            raise ValueError(
+                f"separator {separator!r} has the quote {quote!r} in it; quote: null takes it as an ordinary character"
+            )
         return self
 
     @property
