@@ -10,7 +10,7 @@ READY_DEV := .venv/.ready-dev
 CODE := recsys_cli tests scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-gpu lint format type e2e bench clean
+.PHONY: help setup demo test test-gpu lint format type e2e soak bench clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ test-gpu: $(READY_DEV) ## Run the tests that need a GPU
 
 e2e: $(READY_DEV) ## Run the pipeline through the real command, resume included
 	$(BIN)/python -m pytest tests/e2e
+
+soak: $(READY_DEV) ## Kill, damage, fill the disk and run at once, at random (an hour; prints the seed that repeats it)
+	$(BIN)/python -m scripts.soak
 
 lint: $(READY_DEV) type ## Check style, types and the layers of the design
 	$(BIN)/ruff check $(CODE)

@@ -54,3 +54,13 @@ class TrainingError(RecsysError):
     """Training cannot go on: the loss is not finite, or a checkpoint does not fit."""
 
     exit_code = 6
+
+
+class LockedError(RecsysError):
+    """Another process works on what a command needs; the message names it."""
+
+    exit_code = 2
+
+
+class DiskFullError(RecsysError):
+    """There is no space for what is to be written; the message names the path and the free space."""

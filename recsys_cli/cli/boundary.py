@@ -14,8 +14,9 @@ from pathlib import Path
 
 import typer
 
+from recsys_cli.cli.escape import escaped
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import RecsysError
+from recsys_cli.errors import DiskFullError, RecsysError
 
 UNEXPECTED, USAGE, INTERRUPTED = 1, 2, 130
 _FLAGS = ("--json", "--quiet", "-q", "--verbose", "-v")
@@ -39,13 +40,15 @@ def hoist(args: list[str]) -> list[str]:
     return front + rest
 
 
-def explain(error: Exception, line: list[str]) -> int:
+def explain(error: Exception, line: list[str], session: Session | None = None) -> int:
     """Show an error as its kind deserves and return the exit code.
 
     Args:
         error: What came out of the command.
         line: The command line, to know `--json` and `--verbose` even where it could not be read.
+        session: What was read of the line, to name the stage that the disk was too small for.
     """
+    error = _named(error, session)
     as_json, verbose = "--json" in line, bool({"--verbose", "-v"} & set(line))
     if isinstance(error, typer.Abort):  # Ctrl-C while the line was read
         return interrupted(None)
@@ -53,6 +56,8 @@ def explain(error: Exception, line: list[str]) -> int:
         # The reader has gone (`recsys ls ops | head`): nobody is there to be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNEXPECTED
+    if isinstance(error, DiskFullError) and session is not None and session.stage:
+        return show_error(f"{error.message} (stage: {session.stage})", error.hint, error.exit_code, as_json=as_json)
     if isinstance(error, RecsysError):
         return show_error(error.message, _for_this_python(error.hint), error.exit_code, as_json=as_json)
     if hasattr(error, "format_message"):  # what the parser of the line raises; its class has no public name
@@ -80,6 +85,18 @@ def _for_this_python(hint: str | None) -> str | None:
     return hint.replace("pip install", f"{shlex.quote(sys.executable)} -m pip install")
 
 
+def _named(error: Exception, session: Session | None) -> Exception:
+    """Return an error of a library that found the disk full as one that says so."""
+    if isinstance(error, RecsysError) or session is None or hasattr(error, "format_message"):
+        return error
+    from recsys_cli.workspace.writing import disk_full, is_disk_full
+
+    if not is_disk_full(error):
+        return error
+    name = getattr(error, "filename", None)
+    return disk_full(Path(name) if isinstance(name, str) else session.root)
+
+
 def interrupted(session: Session | None) -> int:
     """Say how to go on after Ctrl-C and return the exit code."""
     stage = session.stage if session else None
@@ -95,6 +112,7 @@ def show_error(message: str, hint: str | None, code: int, *, as_json: bool) -> i
     if as_json:
         typer.echo(json.dumps({"error": {"message": message, "hint": hint, "exit_code": code}}, indent=2))
         return code
+    message, hint = escaped(message), hint and escaped(hint)
     plain = bool(os.environ.get("NO_COLOR")) or not sys.stderr.isatty()
     for label, text, colour in (("error", message, typer.colors.RED), ("hint", hint, typer.colors.CYAN)):
         if text:

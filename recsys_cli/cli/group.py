@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from recsys_cli.cli.boundary import explain, hoist, interrupted
+from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
 
 
@@ -34,6 +35,8 @@ class Command(TyperCommand):
 class Recsys(TyperGroup):
     """The group of all commands, inside the error boundary; global options are understood after a command, too."""
 
+    _session: Session | None = None
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the line, with the global options moved to where the group expects them."""
         if any("\0" in arg for arg in args):
@@ -53,6 +56,8 @@ class Recsys(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise typer.Exit(interrupted(ctx.obj)) from None
+        finally:
+            self._session = ctx.obj
 
     def main(
         self,
@@ -64,11 +69,12 @@ class Recsys(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Run the line and leave with its exit code: whatever goes wrong below becomes a message here."""
+        self._session = None
         line = list(sys.argv[1:] if args is None else args)
         try:
             code = super().main(line, "recsys", complete_var, False, windows_expand_args, **extra)
         except Exception as error:
-            code = explain(error, line)
+            code = explain(error, line, self._session)
         code = code if isinstance(code, int) else 0
         if standalone_mode:
             sys.exit(code)

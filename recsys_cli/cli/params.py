@@ -96,7 +96,7 @@ def settled(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
         yield config
         return
     current = session.workspace.current
-    before = current.read_text(encoding="utf-8") if current.is_file() else None
+    before = current.read_text(encoding="utf-8", errors="replace") if current.is_file() else None
     head = "# The config of the last stage here, with every default. Written by recsys; change your own file instead.\n"
     write_text(current, head + dump_to_go_on(config))
     try:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from recsys_cli.cli.escape import escaped
 from recsys_cli.cli.quantities import count, duration, rate, share
 from recsys_cli.contention import Contention
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
@@ -40,7 +41,7 @@ def renderer(stage: str, *, quiet: bool) -> Iterator[Emit]:
             yield with_contention(_unheard(draw))
     else:
         write = partial(print, file=sys.stderr, flush=True)
-        yield with_contention(_unheard(Lines(write)))
+        yield with_contention(_unheard(Lines(lambda text: write(escaped(text)))))
 
 
 def with_contention(draw: Emit, contention: Contention | None = None) -> Emit:
@@ -135,7 +136,9 @@ def _bars(console: Console, stage: str) -> Iterator[Emit]:
     def emit(event: Event) -> None:
         if isinstance(event, Message):
             warning = event.level == "warning"
-            console.print(Text(f"warning: {event.text}" if warning else event.text, style="yellow" if warning else ""))
+            console.print(
+                Text(escaped(f"warning: {event.text}" if warning else event.text), style="yellow" if warning else "")
+            )
             return
         if _STARTING in tasks:
             bars.remove_task(tasks.pop(_STARTING))

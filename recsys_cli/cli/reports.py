@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import webbrowser
@@ -74,15 +73,23 @@ def _of_run(run: TrainedRun) -> dict[str, Any]:
     name = run.folder.name
     if not run.report.is_file():
         raise MissingArtifactError(f"run {name} has no report yet", hint=f"recsys evaluate {name}")
-    return {"run": name, "report": str(run.report.resolve()), "facts": _read(run.evaluation)}
+    return {"run": name, "report": str(run.report.resolve()), "facts": _of_evaluation(run)}
 
 
 def _of_data(data: PreparedData) -> dict[str, Any]:
+    from recsys_cli.workspace import read_json
+
     if not data.report.is_file():
         hint = f"recsys etl {data.folder / 'config.yaml'} --force"
         raise MissingArtifactError(f"the prepared data {data.folder} has no report yet", hint=hint)
-    return {"data": data.folder.name, "report": str(data.report.resolve()), "facts": _read(data.facts)}
+    data.verify(data.report, data.facts)
+    return {
+        "data": data.folder.name,
+        "report": str(data.report.resolve()),
+        "facts": read_json(data.facts, hint=data.remake),
+    }
 
 
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+def _of_evaluation(run: TrainedRun) -> dict[str, Any]:
+    run.verify_evaluation()
+    return {name: value for name, value in run.read_evaluation().items() if name != "files"}

@@ -28,6 +28,7 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
         config = read_config(session, arguments)
         return find_run(config, session.workspace), config.evaluate
     run = finished(session.workspace.run(given))
+    run.verify(run.config)
     others = [text for text in overrides if not text.startswith("evaluate.")]
     if others:
         raise ConfigError(
@@ -48,7 +49,7 @@ def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
     from recsys_cli.workspace import not_finished
 
     key = run_key(config, prepared_data(config, workspace))
-    found = [run for run in workspace.runs() if run.exists and run.key == key]
+    found = [run for run in workspace.runs() if run.is_made(key)]
     if not found and (begun := unfinished_run(workspace, key)) is not None:
         raise not_finished(begun)
     if not found:

@@ -99,11 +99,15 @@ def _draw_status(to: Console, found: Mapping[str, Any]) -> None:
     table(to, "prepared", ("key", "train", "valid", "test", "size"), cells)
     table(to, "runs", *_runs(found["runs"]), text=2)
     studies = [
-        (s["name"], ", ".join(s["keys"]), f"{s['metric']} {_figure(s, 'best') or '–'}",
-         f"{sum(s['trials'][state] for state in ('finished', 'pruned', 'failed'))} of {s['trials']['wanted']}")
+        (s["name"], ", ".join(s["keys"]), f"{s['metric'] or ''} {_figure(s, 'best') or '–'}",
+         f"{sum(s['trials'].get(state, 0) for state in ('finished', 'pruned', 'failed'))} of {s['trials'].get('wanted', 0)}")
         for s in found["studies"]
     ]  # fmt: skip
     table(to, "studies", ("study", "keys", "best", "trials"), studies, text=3)
+    for problem in [
+        one["problem"] for kind in ("raw", "data", "runs", "studies") for one in found[kind] if one["problem"]
+    ]:
+        line(to, problem, style="red")
     current = found["current"]
     shown = ("config", "problem", "dataset", "data", "run", "next")
     facts(to, [(name, str(current.get(name) or "")) for name in shown])

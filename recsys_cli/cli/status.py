@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.errors import RecsysError
 
 if TYPE_CHECKING:
     from recsys_cli.config import RunConfig
-    from recsys_cli.workspace import Artifact, TrainedRun, TunedStudy, Workspace
+    from recsys_cli.workspace import Artifact, PreparedData, TrainedRun, TunedStudy, Workspace
 
 
 def survey(workspace: Workspace) -> dict[str, Any]:
     """Look at everything that is there."""
     config, problem = _current(workspace)
-    raw = [{"name": a.folder.name, **_size(a)} for a in workspace.all_raw()]
-    data = [{"key": a.folder.name, "rows": a.manifest.get("rows"), **_size(a)} for a in workspace.all_data()]
-    runs = [_run(run) for run in workspace.runs()]
+    raw = [{"name": a.folder.name, "problem": a.damage, **_size(a)} for a in workspace.all_raw()]
+    data = [_data(data) for data in workspace.all_data()]
+    runs = [_run(run, workspace) for run in workspace.runs()]
     studies = [_study(study) for study in workspace.studies()]
     current = {"config": str(workspace.current) if workspace.current.is_file() else None, "problem": problem}
     if config:
@@ -48,21 +48,52 @@ def _current(workspace: Workspace) -> tuple[RunConfig | None, str | None]:
         return None, error.message
 
 
-def _run(run: TrainedRun) -> dict[str, Any]:
-    metrics: dict[str, Any] = {}
+def _data(data: PreparedData) -> dict[str, Any]:
+    problem = data.damage
+    rows = {} if problem else data.manifest["rows"]
+    return {"key": data.folder.name, "rows": rows, "problem": problem, **_size(data)}
+
+
+def _run(run: TrainedRun, workspace: Workspace) -> dict[str, Any]:
+    metrics, problem = _measured(run)
+    trainer = None if run.exists else workspace.trainer(run)
+    state = "evaluated" if metrics else "trained" if run.exists else "training" if trainer else "unfinished"
+    return {
+        "name": run.folder.name,
+        "state": "damaged" if problem else state,
+        "process": asdict(trainer) if trainer else None,
+        "metrics": metrics,
+        "problem": problem,
+        **_size(run),
+    }
+
+
+def _measured(run: TrainedRun) -> tuple[dict[str, Any], str | None]:
+    """Return a run's figures, and what is wrong with its files."""
+    from recsys_cli.workspace import whole
+
+    problem = run.damage if run.exists else None
     run = run.evaluated()
-    if run.evaluation.is_file():
-        found = json.loads(run.evaluation.read_text(encoding="utf-8"))
-        measured = {**found["pointwise"].get("model", {}), **found["ranking"].get("model", {})}
-        metrics = {name: estimate["value"] for name, estimate in measured.items()}
-    state = "evaluated" if metrics else "trained" if run.exists else "unfinished"
-    return {"name": run.folder.name, "state": state, "metrics": metrics, **_size(run)}
+    if problem or not run.evaluation.is_file():
+        return {}, problem
+    try:
+        with whole(run.evaluation, hint="recsys evaluate --force"):
+            found = run.read_evaluation()
+            measured = {**found["pointwise"].get("model", {}), **found["ranking"].get("model", {})}
+            return {name: estimate["value"] for name, estimate in measured.items()}, None
+    except RecsysError as error:
+        return {}, f"{error.message} ({error.hint})"
 
 
 def _study(study: TunedStudy) -> dict[str, Any]:
-    found = study.manifest
-    facts = {"metric": found["metric"]["name"], "trials": found["trials"], "best": (found["best"] or {}).get("value")}
-    return {"name": study.folder.name, "keys": list(found["space"]), **facts, **_size(study)}
+    facts: dict[str, Any] = {"keys": [], "metric": None, "trials": {}, "best": None}
+    if (problem := study.damage) is None:
+        found = study.manifest
+        best = (found["best"] or {}).get("value")
+        facts = {
+            "keys": list(found["space"]), "metric": found["metric"]["name"], "trials": found["trials"], "best": best,
+        }  # fmt: skip
+    return {"name": study.folder.name, **facts, "problem": problem, **_size(study)}
 
 
 def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
@@ -80,15 +111,19 @@ def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
         command = "recsys train"
         found["run"] = find_run(config, workspace).folder.name
     except RecsysError:
-        resumable = command == "recsys train" and _is_unfinished(config, workspace)
-        return {**found, "next": "recsys train --resume" if resumable else command}
+        begun = _unfinished(config, workspace) if command == "recsys train" else None
+        if begun is None:
+            return {**found, "next": command}
+        trainer = workspace.trainer(begun)
+        return {**found, "next": f"wait: {trainer} is training it" if trainer else "recsys train --resume"}
     run = workspace.run(found["run"])
     return {**found, "next": "recsys report" if run.evaluated().evaluation.is_file() else "recsys evaluate"}
 
 
-def _is_unfinished(config: RunConfig, workspace: Workspace) -> bool:
-    """Whether a run of this very config was begun and can be gone on with."""
+def _unfinished(config: RunConfig, workspace: Workspace) -> TrainedRun | None:
+    """Return the latest run of this very config that was begun and is not finished."""
     from recsys_cli.config import dump
 
-    begun = [run for run in workspace.runs() if not run.exists]
-    return any(run.config.read_text(encoding="utf-8") == dump(config) for run in begun)
+    wanted = dump(config).encode()
+    begun = [run for run in workspace.runs() if not run.exists and run.config.read_bytes() == wanted]
+    return begun[-1] if begun else None

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from recsys_cli.cli.escape import escaped
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -40,13 +42,13 @@ def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequen
         # Headings and text may wrap in a narrow terminal, a number may not: a broken one reads as another.
         fixed = min(widest, 12) if position < text else widest
         side: Justify = "left" if position < text else "right"
-        drawn.add_column(Text(heading), justify=side, min_width=fixed, overflow="fold")
+        drawn.add_column(Text(escaped(heading)), justify=side, min_width=fixed, overflow="fold")
     for row in cells:
-        drawn.add_row(*(Text(cell) for cell in row))
+        drawn.add_row(*(Text(escaped(cell)) for cell in row))
     if not drawn.row_count:
         return
     if title:
-        to.print(Text(title, style="bold"))
+        to.print(Text(escaped(title), style="bold"))
     to.print(drawn)
     to.print()
 
@@ -57,9 +59,11 @@ def line(to: Console, text: str, *, style: str = "", indent: int = 0) -> None:
     from rich.text import Text
 
     if to.is_terminal:
-        to.print(Padding(Text(text, style=style), (0, 0, 0, indent)) if indent else Text(text, style=style))
+        to.print(
+            Padding(Text(escaped(text), style=style), (0, 0, 0, indent)) if indent else Text(escaped(text), style=style)
+        )
     else:
-        to.print(Text(" " * indent + text, style=style), soft_wrap=True)
+        to.print(Text(" " * indent + escaped(text), style=style), soft_wrap=True)
 
 
 def facts(to: Console, pairs: Iterable[tuple[str, str]]) -> None:
@@ -72,5 +76,5 @@ def facts(to: Console, pairs: Iterable[tuple[str, str]]) -> None:
     drawn.add_column(overflow="fold")
     for name, value in pairs:
         if value:
-            drawn.add_row(Text(name, style="bold"), Text(value))
+            drawn.add_row(Text(escaped(name), style="bold"), Text(escaped(value)))
     to.print(drawn)

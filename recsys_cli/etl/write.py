@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.features.schema import NULL, UNSEEN, Column, Kind, Schema
+from recsys_cli.workspace import naming
 
 ROW_GROUP_ROWS = 1 << 18
 """Rows of a row group: what a streaming loader reads at a time."""
@@ -32,8 +33,9 @@ def write_table(table: pa.Table, path: Path) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{_PARTIAL}")
-    pq.write_table(table, partial, compression="none", use_dictionary=False, row_group_size=ROW_GROUP_ROWS)
-    partial.replace(path)
+    with naming(path):
+        pq.write_table(table, partial, compression="none", use_dictionary=False, row_group_size=ROW_GROUP_ROWS)
+        partial.replace(path)
 
 
 def sweep(folder: Path) -> None:

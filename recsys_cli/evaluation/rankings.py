@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import Task
+from recsys_cli.workspace import replacing
 
 VERSION = 2
 _ITEMS, _HITS = "items/", "hits/"
@@ -81,10 +82,9 @@ class Rankings:
         tensors: dict[str, npt.NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
         tensors |= {_ITEMS + system: items for system, items in self.items.items()}
         tensors |= {_HITS + system: hits.astype(np.uint8) for system, hits in self.hits.items()}
-        partial = path.with_name(f".{path.name}.partial")
         contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-        save_file(contiguous, partial, metadata={_META: json.dumps(meta)})
-        partial.replace(path)
+        with replacing(path) as partial:
+            save_file(contiguous, partial, metadata={_META: json.dumps(meta)})
 
     @classmethod
     def read(cls, path: Path) -> Rankings:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
 from recsys_cli.evaluation.selection import MARK, Selection
+from recsys_cli.workspace import read_evaluation
 
 MODEL = "model"
 """Name of the system that is being evaluated; the others are baselines."""
@@ -211,11 +212,13 @@ class Evaluation(Measured):
         """Read what the evaluate stage wrote.
 
         Raises:
-            DataError: The file is missing or not of this version.
+            MissingArtifactError: There is no such file.
+            DataError: The file is damaged, or not of this version.
         """
+        found = {name: value for name, value in read_evaluation(path).items() if name != "files"}
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            return cls.model_validate(found)
+        except ValueError as error:
             raise DataError(
                 f"{path}: not an evaluation that this version reads: {error}", hint="recsys evaluate --force"
             ) from error

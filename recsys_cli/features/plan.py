@@ -375,7 +375,7 @@ class FittedPlan:
                     state[index, name] = pq.read_table(place / file_of(name))
             for path in sorted((folder / "state" / str(GATHERED)).glob("*.parquet")):
                 state[GATHERED, unquote(path.stem)] = pq.read_table(path)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, LookupError, TypeError) as error:
             raise DataError(
                 f"{folder}: not a fitted plan that this version reads: {error}", hint="recsys etl --force"
             ) from error

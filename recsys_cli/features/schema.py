@@ -208,7 +208,7 @@ class Schema(BaseModel):
         """
         try:
             return cls.model_validate_json(path.read_text())
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise DataError(
                 f"{path}: not a schema that this version reads: {error}", hint="recsys etl --force"
             ) from error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.models.model import Model
+from recsys_cli.workspace import whole
 
 PREFIX = "model."
 """What the names of the model's tensors begin with in a checkpoint."""
@@ -41,11 +42,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """
     if not path.is_file():
         raise MissingArtifactError(f"no checkpoint {path}", hint="recsys train")
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {key.removeprefix(PREFIX): file.get_tensor(key) for key in file.keys() if key.startswith(PREFIX)}  # noqa: SIM118
-    except SafetensorError as error:
-        raise _not_weights(path, error) from error
+    with whole(path, hint="recsys train --force"), safe_open(path, framework="pt") as file:
+        return {key.removeprefix(PREFIX): file.get_tensor(key) for key in file.keys() if key.startswith(PREFIX)}  # noqa: SIM118
 
 
 def _not_weights(path: Path, error: Exception) -> DataError:

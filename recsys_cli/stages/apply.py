@@ -50,6 +50,7 @@ def apply(
         allowed = ", ".join(how.rstrip("=") for how in HOW)
         raise ConfigError(f"{', '.join(others)}: what was learnt is as it is; only {allowed} go with --apply")
     data = find_data(name, workspace)
+    data.verify()
     config = load(data.folder / "config.yaml", overrides)
     fitted = FittedPlan.read(data.folder)
     rows = NewRows(config, tuple(files), fitted.inputs[INTERACTIONS])

@@ -12,12 +12,18 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from recsys_cli.config import RunConfig, dump, yaml12
+from recsys_cli.config.load import model_config_type
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, write_text
+from recsys_cli.stages import tell_version
+from recsys_cli.stages.keys import code_of_model
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, run_lock, whole, write_text
 
-_HOW = {"model": {"embedding"}, "train": {"device", "memory", "checkpoint_steps", "trackers", "devices"}}
+_HOW = {"model": {"embedding"}, "train": {"device", "checkpoint_steps", "trackers", "devices"}}
 """What of the sections is how, not what: no part of the key, so that a run may be resumed on another device."""
+
+_FORMAT = 1
+"""Version of what training makes of any model; a model whose fix changes its weights raises `format` of its Config."""
 
 
 def run_key(config: RunConfig, data: PreparedData) -> str:
@@ -26,7 +32,8 @@ def run_key(config: RunConfig, data: PreparedData) -> str:
         section.model_dump(mode="json", exclude=_HOW[name])
         for name, section in (("model", config.model), ("train", config.train))
     )
-    return key_of("run", model, train, data.key)
+    version = getattr(model_config_type(config.model.name), "format", 1)
+    return key_of("run", _FORMAT, version, code_of_model(config.model.name), model, train, data.key)
 
 
 @dataclass(frozen=True)
@@ -64,10 +71,11 @@ def choose(
     """
     key = run_key(config, data)
     unfinished = unfinished_run(workspace, key)
-    finished = [run for run in workspace.runs() if run.exists and run.key == key]
+    finished = [run for run in workspace.runs() if run.is_made(key)]
     if resume and unfinished is not None:
         return Chosen(unfinished.folder.name, resume=True)
     if finished and not force:
+        tell_version(finished[-1], emit)
         return Chosen(finished[-1].folder.name, up_to_date=True)
     if resume:
         raise _nothing_to_resume(workspace, config)
@@ -97,7 +105,7 @@ def _require(config: RunConfig, workspace: Workspace) -> None:
 def held(chosen: Chosen, config: RunConfig, workspace: Workspace) -> Iterator[None]:
     """Keep other processes from the run's folder; a new run that fails before anything was measured leaves none."""
     run = workspace.run_named(chosen.name)
-    with workspace.lock(f"run-{chosen.name}", timeout=1):
+    with workspace.lock(run_lock(run), timeout=1):
         if not chosen.resume:
             write_text(run.config, dump(config))
         try:
@@ -143,7 +151,8 @@ def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifa
     others = [run for run in workspace.runs() if not run.exists and run.checkpoint("last").is_file()]
     if not others:
         return MissingArtifactError(f"there is nothing to resume in {workspace.root}", hint="recsys train")
-    then = yaml12.parse(others[-1].config.read_text(encoding="utf-8"))
+    with whole(others[-1].config, hint="recsys train --force"):
+        then = yaml12.parse(others[-1].config.read_text(encoding="utf-8"))
     now = config.model_dump(mode="json")
     changed = [
         f"{section}.{option} is {now[section].get(option)} and was {then[section].get(option)}"

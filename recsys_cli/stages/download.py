@@ -8,8 +8,9 @@ from typing import Any
 from recsys_cli.config import DatasetConfig
 from recsys_cli.data import FetchRequest, Source, open_source
 from recsys_cli.events import Emit, Message, ignore
-from recsys_cli.stages import Made
-from recsys_cli.workspace import RawData, Workspace, key_of
+from recsys_cli.stages import Made, tell_version
+from recsys_cli.stages.keys import source_key
+from recsys_cli.workspace import RawData, Workspace
 
 
 def download(
@@ -36,10 +37,11 @@ def download(
         DataError: The download or the archive is not what it should be.
     """
     source = open_source(dataset.name, dataset.options)
-    key = key_of(source.identity())
+    key = source_key(dataset, source, workspace)
     raw = workspace.raw(dataset.name)
-    with workspace.lock(f"download-{dataset.name.replace(':', '-')}"):
+    with workspace.lock(f"download-{dataset.name.replace(':', '-')}", emit=emit):
         if not force and is_fresh(raw, source, key):
+            tell_version(raw, emit)
             return Made(raw, up_to_date=True)
         if source.info.notice:
             emit(Message(source.info.notice))
@@ -53,6 +55,6 @@ def download(
 
 def is_fresh(raw: RawData, source: Source, key: str) -> bool:
     """Whether a dataset is there, as its options say, and none of its files was removed since."""
-    if not raw.exists or raw.manifest.get("key") != key:
+    if not raw.is_made(key):
         return False
     return all(file.is_file() for table in source.tables(raw.folder) for file in table.files)

@@ -11,8 +11,14 @@ from recsys_cli.data import open_given, open_source
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.split import FilesSplit
-from recsys_cli.stages import Made
+from recsys_cli.stages import Made, tell_version
+from recsys_cli.stages.keys import by_content, code_of_dataset, files_in, source_key
 from recsys_cli.workspace import PreparedData, Workspace, key_of
+
+_FORMAT = 1
+"""Version of what is made of any data beside what its ops make: each op has a `format` of its own."""
+_NAMED = 5
+"""So many changed files are named."""
 
 
 def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, emit: Emit = ignore) -> Made[PreparedData]:
@@ -26,14 +32,25 @@ def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, emit: E
     """
     key = data_key(config, workspace)
     data = workspace.data(key)
-    with workspace.lock("etl"):
-        if data.exists and not force:
+    with workspace.lock("etl", emit=emit):
+        if data.is_made(key) and not force:
+            tell_version(data, emit)
             return Made(data, up_to_date=True)
         from recsys_cli.etl.prepare import Preparation  # loads Polars; other commands need only the key
 
-        manifest: dict[str, Any] = {"key": key, "dataset": config.dataset.name}
+        if data.exists and (damage := data.damage):
+            emit(Message(f"{damage}: preparing the data again", "warning"))
+        manifest: dict[str, Any] = {
+            "key": key,
+            "dataset": config.dataset.name,
+            "recipe": recipe(config),
+            "files_read": files_in(inputs(config, workspace)),
+        }
+        raw = workspace.raw(config.dataset.name)
+        if raw.exists:
+            raw.verify()
         with workspace.scratch() as scratch, workspace.create(data, manifest) as folder:
-            manifest |= Preparation(config, workspace.raw(config.dataset.name).folder, scratch, folder, emit).run()
+            manifest |= Preparation(config, raw.folder, scratch, folder, emit).run()
     if isinstance(leakage := getattr(config.split, "leakage", None), str):
         emit(Message(leakage))
     return Made(data, up_to_date=False)
@@ -47,8 +64,10 @@ def prepared_data(config: RunConfig, workspace: Workspace) -> PreparedData:
     """
     data = workspace.data(data_key(config, workspace))
     if not data.exists:
+        changed = _changed_since(config, workspace)
+        why = f": {changed}" if changed else ""
         raise MissingArtifactError(
-            f"the data of this config is not prepared in {workspace.root}", hint="recsys etl CONFIG"
+            f"the data of this config is not prepared in {workspace.root}{why}", hint="recsys etl CONFIG"
         )
     return data
 
@@ -60,9 +79,9 @@ def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
         MissingArtifactError: It has not been downloaded.
     """
     source = open_source(config.dataset.name, config.dataset.options)
-    key = key_of(source.identity())
     if source.info.is_own:
-        return {"key": key}
+        return {"own": by_content(source.identity(), workspace), "code": code_of_dataset(config.dataset.name)}
+    key = source_key(config.dataset, source, workspace)
     raw = workspace.raw(config.dataset.name)
     if not raw.exists or raw.key != key:
         state = "is there with other options" if raw.exists else "is not there"
@@ -80,19 +99,50 @@ def data_key(config: RunConfig, workspace: Workspace) -> str:
         MissingArtifactError: The dataset has not been downloaded.
         DataError: A file that an op reads is not there.
     """
-    sections: dict[str, Any] = {
-        "split": config.split.model_dump(mode="json"),
-        "features": config.features.model_dump(mode="json"),
-        "etl": config.etl.model_dump(mode="json", exclude=set(HOW)),
-    }
+    return key_of("data", recipe(config), inputs(config, workspace))
+
+
+def recipe(config: RunConfig) -> str:
+    """Return what the config and this program's code make of any data."""
+    return key_of(
+        _FORMAT,
+        config.split.model_dump(mode="json"),
+        config.features.model_dump(mode="json"),
+        {op.name: op.format for op in config.features.ops},
+        config.etl.model_dump(mode="json", exclude=set(HOW)),
+    )
+
+
+def inputs(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
+    """Return what data goes in: the dataset, files that are splits, and files that ops read.
+
+    Raises:
+        MissingArtifactError: The dataset has not been downloaded.
+        DataError: A file is not there.
+    """
+    found: dict[str, Any] = {"raw": raw_identity(config, workspace)}
     if isinstance(config.split, FilesSplit):
         dataset = config.dataset
         paths = config.split.paths()
         given = {split: open_given(dataset.name, dataset.options, path) for split, path in paths.items()}
-        sections["files"] = {split: source.identity() for split, source in given.items()}
-    if files := sorted({path for op in config.features.ops for path in op.files}):
-        sections["given"] = {path: _digest(Path(path)) for path in files}
-    return key_of("data", sections, raw_identity(config, workspace))
+        found["splits"] = {split: by_content(source.identity(), workspace) for split, source in given.items()}
+    files = sorted({path for op in config.features.ops for path in op.files})
+    found["given"] = [{"path": path, "checksum": _digest(Path(path))} for path in files]
+    return found
+
+
+def _changed_since(config: RunConfig, workspace: Workspace) -> str | None:
+    """Say which files changed since the same config was prepared the last time; None where it never was."""
+    wanted = recipe(config)
+    before = [data for data in workspace.all_data() if data.damage is None and data.manifest.get("recipe") == wanted]
+    now = files_in(inputs(config, workspace))
+    for data in sorted(before, key=lambda data: str(data.manifest["created"]), reverse=True):
+        then = data.manifest.get("files_read", {})
+        names = sorted(path for path in {*then, *now} if then.get(path) != now.get(path))
+        if names and {*then} & {*now}:
+            changed = f"{', '.join(names[:_NAMED])}{' and others' if len(names) > _NAMED else ''}"
+            return f"{changed} changed since {data.folder.name} was prepared"
+    return None
 
 
 def _digest(path: Path) -> str:

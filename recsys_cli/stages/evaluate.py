@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from recsys_cli.config import EvaluateConfig, RunConfig
-from recsys_cli.errors import DataError
+from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation import Ceiling, Evaluation, Measured
 from recsys_cli.evaluation.measure import Place, measure
 from recsys_cli.evaluation.rankings import Rankings
@@ -19,7 +20,7 @@ from recsys_cli.stages import Made
 from recsys_cli.stages.finished import config_of, model_of, names_of
 from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
-from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, write_text
+from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, run_lock, write_text
 
 _VERSION = 4
 """Of what is measured: part of the key, so that figures of an earlier version are measured again."""
@@ -54,7 +55,7 @@ def evaluate(
     config = config or whole.evaluate
     run = run.evaluated(config.candidates)
     key = evaluation_key(run.key, config)
-    with workspace.lock(f"run-{run.folder.name}"):
+    with workspace.lock(run_lock(run), emit=emit):
         if not force and _is_fresh(run, key):
             return Made(run, up_to_date=True)
         data = workspace.data_of(run)
@@ -114,14 +115,14 @@ def _write(run: TrainedRun, evaluation: Evaluation, rankings: Rankings, shown: S
     )
     write_text(run.report, page)
     rankings.save(run.rankings)
-    write_text(run.evaluation, evaluation.model_dump_json(indent=2) + "\n")
+    run.write_evaluation(json.loads(evaluation.model_dump_json()))
 
 
 def _is_fresh(run: TrainedRun, key: str) -> bool:
     try:
-        made = run.report.is_file() and run.rankings.is_file()
-        return made and Evaluation.read(run.evaluation).key == key
-    except DataError:
+        run.verify_evaluation()
+        return Evaluation.read(run.evaluation).key == key
+    except (MissingArtifactError, DataError):
         return False
 
 

@@ -13,13 +13,15 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finish
 
 
 def config_of(run: TrainedRun) -> RunConfig:
-    """Return the config that a run was trained with.
+    """Return the config that a run was trained with, once its files are found to be as they were written.
 
     Raises:
-        MissingArtifactError: The run is not finished, or not there.
+        MissingArtifactError: The run is not finished, or not there, or one of its files is missing.
+        DataError: One of its files is damaged.
     """
     if not run.exists:
         raise not_finished(run)
+    run.verify()
     return load(run.config)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import RunConfig
-from recsys_cli.errors import DataError
+from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation.met import newest_first, num_positive, rows_of, to_find
 from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.rankings import Rankings
@@ -104,10 +104,11 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         else [f"no nearest items: {desk.config.model.name} has no vectors of items to compare"]
     )
     recommended = None
-    if not (kept := run.evaluated().rankings).is_file():
+    if not (kept := run.evaluated()).evaluation.is_file():
         notes.append("who it is recommended to is not known before recsys evaluate")
     else:
-        recommended = _recommended_to(item_idx, Rankings.read(kept), desk.names, k=k)
+        kept.verify_evaluation()
+        recommended = _recommended_to(item_idx, Rankings.read(kept.rankings), desk.names, k=k)
     return {
         "run": run.folder.name,
         **desk.item(item_idx),
@@ -172,7 +173,7 @@ def _title(run: TrainedRun, config: RunConfig) -> str | None:
     """Return the column with the titles: the latest evaluation may have been told of it after the run was trained."""
     try:
         return Evaluation.read(run.evaluated().evaluation).config.title
-    except DataError:
+    except (MissingArtifactError, DataError):
         return config.evaluate.title
 
 

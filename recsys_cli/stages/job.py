@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from recsys_cli.config import RunConfig, TrainConfig, yaml12
+from recsys_cli.config import RunConfig, TrainConfig
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.events import Emit, Message, Progress, Unit
 from recsys_cli.loader import Loader, Users, check_targets, scales
@@ -57,7 +57,7 @@ class Job:
             write_manifest(self.target.folder, "TrainedRun", manifest)
             return
         begun = self.target.checkpoint("last").is_file()
-        training = self.training(model, memory=self._memory(resume=resume), begun=begun)
+        training = self.training(model, memory=self.config.train.memory, begun=begun)
         recorder = Recorder(
             self.target, training, key=run_key(self.config, self.data),
             checkpoint_steps=self.config.train.checkpoint_steps, trackers=self._trackers(),
@@ -178,12 +178,6 @@ class Job:
             self.emit(Message(f"{share}; {rates}"))
         elif options.rate_factor != 1:
             self.emit(Message(rates))
-
-    def _memory(self, *, resume: bool) -> int:
-        """Return the loader's budget: a streamed split's order depends on it, so a resumed run keeps the one it had."""
-        if not resume:
-            return self.config.train.memory
-        return int(yaml12.parse(self.target.config.read_text(encoding="utf-8"))["train"]["memory"])
 
     def _tell(self, event: TrainingEvent, training: Training) -> None:
         epoch = f"{event.record.epoch if isinstance(event, EpochEnded) else event.epoch}/{self.config.train.epochs}"

@@ -57,6 +57,7 @@ def plan_on(data: PreparedData, config: RunConfig, *, there: Mapping[Kind, int] 
         `tables`, each with rows, width and bytes; `needs`, by place; `places`, each with what is needed, what is there and
         whether it fits; `ways`, where it does not fit: settings that help, each on top of those before it.
     """
+    data.verify()
     planner = _Planner(data, config, there)
     sizes, found = planner.sizes(config), planner.needs(config)
     return {

@@ -34,6 +34,7 @@ def profile_on(data: PreparedData, config: RunConfig, workspace: Workspace, *, e
         What `training.profile.Profile` has, the device and the precision, the most memory that was used, and where the trace
         is: in WORKSPACE/profiles.
     """
+    data.verify()
     # The first epochs may be short of steps; the rates are those of the first steps in any case.
     options = config.train.model_copy(update={"epochs": WARM_UP + STEPS, "early_stopping": None, "devices": 1})
     config = config.model_copy(update={"train": options})

@@ -8,7 +8,7 @@ from dataclasses import astuple
 from recsys_cli.config import RunConfig
 from recsys_cli.events import Emit, ignore
 from recsys_cli.stages import Made
-from recsys_cli.stages.choice import Chosen, choose, held
+from recsys_cli.stages.choice import Chosen, choose, held, run_key
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.job import Job
 from recsys_cli.training import hardware
@@ -55,9 +55,12 @@ def train_on(
         ranks = stack.enter_context(together(config))
         chosen = None
         if ranks.is_first:
+            key = run_key(config, data)
+            stack.enter_context(workspace.lock(f"train-{key[:16]}", emit=emit))
             chosen = choose(data, config, workspace, resume=resume, force=force, emit=emit)
             if not chosen.up_to_date:
                 stack.enter_context(held(chosen, config, workspace))
+                data.verify()
         chosen = Chosen(*ranks.from_first(chosen and astuple(chosen)))
         run = workspace.run_named(chosen.name)
         if not chosen.up_to_date:

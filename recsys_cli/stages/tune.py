@@ -22,7 +22,16 @@ from recsys_cli.training import hardware
 from recsys_cli.tuning import facts
 from recsys_cli.tuning.report import show
 from recsys_cli.tuning.trial import Trial, best_of
-from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, write_manifest, write_text
+from recsys_cli.workspace import (
+    PreparedData,
+    TrainedRun,
+    TunedStudy,
+    Workspace,
+    key_of,
+    whole,
+    write_manifest,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from recsys_cli.tuning.study import Study
@@ -59,9 +68,8 @@ def tune_on(
     if not data.rows("valid"):
         raise DataError("the data has no valid split to compare trials by", hint="recsys etl split.valid=0.1")
     hardware.device(config.train.device)
-    search = _Search(data, config, _wanted(config), workspace, workspace.study(study_key(config, data)), emit)
-    if force:
-        search.forget()
+    artifact = workspace.study(study_key(config, data))
+    search = _Search(data, config, _wanted(config), workspace, artifact, emit, force=force)
     tried = 0
     while search.one():
         tried += 1
@@ -95,6 +103,7 @@ class _Search:
         workspace: Where runs go.
         artifact: Where the study is.
         emit: Is told how it goes.
+        force: Begin anew, without the trials that there are.
     """
 
     def __init__(
@@ -105,6 +114,8 @@ class _Search:
         workspace: Workspace,
         artifact: TunedStudy,
         emit: Emit,
+        *,
+        force: bool,
     ) -> None:
         self.data = data
         self.config = config
@@ -113,20 +124,31 @@ class _Search:
         self.artifact = artifact
         self.emit = emit
         self.monitor = yardstick(config.train.monitor)
-        self.study = self._open()
+        self.study = self._begun(anew=force)
 
-    def forget(self) -> None:
-        """Remove the study.
+    def _begun(self, *, anew: bool) -> Study:
+        """Open the study, or begin anew; one that is damaged can only be begun anew."""
+        try:
+            study = self._open()
+        except DataError:
+            if not anew:
+                raise
+            self.workspace.remove(self.artifact)
+            return self._open()
+        return self._forgotten(study) if anew else study
+
+    def _forgotten(self, study: Study) -> Study:
+        """Remove the study and open an empty one.
 
         Raises:
             RecsysError: Another process is at one of its trials.
         """
         with self._lock(), ExitStack() as held:
-            for trial in self.study.trials():
+            for trial in study.trials():
                 if trial.state == "running":
                     held.enter_context(self._at_work(trial.number))
             self.workspace.remove(self.artifact)
-        self.study = self._open()
+        return self._open()
 
     def one(self) -> bool:
         """Make a trial, or go on with one whose process is no more; return False where there is nothing left to do."""
@@ -177,12 +199,14 @@ class _Search:
             from recsys_cli.tuning.study import Study
         except ModuleNotFoundError as error:
             raise MissingExtraError.for_extra("tune", what="recsys tune") from error
-        with self._lock():
-            return Study(self.artifact.journal, self.wanted)
+        with self._lock(), whole(self.artifact.journal, hint=self.artifact.remake):
+            study = Study(self.artifact.journal, self.wanted)
+            study.trials()
+            return study
 
     def _lock(self) -> AbstractContextManager[None]:
         """Take turns with other processes at the same study."""
-        return self.workspace.lock(f"tune-{self.artifact.folder.name}")
+        return self.workspace.lock(f"tune-{self.artifact.folder.name}", emit=self.emit)
 
     def _at_work(self, number: int) -> AbstractContextManager[None]:
         """Hold what the process at a trial holds, for as long as it lives."""

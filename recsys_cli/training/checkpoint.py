@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -17,8 +18,11 @@ from torch.optim import Optimizer
 from recsys_cli.errors import TrainingError
 from recsys_cli.models.embedding import ShardedEmbeddings
 from recsys_cli.models.weights import PREFIX
+from recsys_cli.workspace import replacing, whole
 
 _OPTIMIZER = "optimizer."
+_META, _CHECKSUM = "recsys", "checksum"
+"""Keys of the file's header."""
 
 
 @dataclass(frozen=True)
@@ -35,25 +39,33 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write to a temporary name beside `path` and rename: whoever is killed meanwhile leaves the old file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
-        tensors = {name: tensor.detach().contiguous() for name, tensor in self.tensors.items()}
-        save_file(tensors, partial, metadata={"recsys": json.dumps(self.meta)})
-        partial.replace(path)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        meta = json.dumps(self.meta)
+        with replacing(path) as partial:
+            save_file(tensors, partial, metadata={_META: meta, _CHECKSUM: _checksum(tensors, meta)})
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
         """Read what `save` wrote.
 
         Raises:
-            TrainingError: The file is not a checkpoint.
+            DataError: The file is not a checkpoint, or not as it was written.
         """
-        try:
-            with safe_open(path, framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-                return cls(tensors, json.loads((file.metadata() or {})["recsys"]))
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
-            raise TrainingError(f"{path}: not a checkpoint: {error}", hint="recsys train --force") from error
+        with whole(path, hint="recsys train --force"), safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            header = file.metadata() or {}
+            if header.get(_CHECKSUM) != _checksum(tensors, header[_META]):
+                raise ValueError("its content is not what was written")
+            return cls(tensors, json.loads(header[_META]))
+
+
+def _checksum(tensors: Mapping[str, Tensor], meta: str) -> str:
+    """Compute the CRC-32 of all that a checkpoint holds: a run is resumed before a manifest has one of the file."""
+    crc = zlib.crc32(meta.encode())
+    for name, tensor in sorted(tensors.items()):
+        crc = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), crc)
+        crc = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, crc)
+    return f"{crc:08x}"
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

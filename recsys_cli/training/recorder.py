@@ -15,7 +15,7 @@ from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.loop import Training
 from recsys_cli.training.trackers import Trackers
-from recsys_cli.workspace import TrainedRun, write_text
+from recsys_cli.workspace import TrainedRun, naming, read_text, write_text
 
 _LINES = 100
 """About how many lines metrics.jsonl gets an epoch, beside the one at its end."""
@@ -62,7 +62,7 @@ class Recorder:
             self._lines, self._since = int(saved.meta["lines"]), tuple(saved.meta["since"])
         if not (self._writes and self._run.metrics.is_file()):
             return {}
-        lines = self._run.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = read_text(self._run.metrics, hint="recsys train --force").splitlines(keepends=True)
         write_text(self._run.metrics, "".join(lines[: self._lines]))
         return _last_steps(lines)
 
@@ -109,7 +109,7 @@ class Recorder:
         if not self._writes:
             return
         self._run.folder.mkdir(parents=True, exist_ok=True)
-        with self._run.metrics.open("a", encoding="utf-8") as file:
+        with naming(self._run.metrics), self._run.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self._lines += 1
         self.trackers.log(line)
@@ -119,7 +119,7 @@ def _last_steps(lines: Iterable[str]) -> dict[str, int]:
     """Return the last step of each event; the last line may be half a line."""
     steps: dict[str, int] = {}
     for text in lines:
-        with suppress(ValueError):
+        with suppress(ValueError, LookupError, TypeError):
             line = json.loads(text)
             steps[line["event"]] = line["step"]
     return steps

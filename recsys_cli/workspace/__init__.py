@@ -9,13 +9,15 @@ from recsys_cli.workspace.artifacts import (
     TrainedRun,
     TunedStudy,
     key_of,
+    read_evaluation,
     write_manifest,
-    write_text,
 )
+from recsys_cli.workspace.reading import read_json, read_text, whole
 from recsys_cli.workspace.unfinished import not_finished
-from recsys_cli.workspace.workspace import Workspace
+from recsys_cli.workspace.workspace import Workspace, run_lock
+from recsys_cli.workspace.writing import naming, replacing, write_json, write_text
 
 __all__ = [
-    "Artifact", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "key_of", "not_finished", "write_manifest",
-    "write_text",
+    "Artifact", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "key_of", "naming", "not_finished",
+    "read_evaluation", "read_json", "read_text", "replacing", "run_lock", "whole", "write_json", "write_manifest", "write_text",
 ]  # fmt: skip

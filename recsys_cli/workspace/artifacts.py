@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from recsys_cli import __version__
-from recsys_cli.errors import DataError
+from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Schema, file_of
+from recsys_cli.workspace.checksums import check_sizes, checksums, verify
+from recsys_cli.workspace.reading import read_json
+from recsys_cli.workspace.writing import write_json
 
-FORMAT = 4
+MANIFEST = "manifest.json"
+FORMAT = 5
 """Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
 
 
@@ -25,23 +28,17 @@ def key_of(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole: to a temporary name, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
-
-
 def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None:
-    """Write manifest.json: the mark of a whole artifact."""
+    """Write manifest.json, with the checksums of what the artifact holds: the mark of a whole artifact."""
+    artifact = _KINDS[kind](folder)
     head = {
         "kind": kind,
         "format": FORMAT,
         "recsys": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    write_text(folder / "manifest.json", json.dumps({**head, **manifest}, indent=2, default=str) + "\n")
+    files = checksums(folder, artifact.contents())
+    write_json(folder / MANIFEST, {**head, **manifest, "files": files})
 
 
 @dataclass(frozen=True)
@@ -50,38 +47,106 @@ class Artifact:
 
     folder: Path
 
+    expected: ClassVar[Mapping[str, type]] = {"key": str}
+    """What its manifest has to hold."""
+
+    def contents(self) -> list[Path]:
+        """Return the files that do not change once the manifest is there: it holds their checksums."""
+        files = (path for path in self.folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+        return [path for path in files if path != self.folder / MANIFEST]
+
+    @property
+    def remake(self) -> str:
+        """How to make it again."""
+        return "run the stage that makes it with --force"
+
     @property
     def exists(self) -> bool:
         """Whether it is there, whole."""
-        return (self.folder / "manifest.json").is_file()
+        return (self.folder / MANIFEST).is_file()
 
     @property
     def manifest(self) -> dict[str, Any]:
         """What it is, what it was made from and how.
 
         Raises:
-            DataError: The manifest cannot be read.
+            MissingArtifactError: There is no manifest.
+            DataError: The manifest is damaged.
         """
-        try:
-            manifest: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{self.folder}: cannot read its manifest: {error}") from error
-        return manifest
+        return read_json(self.folder / MANIFEST, hint=self.remake, expected=self.expected)
 
     @property
     def key(self) -> str:
         """What it depends on, as one hash."""
         return str(self.manifest["key"])
 
+    @property
+    def damage(self) -> str | None:
+        """What is wrong with its manifest, or with the sizes of its files; None where nothing is. No file is read whole."""
+        try:
+            check_sizes(self.folder, self.manifest.get("files", {}), hint=self.remake)
+        except RecsysError as error:
+            return f"{error.message} ({error.hint})"
+        return None
+
+    @property
+    def made_by(self) -> str | None:
+        """The version of this program that made it, where that is another than this one."""
+        version = self.manifest.get("recsys")
+        return None if version in {None, __version__} else str(version)
+
+    def is_made(self, key: str) -> bool:
+        """Whether it is there with a key, and no file of it is missing or cut."""
+        return self.exists and self.damage is None and self.key == key
+
+    def verify(self, *only: Path) -> None:
+        """Compare the content of its files with their checksums; a process reads each file once.
+
+        Args:
+            only: Those that matter; all where none is given.
+
+        Raises:
+            MissingArtifactError: A file is missing.
+            DataError: A file is not as it was written.
+        """
+        files = self.manifest.get("files", {})
+        names = {path.relative_to(self.folder).as_posix() for path in only} or set(files)
+        verify(self.folder, {name: files[name] for name in files if name in names}, hint=self.remake)
+
+
+_REMEASURE = "recsys evaluate --force"
+
+
+def read_evaluation(path: Path) -> dict[str, Any]:
+    """Read an evaluation.json.
+
+    Raises:
+        MissingArtifactError: There is none.
+        DataError: It is damaged.
+    """
+    return read_json(path, hint=_REMEASURE, expected={"key": str, "pointwise": dict, "ranking": dict})
+
 
 @dataclass(frozen=True)
 class RawData(Artifact):
     """A dataset as it was downloaded and unpacked."""
 
+    @property
+    def remake(self) -> str:
+        """How to make it again."""
+        return f"recsys download {self.folder.name} --force"
+
 
 @dataclass(frozen=True)
 class PreparedData(Artifact):
     """What `recsys etl` wrote: encoded shards by split, tables by key column, the vocabularies, the schema and the plan."""
+
+    expected: ClassVar[Mapping[str, type]] = {"key": str, "rows": dict}
+
+    @property
+    def remake(self) -> str:
+        """How to make it again."""
+        return "recsys etl --force"
 
     @property
     def schema(self) -> Schema:
@@ -142,6 +207,17 @@ class TrainedRun(Artifact):
         stem, _, suffix = name.partition(".")
         return self.folder / (name if self.candidates == "all" else f"{stem}-{self.candidates}.{suffix}")
 
+    expected: ClassVar[Mapping[str, type]] = {"key": str, "data": dict}
+
+    @property
+    def remake(self) -> str:
+        """How to make it again."""
+        return "recsys train --force"
+
+    def contents(self) -> list[Path]:
+        """Return what an evaluation reads; `last` has a checksum of its own, because a run is resumed without a manifest."""
+        return [path for path in (self.config, self.metrics, self.checkpoint("best")) if path.is_file()]
+
     @property
     def config(self) -> Path:
         """The config that it was trained with."""
@@ -161,6 +237,28 @@ class TrainedRun(Artifact):
         """What `recsys evaluate` measured."""
         return self._kept("evaluation.json")
 
+    def read_evaluation(self) -> dict[str, Any]:
+        """Read what `recsys evaluate` measured.
+
+        Raises:
+            MissingArtifactError: It is not evaluated.
+            DataError: The file is damaged.
+        """
+        return read_evaluation(self.evaluation)
+
+    def write_evaluation(self, found: Mapping[str, Any]) -> None:
+        """Write what was measured, with the checksums of the files beside it: the mark of a whole evaluation."""
+        write_json(self.evaluation, {**found, "files": checksums(self.folder, (self.rankings, self.report))})
+
+    def verify_evaluation(self) -> None:
+        """Compare the rankings and the report with their checksums.
+
+        Raises:
+            MissingArtifactError: A file is missing.
+            DataError: A file is not as it was written.
+        """
+        verify(self.folder, self.read_evaluation().get("files", {}), hint=_REMEASURE)
+
     @property
     def rankings(self) -> Path:
         """What those are figures of, user by user and row by row."""
@@ -176,6 +274,17 @@ class TrainedRun(Artifact):
 class TunedStudy(Artifact):
     """What `recsys tune` wrote: which values were tried, and how good each was. It grows with every trial."""
 
+    expected: ClassVar[Mapping[str, type]] = {"key": str, "metric": dict, "trials": dict, "space": dict}
+
+    @property
+    def remake(self) -> str:
+        """How to make it again."""
+        return "recsys tune --force"
+
+    def contents(self) -> list[Path]:
+        """Return nothing: its files change with every trial."""
+        return []
+
     @property
     def journal(self) -> Path:
         """The trials, in the form of the library that chooses them."""
@@ -190,3 +299,6 @@ class TunedStudy(Artifact):
     def report(self) -> Path:
         """The page that shows all of them."""
         return self.folder / "tune.html"
+
+
+_KINDS: dict[str, type[Artifact]] = {kind.__name__: kind for kind in (RawData, PreparedData, TrainedRun, TunedStudy)}

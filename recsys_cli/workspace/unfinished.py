@@ -27,7 +27,7 @@ def _epochs(run: TrainedRun) -> int:
     """Return how many epochs a run has told of; the last line may be half a line."""
     number = 0
     if run.metrics.is_file():
-        for text in run.metrics.read_text(encoding="utf-8").splitlines():
+        for text in run.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
             with suppress(ValueError, TypeError, KeyError):
                 number += json.loads(text)["event"] == "epoch"
     return number

@@ -9,20 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from recsys_cli.errors import MissingArtifactError
+from recsys_cli.events import Emit, ignore
 from recsys_cli.registry import suggest
 from recsys_cli.workspace.artifacts import Artifact, PreparedData, RawData, TrainedRun, TunedStudy, write_manifest
-from recsys_cli.workspace.locks import locked, scratch_folder
+from recsys_cli.workspace.digests import FileChecksums
+from recsys_cli.workspace.locks import Holder, holder_of, locked, replace_folder, scratch_folder, sweep
 from recsys_cli.workspace.unfinished import not_finished
+from recsys_cli.workspace.writing import flush
 
 _NAMED = 8
 """So many artifacts are named where another was asked for."""
 
 
 class Workspace:
-    """A directory with everything that was made: raw/, data/, runs/, tune/, current.yaml."""
+    """A directory with everything that was made: raw/, data/, runs/, tune/, current.yaml.
+
+    To open it sweeps what processes left that were killed.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        sweep(root)
 
     def raw(self, dataset: str) -> RawData:
         """Return a dataset's place, whether or not it is there."""
@@ -66,20 +73,22 @@ class Workspace:
         raise MissingArtifactError(f"{what}; there are: {_listed(found or self.runs())}", hint="recsys status")
 
     def data_of(self, run: TrainedRun) -> PreparedData:
-        """Return what a run was trained on.
+        """Return what a run was trained on, once its files are found to be as they were written.
 
         Raises:
-            MissingArtifactError: The run is not finished, or the data is gone.
+            MissingArtifactError: The run is not finished, or the data or a part of it is gone.
+            DataError: A file is damaged.
         """
         if not run.exists:
             raise not_finished(run)
-        known = run.manifest["data"]
-        data = self.data(known["key"])
-        if not data.exists or data.key != known["key"]:
+        key = str(run.manifest["data"].get("key"))
+        data = self.data(key)
+        if not data.exists or data.key != key:
             raise MissingArtifactError(
                 f"the data that {run.folder.name} was trained on, {data.folder}, is not there",
                 hint=f"recsys etl {run.config}",
             )
+        data.verify()
         return data
 
     def runs_like(self, name: str) -> list[TrainedRun]:
@@ -91,7 +100,7 @@ class Workspace:
 
     def data_like(self, key: str) -> list[PreparedData]:
         """Return the prepared data whose keys begin as given."""
-        return [data for data in self.all_data() if data.key.startswith(key)]
+        return [data for data in self.all_data() if data.folder.name.startswith(key[:16])]
 
     def run_or_data(self, name: str) -> TrainedRun | PreparedData:
         """Return the one run or prepared data that is like a name.
@@ -111,7 +120,8 @@ class Workspace:
         folder = self.root / "runs"
         if not folder.is_dir():
             return []
-        return [TrainedRun(path) for path in sorted(folder.iterdir()) if (path / "config.yaml").is_file()]
+        runs = [TrainedRun(path) for path in sorted(folder.iterdir())]
+        return [run for run in runs if run.config.is_file() or run.exists]
 
     def new_run(self, model: str, key: str) -> TrainedRun:
         """Return the place of a new run: its name sorts by time and ends in the key's beginning."""
@@ -133,6 +143,11 @@ class Workspace:
         return self.root / "current.yaml"
 
     @property
+    def file_checksums(self) -> FileChecksums:
+        """The checksums of the user's own files."""
+        return FileChecksums(self.root / ".checksums.json")
+
+    @property
     def cache(self) -> Path:
         """Where partial downloads survive a failed attempt."""
         return self.root / "raw" / ".cache"
@@ -141,13 +156,21 @@ class Workspace:
         """Give the absolute path of a temporary folder inside; removed at the end, and by the next command after a kill."""
         return scratch_folder(self.root)
 
-    def lock(self, name: str, *, timeout: float = 600) -> AbstractContextManager[None]:
-        """Hold the workspace's lock of a name, such as "etl"; a second process waits.
+    def lock(self, name: str, *, timeout: float = 600, emit: Emit = ignore) -> AbstractContextManager[None]:
+        """Hold the workspace's lock of a name, such as "etl"; a second process waits, and says for whom.
 
         Raises:
-            RecsysError: It was not free within `timeout` seconds.
+            LockedError: It was not free within `timeout` seconds.
         """
-        return locked(self.root, name, timeout=timeout)
+        return locked(self.root, name, timeout=timeout, emit=emit)
+
+    def holder(self, name: str) -> Holder | None:
+        """Return the process that holds a lock; None where it is free."""
+        return holder_of(self.root, name)
+
+    def trainer(self, run: TrainedRun) -> Holder | None:
+        """Return the process that trains or evaluates a run; None where there is none."""
+        return self.holder(run_lock(run))
 
     @contextmanager
     def create(self, artifact: Artifact, manifest: dict[str, Any]) -> Iterator[Path]:
@@ -162,15 +185,18 @@ class Workspace:
             made.mkdir()
             yield made
             write_manifest(made, type(artifact).__name__, manifest)
-            artifact.folder.parent.mkdir(parents=True, exist_ok=True)
-            if artifact.folder.exists():
-                artifact.folder.replace(folder / "old")
-            made.replace(artifact.folder)
+            replace_folder(folder, made, artifact.folder)
+            flush(artifact.folder.parent)
 
     def remove(self, artifact: Artifact) -> None:
         """Remove an artifact: it is gone at once, or there as it was."""
         with self.scratch() as folder:
             artifact.folder.replace(folder / "removed")
+
+
+def run_lock(run: TrainedRun) -> str:
+    """Return the name of the lock that a process holds while it writes into a run's folder."""
+    return f"run-{run.folder.name}"
 
 
 def _listed(artifacts: Sequence[Artifact]) -> str:

@@ -35,7 +35,7 @@ from recsys_cli.cli import app
 ENGINES = ("polars", "nvtabular")
 ALLOWED = {0, 2, 4}
 _NOISE = ("Traceback", "Exception ignored", "unexpected ")
-Draw = random.Random  # noqa: S311 - nothing here is secret
+Draw = random.Random
 
 
 @dataclass(frozen=True)

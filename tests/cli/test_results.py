@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from typer.testing import CliRunner
 from recsys_cli.cli import app
 from recsys_cli.cli.results import etl, evaluate, train
 from recsys_cli.evaluation.result import Counts
+from recsys_cli.workspace import Workspace
 
 ETL: dict[str, Any] = {
     "up_to_date": False,
@@ -266,5 +269,13 @@ def test_an_unfinished_run_is_shown_and_resumed_from(recsys: Recsys, ran: dict[s
     found = recsys("status", "--json").json
     assert found["runs"][0]["state"] == "unfinished"
     assert found["current"]["next"] == "recsys train --resume"
+    with Workspace(Path("workspace")).lock(f"run-{folder.name}"):
+        busy = recsys("status", "--json").json
+        assert busy["runs"][0]["state"] == "training"
+        assert busy["runs"][0]["process"] == {"pid": os.getpid(), "host": socket.gethostname()}
+        assert busy["current"]["next"] == f"wait: process {os.getpid()} on {socket.gethostname()} is training it"
+        locked = recsys("train", "--resume")
+        assert locked.code == 2
+        assert f"process {os.getpid()} on {socket.gethostname()} works on run-{folder.name}" in locked.err
     assert recsys("evaluate", folder.name).code == 3
     assert recsys("train", "--resume", "--json").json["run"] == folder.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +31,12 @@ def result(made: Made[PreparedData]) -> dict[str, Any]:
 
 def _reported(data: PreparedData) -> dict[str, Any]:
     """Gather what the data report says that nobody may miss; prepared data of an earlier version has none."""
+    from recsys_cli.workspace import read_json
+
     if not data.report.is_file():
         return {"findings": [], "report": None}
-    return {"findings": json.loads(data.facts.read_text(encoding="utf-8"))["findings"], "report": str(data.report)}
+    facts = read_json(data.facts, hint=data.remake, expected={"findings": list})
+    return {"findings": facts["findings"], "report": str(data.report)}
 
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ MODEL = "model"
 
 def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
     """Gather what the evaluation says."""
-    found: dict[str, Any] = json.loads(run.evaluation.read_text(encoding="utf-8"))
+    found = {name: value for name, value in run.read_evaluation().items() if name != "files"}
     return {"up_to_date": up_to_date, **found, "path": str(run.evaluation), "report": str(run.report)}
 
 

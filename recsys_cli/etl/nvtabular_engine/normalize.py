@@ -1,4 +1,4 @@
-"""Normalize on NVTabular: its deviation is made of a sum of squares, so it is given deviations from the mean."""
+"""Normalize on NVTabular, with the moments that every engine computes: its own depend on the order of the rows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from recsys_cli.etl.fitting.normalize import moments
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
-from recsys_cli.etl.nvtabular_engine.numeric import VALUE, change, fitted, known
+from recsys_cli.etl.nvtabular_engine.numeric import change, known
 from recsys_cli.features.ops import Normalize
 
 _TOLD = pa.schema({
@@ -36,13 +36,5 @@ def apply(op: Normalize, state: Mapping[str, pa.Table], rows: pa.Table, folder: 
 
 
 def _told(values: pa.Array) -> pa.Table:
-    told: dict[str, float | None] = {"count": len(values)}
-    if len(values):
-        low, high = pc.min_max(values).as_py().values()
-        center = pc.mean(values).as_py()
-        learnt = fitted(nvtabular().ops.Normalize(), pc.subtract(values, center))
-        std = learnt.stds[VALUE]
-        told |= {"mean": center + learnt.means[VALUE], "low": low, "high": high}
-        # Of one value, or of a constant, there is no deviation, and NVTabular's is NaN or what rounding left.
-        told["squares"] = 0.0 if low == high else std * std * (len(values) - 1)
+    told = moments(values.to_numpy(zero_copy_only=False)) if len(values) else {"count": 0}
     return pa.Table.from_pylist([told], schema=_TOLD)

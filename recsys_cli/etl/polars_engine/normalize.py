@@ -7,19 +7,42 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
+from recsys_cli.etl.fitting.normalize import BASE
 from recsys_cli.etl.polars_engine.numeric import VALUE, WEIGHT, change, known
 from recsys_cli.features.ops import Normalize
+
+_DEVIATION, _MEAN = "deviation", "mean"
 
 
 def learn(op: Normalize, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
     """Tell each column's count, mean, sum of squared deviations (`squares`) and range, in one row; lists by element."""
-    value, times = pl.col(VALUE), pl.col(WEIGHT)
-    mean = (value * times).sum() / times.sum()
-    told = (
-        times.sum().alias("count"), mean.alias("mean"), ((value - mean).pow(2) * times).sum().alias("squares"),
-        value.min().alias("low"), value.max().alias("high"),
+    return {column: _moments(known(frame, column, weight)) for column in op.columns}
+
+
+def _moments(values: pl.LazyFrame) -> pl.LazyFrame:
+    """Calculate `fitting.normalize.moments` of values that count as often as their weights say: step by step the same."""
+    value = pl.col(VALUE)
+    low, high = value.min(), value.max()
+    count = pl.col(WEIGHT).cast(pl.Int64).sum()
+    mean = low + (high - low) * (_total((value - low) * (1.0 / (high - low))) * (1.0 / count))
+    centered = values.with_columns((value - mean).alias(_DEVIATION), mean.alias(_MEAN))
+    deviation = pl.col(_DEVIATION)
+    widest = deviation.abs().max()
+    share = deviation * (1.0 / widest)
+    return centered.select(
+        count.alias("count"), pl.col(_MEAN).first().alias("mean"), (widest * widest * _total(share * share)).alias("squares"),
+        low.alias("low"), high.alias("high"),
     )  # fmt: skip
-    return {column: known(frame, column, weight).select(told) for column in op.columns}
+
+
+def _total(shares: pl.Expr) -> pl.Expr:
+    """Return the sum of numbers of -1 to 1, whatever their order; NaN counts nothing."""
+    scaled = shares.fill_nan(0.0) * BASE
+    first = scaled.floor()
+    second = ((scaled - first) * BASE).floor()
+    times = pl.col(WEIGHT).cast(pl.Int64)
+    sums = ((digit.cast(pl.Int64) * times).sum().cast(pl.Float64) for digit in (first, second))
+    return (next(sums) + next(sums) / BASE) / BASE
 
 
 def apply(op: Normalize, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from recsys_cli.config import yaml12
-from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
+from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, RecsysError
 from recsys_cli.evaluation.compare.comparison import Compared, Comparison, figures_of
 from recsys_cli.evaluation.compare.outcomes import AUC, LOG_LOSS, MAE, RMSE, Outcomes
 from recsys_cli.evaluation.compare.words import joined, verdicts
@@ -34,10 +34,11 @@ def rankings_of(run: TrainedRun) -> Rankings:
     if not run.evaluation.is_file():
         raise MissingArtifactError(f"run {name} is not evaluated", hint=f"recsys evaluate {name}")
     try:
+        run.verify_evaluation()
         return Rankings.read(run.rankings)
-    except DataError as error:
-        what = error.message if run.rankings.is_file() else f"the evaluation of run {name} has kept no rankings"
-        raise DataError(what, hint=f"recsys evaluate {name} --force") from error
+    except RecsysError as error:
+        kind = MissingArtifactError if isinstance(error, MissingArtifactError) else DataError
+        raise kind(error.message, hint=f"recsys evaluate {name} --force") from error
 
 
 def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:

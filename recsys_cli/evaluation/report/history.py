@@ -32,7 +32,7 @@ class History:
 
 def read_history(path: Path) -> History:
     """Read what there is; a run without the file, or with a cut last line, has the points before it."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     records = [record for record in map(_parse, lines) if record is not None]
     steps = [record for record in records if record.get("event") == "step"]
     epochs = [record for record in records if record.get("event") == "epoch"]

@@ -24,6 +24,7 @@ class Normalize(Op):
 
     fitted: ClassVar[bool] = True
     columnwise: ClassVar[bool] = True
+    format: ClassVar[int] = 2
 
     op: Literal["Normalize"] = "Normalize"
     columns: Columns

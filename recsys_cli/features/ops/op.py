@@ -30,6 +30,8 @@ class Op(BaseModel):
             columns live.
         drops_only: Whether all that it does is to leave rows out, so that new rows, which are all wanted, go without it.
         train_only: Whether it leaves out rows of train alone, where the splits are given as files.
+        format: Version of what it makes. A fix that changes rows or values raises it: prepared data of the version before is
+            then made again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -43,6 +45,7 @@ class Op(BaseModel):
     numbers_rows: ClassVar[bool] = False
     drops_only: ClassVar[bool] = False
     train_only: ClassVar[bool] = False
+    format: ClassVar[int] = 1
 
     @property
     def name(self) -> str:

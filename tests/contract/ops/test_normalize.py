@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from engines import LAYOUTS, NAN, Answer, answer, every_engine
 from numeric_cases import assert_same, in_order, numbers_case
 
 from recsys_cli.etl import fitting
+from recsys_cli.etl.fitting.normalize import moments
+from recsys_cli.etl.polars_engine import normalize as polars_normalize
 from recsys_cli.features.ops import Normalize, NormalizeMinMax
 from recsys_cli.features.ops.op import Op
 
@@ -158,3 +161,25 @@ def test_moments_are_the_same_whoever_merged_which() -> None:
     assert at_once["x"].to_pylist() == [
         {"mean": pytest.approx(values.mean(), rel=1e-12), "std": pytest.approx(values.std(ddof=1), rel=1e-9)}
     ]
+
+
+@pytest.mark.parametrize("kind", ["normal", "far from zero", "wide", "constant", "huge", "one"])
+def test_moments_are_the_same_bytes_in_any_order_and_for_rows_that_count_more_often(kind: str) -> None:
+    """Engines read rows of a table as often as they come, or count them so; threads add in orders of their own."""
+    rng = np.random.default_rng(0)
+    values = {
+        "normal": rng.normal(size=10_001), "far from zero": 1.7e9 + rng.random(10_001), "wide": rng.normal(size=999) ** 9,
+        "constant": np.full(77, 0.1), "huge": rng.normal(size=50) * 1e300, "one": np.array([7.5]),
+    }[kind]  # fmt: skip
+    times = rng.integers(1, 5, len(values))
+    repeated = rng.permutation(np.repeat(values, times))
+    frame = pl.LazyFrame({"x": values, "times": times})
+    told = polars_normalize.learn(Normalize(columns=("x",)), frame, pl.col("times"))["x"].collect().to_dicts()[0]
+    expected = moments(repeated)
+    assert {name: float(value).hex() for name, value in told.items()} == {
+        name: float(value).hex() for name, value in expected.items()
+    }
+    if kind != "huge":
+        assert expected["mean"] == pytest.approx(repeated.mean(), rel=1e-12)
+        exact = math.fsum((value - repeated.mean()) ** 2 for value in repeated.tolist())
+        assert expected["squares"] == pytest.approx(exact, rel=1e-9, abs=1e-25)

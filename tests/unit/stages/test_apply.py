@@ -11,6 +11,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 from engines import NAN, every_engine
+from sealing import reseal
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
@@ -379,6 +380,7 @@ def test_a_cluster_of_the_data_is_not_used_and_that_is_said(here: Path) -> None:
     data = prepared(workspace)
     config = data.folder / "config.yaml"
     config.write_text(config.read_text().replace("cluster: null", "cluster: local"))
+    reseal(data)
     told: list[Event] = []
 
     apply(str(data.folder), ["valid.parquet"], workspace, emit=told.append)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recsys_cli.config import EvaluateConfig, RunConfig
-from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
+from recsys_cli.errors import ConfigError, MissingArtifactError
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.stages.compare import compare
@@ -81,7 +81,7 @@ def test_what_was_not_evaluated_is_told_with_what_to_run(runs: list[TrainedRun],
     assert caught.value.hint == f"recsys evaluate {popularity}"
     evaluate(runs[1], workspace)
     runs[1].rankings.unlink()
-    with pytest.raises(DataError, match="has kept no rankings") as broken:
+    with pytest.raises(MissingArtifactError, match=r"rankings\.safetensors is missing") as broken:
         compare([ease, popularity], workspace)
     assert broken.value.hint == f"recsys evaluate {popularity} --force"
 

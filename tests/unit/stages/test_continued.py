@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rated import FEATURES
+from sealing import reseal
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
@@ -52,6 +53,7 @@ def grown(make_prepared: MakePrepared, workspace: Workspace) -> PreparedData:
     movies = pa.table({"value": np.arange(2, 52, dtype=np.int64), "count": np.ones(50, np.int64)})
     pq.write_table(users, made.vocabulary("userId"))
     pq.write_table(movies, made.vocabulary("movieId"))
+    reseal(made)
     return settle(made, workspace)
 
 

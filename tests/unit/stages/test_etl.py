@@ -111,7 +111,7 @@ def test_etl_leaves_nothing_behind(own_files: dict, workspace: Workspace, tmp_pa
     etl(RunConfig.model_validate(own_files), workspace)
 
     assert set(tmp_path.iterdir()) - before == {workspace.root}
-    assert {path.name for path in workspace.root.iterdir()} == {"data", ".locks", ".scratch"}
+    assert {path.name for path in workspace.root.iterdir()} == {"data", ".checksums.json", ".locks", ".scratch"}
     assert list((workspace.root / ".scratch").iterdir()) == []
 
 

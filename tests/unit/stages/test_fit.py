@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from rated import FEATURES
 from safetensors.numpy import load_file
+from sealing import reseal
 
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import ConfigError
@@ -65,6 +66,7 @@ def test_a_ranking_that_the_data_has_not_is_left_out(make_prepared: MakePrepared
         rows = pq.read_table(path)
         nobody = pa.array(np.full(rows.num_rows, UNSEEN, np.int32))
         pq.write_table(rows.set_column(rows.column_names.index("userId"), "userId", nobody), path)
+    reseal(data)
     told: list[str] = []
 
     run = train_on(data, a_config(monitor="ndcg@10"), workspace, emit=lambda event: told.append(str(event))).artifact

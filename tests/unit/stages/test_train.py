@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from rated import FEATURES
 from safetensors.numpy import load_file
+from sealing import reseal
 
 from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, TrainingError
@@ -51,10 +53,10 @@ def same_weights(one: TrainedRun, other: TrainedRun, which: str = "last") -> boo
 def without_valid(data: PreparedData, folder: Path) -> PreparedData:
     shutil.copytree(data.folder, folder)
     shutil.rmtree(folder / "valid")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["rows"].pop("valid")
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return PreparedData(folder)
+    made = PreparedData(folder)
+    rows = {split: number for split, number in made.manifest["rows"].items() if split != "valid"}
+    reseal(made, rows=rows)
+    return made
 
 
 MakePrepared = Callable[..., PreparedData]
@@ -109,8 +111,9 @@ def test_train_is_skipped_where_it_is_done(make_prepared: MakePrepared, workspac
     first = train_on(data, config, workspace)
     again = train_on(data, config, workspace)
     assert (again.up_to_date, again.artifact) == (True, first.artifact)
-    elsewhere = a_config(epochs=1, memory=64, checkpoint_steps=3)
+    elsewhere = a_config(epochs=1, checkpoint_steps=3)
     assert train_on(data, elsewhere, workspace).up_to_date
+    assert not train_on(data, a_config(epochs=1, memory=64), workspace).up_to_date
     assert train_on(data, config, workspace, resume=True).up_to_date
     assert not train_on(data, a_config(epochs=1, seed=1), workspace).up_to_date
     forced = train_on(data, config, workspace, force=True)
@@ -119,9 +122,28 @@ def test_train_is_skipped_where_it_is_done(make_prepared: MakePrepared, workspac
     assert same_weights(forced.artifact, first.artifact)
 
 
-def test_runs_of_one_second_have_folders_of_their_own(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_of_equal_trainings_at_once_the_second_waits_and_finds_the_run(
+    make_prepared: MakePrepared, workspace: Workspace
+) -> None:
     data, config = make_prepared(rows=300), a_config(epochs=1)
-    threads = [threading.Thread(target=train_on, args=(data, config, workspace)) for _ in range(2)]
+    events: list[Event] = []
+    threads = [
+        threading.Thread(target=train_on, args=(data, config, workspace), kwargs={"emit": events.append})
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [run.exists for run in workspace.runs()] == [True]
+    said = [event.text for event in events if isinstance(event, Message)]
+    assert any(f"process {os.getpid()} on " in text and "waiting for it" in text for text in said)
+
+
+def test_runs_of_one_second_have_folders_of_their_own(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = make_prepared(rows=300)
+    configs = [a_config(epochs=1, seed=seed) for seed in (1, 2)]
+    threads = [threading.Thread(target=train_on, args=(data, config, workspace)) for config in configs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -349,6 +371,7 @@ def test_label_that_is_no_probability_is_refused(make_prepared, workspace: Works
     table = pq.read_table(path)
     place = table.column_names.index("label")
     pq.write_table(table.set_column(place, "label", pa.array([4] * table.num_rows, pa.int8())), path)
+    reseal(data)
 
     with pytest.raises(DataError, match="the label label goes from 0 to 4 in train, and has to be 0 or 1"):
         train_on(data, a_config(), workspace)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.numpy import load_file
+from sealing import reseal
 
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import ConfigError, DataError, TrainingError
@@ -117,6 +118,7 @@ def test_rankings_need_somebody_with_something_to_find(make_prepared: MakePrepar
         table = pq.read_table(path)
         nobody = pa.array(np.full(table.num_rows, 2, np.int32))
         pq.write_table(table.set_column(table.column_names.index("userId"), "userId", nobody), path)
+    reseal(data)
     with pytest.raises(
         ConfigError, match="ndcg@10 cannot be measured: no user that train knows has anything to find"
     ) as error:
@@ -130,6 +132,7 @@ def test_where_a_figure_is_not_defined_the_loss_decides(make_prepared: MakePrepa
         table = pq.read_table(path)
         ones = pa.array(np.ones(table.num_rows, np.int8))
         pq.write_table(table.set_column(table.column_names.index("label"), "label", ones), path)
+    reseal(data)
     run = trained(data, workspace, epochs=3)
     losses = [record["valid"]["loss"] for record in run.manifest["history"]]
     assert [record["valid"]["auc"] for record in run.manifest["history"]] == [None] * 3
@@ -155,6 +158,7 @@ def test_balanced_counts_the_rows_of_train(make_prepared: MakePrepared, workspac
         table = pq.read_table(path)
         label = pa.array((np.arange(table.num_rows) % 10 < 2 + shard).astype(np.int8))  # 2 and 3 of 10
         pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
+    reseal(data)
     run = trained(data, workspace, epochs=1, positive_weight="balanced")
     assert run.manifest["positive_weight"] == pytest.approx(0.75 / 0.25)
 
@@ -168,6 +172,7 @@ def test_rows_of_one_kind_cannot_be_balanced(
         table = pq.read_table(path)
         label = pa.array(np.full(table.num_rows, value, np.int8))
         pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
+    reseal(data)
     with pytest.raises(DataError, match=f"train has only {kind} rows by label: there is nothing to balance"):
         trained(data, workspace, positive_weight="balanced")
 
@@ -179,6 +184,7 @@ def test_weights_of_positive_rows_raise_what_is_predicted(make_prepared: MakePre
         table = pq.read_table(path)
         label = pa.array(np.random.default_rng(0).integers(0, 2, table.num_rows).astype(np.int8))
         pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
+    reseal(data)
     model = {"name": "mlp", "embedding_dim": 2, "hidden": []}
     run = trained(data, workspace, model=model, batch_size=64, positive_weight=4.0, monitor="calibration")
     assert run.manifest["valid"]["calibration"] == pytest.approx(0.8 / 0.5, rel=0.1)

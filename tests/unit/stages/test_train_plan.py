@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rated import FEATURES
+from sealing import reseal
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
@@ -185,6 +186,7 @@ def test_each_process_has_tables_of_its_own_unless_they_are_sharded(make_prepare
 def counted(data: PreparedData, counts: list[int]) -> PreparedData:
     values = pa.table({"value": pa.array(range(len(counts)), pa.int32()), "count": pa.array(counts, pa.int64())})
     pq.write_table(values, data.vocabulary("userId"))
+    reseal(data)
     return data
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from rated import FEATURES
+from sealing import reseal
 
 from recsys_cli.config import RunConfig, dump, load
-from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError, TrainingError
+from recsys_cli.errors import ConfigError, DataError, LockedError, MissingExtraError, TrainingError
 from recsys_cli.events import Event, Message, Progress
 from recsys_cli.stages.train import train_on
 from recsys_cli.stages.tune import study_key, tune, tune_on
@@ -233,9 +234,7 @@ def test_without_valid_rows_there_is_nothing_to_compare_by(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
 ) -> None:
     data = make_prepared(rows=300)
-    manifest = json.loads((data.folder / "manifest.json").read_text())
-    manifest["rows"].pop("valid")
-    (data.folder / "manifest.json").write_text(json.dumps(manifest))
+    reseal(data, rows={"train": data.rows("train")})
     with pytest.raises(DataError, match="no valid split to compare trials by"):
         tune_on(data, a_config(), workspace)
 
@@ -362,7 +361,7 @@ def test_a_study_that_is_at_work_is_not_begun_anew(make_prepared: MakePrepared, 
 
     def emit(event: Event) -> None:
         if isinstance(event, Progress) and event.unit == "rows":
-            with pytest.raises(RecsysError, match="another process works on tune-"):
+            with pytest.raises(LockedError, match="works on tune-"):
                 tune_on(data, config, workspace, force=True)
 
     assert tune_on(data, config, workspace, emit=emit).artifact.exists

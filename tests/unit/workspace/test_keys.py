@@ -91,7 +91,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "train.trackers": ([], "none"),
     "train.device": ("cpu", "none"),
     "train.devices": (2, "none"),
-    "train.memory": (512, "none"),
+    "train.memory": (512, "run"),
     "evaluate.split": ("valid", "evaluation"),
     "evaluate.k": ([5, 10], "evaluation"),
     "evaluate.ranking_users": (3, "evaluation"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from recsys_cli.errors import DataError, MissingArtifactError, RecsysError
+from recsys_cli.errors import DataError, LockedError, MissingArtifactError
 from recsys_cli.workspace import Workspace, key_of, write_text
 
 
@@ -32,10 +33,10 @@ def test_create_makes_a_whole_artifact(workspace: Workspace) -> None:
 
 def test_create_that_fails_leaves_the_old_artifact(workspace: Workspace) -> None:
     data = workspace.data("k")
-    with workspace.create(data, {"key": "old"}):
+    with workspace.create(data, {"key": "old", "rows": {}}):
         pass
 
-    with pytest.raises(ZeroDivisionError), workspace.create(data, {"key": "new"}):
+    with pytest.raises(ZeroDivisionError), workspace.create(data, {"key": "new", "rows": {}}):
         raise ZeroDivisionError
 
     assert data.key == "old"
@@ -45,7 +46,7 @@ def test_create_that_fails_leaves_the_old_artifact(workspace: Workspace) -> None
 def test_create_replaces_an_old_artifact_whole(workspace: Workspace) -> None:
     data = workspace.data("k")
     for key in ("old", "new"):
-        with workspace.create(data, {"key": key}) as folder:
+        with workspace.create(data, {"key": key, "rows": {}}) as folder:
             (folder / key).touch()
 
     assert data.key == "new"
@@ -121,11 +122,12 @@ def test_key_depends_on_content_and_not_on_order() -> None:
 def test_lock_is_waited_for_and_then_given_up(workspace: Workspace) -> None:
     with (
         workspace.lock("etl"),
-        pytest.raises(RecsysError, match=r"another process works on etl") as found,
+        pytest.raises(LockedError, match=rf"process {os.getpid()} on {socket.gethostname()} works on etl") as found,
         Workspace(workspace.root).lock("etl", timeout=0.05),
     ):
         pass
     assert "etl.lock" in str(found.value.hint)
+    assert found.value.exit_code == 2
     with workspace.lock("etl"):  # free again
         pass
 
@@ -157,5 +159,5 @@ def test_manifest_that_cannot_be_read_is_named(workspace: Workspace) -> None:
     data = workspace.data("k")
     write_text(data.folder / "manifest.json", "{")
 
-    with pytest.raises(DataError, match=r"data/k: cannot read its manifest"):
+    with pytest.raises(DataError, match=r"data/k/manifest.json is damaged: "):
         _ = data.manifest

@@ -1,0 +1,94 @@
+"""What artifacts depend on beside their config: the content of files, and the code of components from elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recsys_cli.config import DatasetConfig
+from recsys_cli.registry import DATASETS, MODELS, is_own, lookup
+from recsys_cli.workspace import Workspace, key_of
+
+if TYPE_CHECKING:
+    from recsys_cli.data import Source
+
+
+def source_key(dataset: DatasetConfig, source: Source, workspace: Workspace) -> str:
+    """Return what the content of a dataset depends on: a touched file with equal content leaves it as it is."""
+    return key_of(by_content(source.identity(), workspace), *code_of_dataset(dataset.name))
+
+
+def by_content(identity: Any, workspace: Workspace) -> Any:
+    """Replace the times of the user's own files in a source's identity by checksums of their content."""
+    if isinstance(identity, Mapping) and {"path", "mtime_ns"} <= identity.keys():
+        stamp = {name: value for name, value in identity.items() if name != "mtime_ns"}
+        return {**stamp, "checksum": workspace.file_checksums.of(Path(identity["path"]))}
+    if isinstance(identity, Mapping):
+        return {name: by_content(value, workspace) for name, value in identity.items()}
+    if isinstance(identity, list | tuple):
+        return [by_content(value, workspace) for value in identity]
+    return identity
+
+
+def files_in(identity: Any) -> dict[str, str]:
+    """Return the checksums of all files in an identity, by path."""
+    if isinstance(identity, Mapping) and {"path", "checksum"} <= identity.keys():
+        return {str(identity["path"]): str(identity["checksum"])}
+    inner = identity.values() if isinstance(identity, Mapping) else identity if isinstance(identity, list) else ()
+    return {path: checksum for value in inner for path, checksum in files_in(value).items()}
+
+
+def code_of_dataset(name: str) -> list[str]:
+    """Return the digest of a dataset's code, where it is of another package."""
+    return code_of(lookup(DATASETS, name, what="dataset"))
+
+
+def code_of_model(name: str) -> list[str]:
+    """Return the digest of a model's code, where it is of another package."""
+    return code_of(lookup(MODELS, name, what="model"))
+
+
+def code_of(path: str) -> list[str]:
+    """Return the digest of another package's component; nothing for one of ours, whose changes are told by `format`.
+
+    Args:
+        path: Import path of a module or package, with or without an attribute.
+    """
+    if is_own(path):
+        return []
+    module = path.partition(":")[0]
+    digest = hashlib.sha256()
+    for name, content in sorted(_sources(module).items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return [digest.hexdigest()]
+
+
+def _sources(module: str) -> dict[str, bytes]:
+    """Return the source files of a module or package, by name; nothing of it is run."""
+    spec = _spec(module)
+    if spec is None:
+        return {}
+    if spec.submodule_search_locations is None:
+        files = {Path(spec.origin).name: Path(spec.origin)} if spec.origin else {}
+    else:
+        folders = [Path(folder) for folder in spec.submodule_search_locations]
+        files = {str(file.relative_to(folder)): file for folder in folders for file in folder.rglob("*.py")}
+    return {name: file.read_bytes() for name, file in files.items() if file.is_file()}
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Find a module; `importlib.util.find_spec` would run the packages that it is in."""
+    spec, path = None, None
+    parts = module.split(".")
+    for depth in range(1, len(parts) + 1):
+        name = ".".join(parts[:depth])
+        finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+        spec = next((found for find in finders if find and (found := find(name, path))), None)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+    return spec

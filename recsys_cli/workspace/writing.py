@@ -1,0 +1,113 @@
+"""Files that are there whole or not at all: written under another name, flushed to the disk, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from recsys_cli.errors import DiskFullError
+from recsys_cli.workspace.checksums import checksum_of_json
+
+CHECKSUM = "checksum"
+"""Key of a JSON file that holds the checksum of all others."""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL_TEXT = re.compile(
+    r"no space left on device|disk quota exceeded|file too large|os error (28|27|122)\b", re.IGNORECASE
+)
+_GIB = 1 << 30
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole."""
+    with replacing(path, partial=f".{path.name}.{uuid.uuid4().hex[:8]}.partial") as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object with the checksum of its content, whole; `reading.read_json` compares the two."""
+    plain = json.loads(json.dumps(value, default=str))
+    plain.pop(CHECKSUM, None)
+    write_text(path, json.dumps({**plain, CHECKSUM: checksum_of_json(plain)}, indent=2) + "\n")
+
+
+@contextmanager
+def replacing(path: Path, *, partial: str | None = None) -> Iterator[Path]:
+    """Give a temporary name beside a path; what is written there is flushed to the disk and renamed at the end.
+
+    Args:
+        path: The file to be.
+        partial: The temporary name. Left out it is always the same, so that kills leave one file at most: for files that one
+            process at a time writes.
+
+    Raises:
+        DiskFullError: There is no space for it.
+    """
+    made = path.with_name(partial or f".{path.name}.partial")
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield made
+            flush(made)
+            made.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                made.unlink(missing_ok=True)
+            raise
+        flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Bring a file, or the names in a folder, from the system's memory to the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:  # some network file systems cannot flush a folder
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EBADF}:
+            raise
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the path where the disk is full: few libraries do.
+
+    Raises:
+        DiskFullError: There is no space for what is written in the block.
+    """
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        if is_disk_full(error):
+            raise disk_full(path) from error
+        raise
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error, of whatever library, says that there is no space left."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    return bool(_FULL_TEXT.search(str(error)))
+
+
+def disk_full(path: Path) -> DiskFullError:
+    """Return the error that names what cannot be written, and the free space of its file system."""
+    path = path.absolute()
+    usage = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists()))
+    space = f"{usage.free / _GIB:.2f} of {usage.total / _GIB:.2f} GiB are free on its file system"
+    return DiskFullError(
+        f"no space left to write {path}: {space}",
+        hint="free some space or choose another --workspace, then run the same command again; "
+        "a quota or a limit on the size of files (ulimit -f) has the same effect",
+    )

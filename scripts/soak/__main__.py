@@ -1,0 +1,70 @@
+"""The soak: kills, equal commands at once, full disks, damaged files and odd inputs, with a seed that repeats it.
+
+    python -m scripts.soak                      all of it, about an hour
+    python -m scripts.soak --sample             a few of each, about a minute
+    python -m scripts.soak --only damage --seed 3
+
+It ends with 1 where something did not hold, and prints what is needed to do that again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from scripts.soak import concurrent, damage, full_disk, kills
+from scripts.soak.arena import Outcome, preload, template
+
+PARTS = {"kills": (kills, 100, 1), "concurrent": (concurrent, 10, 1), "full disk": (full_disk, 20, 1),
+         "damage": (damage, 200, 4)}  # fmt: skip
+ODD_INPUTS = ("scripts.soak.odd_inputs", 200, 4)
+
+
+def main() -> int:
+    """Run the parts that are asked for; return the exit code."""
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--seed", type=int, default=random.randrange(10_000))
+    asked.add_argument("--only", action="append", choices=[*PARTS, "odd inputs"])
+    asked.add_argument("--count", type=int, help="instead of the number of each part")
+    asked.add_argument("--sample", action="store_true", help="a few of each")
+    wanted = asked.parse_args()
+    print(f"seed {wanted.seed}", flush=True)
+    preload()
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="recsys-soak-") as name:
+        for part, (module, full, few) in PARTS.items():
+            if not wanted.only or part in wanted.only:
+                base = template(Path(name) / part / "base")
+                count = wanted.count or (few if wanted.sample else full)
+                started = time.monotonic()
+                outcome = module.main(wanted.seed, count, base, Path(name) / part)
+                failed |= _told(outcome, time.monotonic() - started)
+    if not wanted.only or "odd inputs" in wanted.only:
+        failed |= _odd_inputs(wanted.seed, wanted.count, sample=wanted.sample)
+    return int(failed)
+
+
+def _odd_inputs(seed: int, count: int | None, *, sample: bool) -> bool:
+    name, full, few = ODD_INPUTS
+    if importlib.util.find_spec(name) is None:
+        return False
+    found = importlib.import_module(name).main(seed, count or (few if sample else full))
+    print(f"odd inputs: {json.dumps(found['codes'])}, {len(found['failures'])} failures", flush=True)
+    return bool(found["failures"])
+
+
+def _told(outcome: Outcome, seconds: float) -> bool:
+    print(
+        f"{outcome.name}: {json.dumps(outcome.counts)} in {seconds:.0f} s, {len(outcome.failures)} failures", flush=True
+    )
+    return bool(outcome.failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

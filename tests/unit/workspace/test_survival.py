@@ -1,0 +1,133 @@
+"""What is left after kills, full disks and several processes at once."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recsys_cli.errors import DataError, DiskFullError, MissingArtifactError
+from recsys_cli.workspace import Workspace, read_json, replacing, write_json, write_text
+from recsys_cli.workspace.checksums import checksum_of
+from recsys_cli.workspace.writing import is_disk_full
+
+KILLED_BETWEEN_RENAMES = """
+    import os, signal, sys
+    from pathlib import Path
+    from recsys_cli.workspace import Workspace
+    workspace = Workspace(Path(sys.argv[1]))
+    data = workspace.data("k")
+    with workspace.create(data, {"key": "old", "rows": {}}):
+        pass
+    real, calls = Path.replace, []
+    def replace(self, target):
+        made = real(self, target)
+        if Path(target).name == "old":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+    Path.replace = replace
+    with workspace.create(data, {"key": "new", "rows": {}}):
+        pass
+"""
+
+
+def test_a_kill_between_the_two_renames_loses_no_version(workspace: Workspace) -> None:
+    program = textwrap.dedent(KILLED_BETWEEN_RENAMES)
+    killed = subprocess.run([sys.executable, "-c", program, str(workspace.root)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not workspace.data("k").exists
+
+    data = Workspace(workspace.root).data("k")
+
+    assert data.key == "new"
+    assert list((workspace.root / ".scratch").iterdir()) == []
+
+
+def test_an_error_between_the_two_renames_brings_a_version_back(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = workspace.data("k")
+    with workspace.create(data, {"key": "old", "rows": {}}):
+        pass
+    real = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if self.name == "artifact" and not (self.parent / "seen").exists():
+            (self.parent / "seen").touch()
+            raise OSError("the disk is gone for a moment")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(OSError, match="for a moment"), workspace.create(data, {"key": "new", "rows": {}}):
+        pass
+    assert data.key == "new"
+
+
+def test_opening_a_workspace_sweeps_what_a_dead_process_left(workspace: Workspace) -> None:
+    left = workspace.root / ".scratch" / "1-abc"
+    left.mkdir(parents=True)
+    (left / "rows.arrow").write_bytes(b"x")
+    Workspace(workspace.root)
+    assert not left.exists()
+
+
+def test_a_lock_names_its_holder_while_it_is_held(workspace: Workspace) -> None:
+    assert workspace.holder("etl") is None
+    with workspace.lock("etl"):
+        holder = workspace.holder("etl")
+        assert holder is not None
+        assert holder.pid == os.getpid()
+    assert workspace.holder("etl") is None
+
+
+def test_a_json_file_tells_that_it_was_changed(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"auc": 0.75, "rows": {"train": 3}, "k": (1, 2), "none": float("nan")})
+    found = read_json(path, hint="redo", expected={"auc": float})
+    assert (found["auc"], found["k"]) == (0.75, [1, 2])
+    with pytest.raises(DataError, match="'rows' is of another type") as caught:
+        read_json(path, hint="redo", expected={"rows": list})
+    assert caught.value.hint == "redo"
+    path.write_text(path.read_text().replace("0.75", "0.76"))
+    with pytest.raises(DataError, match="not what was written"):
+        read_json(path, hint="redo")
+    with pytest.raises(MissingArtifactError, match="is missing"):
+        read_json(tmp_path / "y.json", hint="redo")
+
+
+def test_a_key_of_files_is_the_crc_32(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"123456789")
+    assert checksum_of(tmp_path / "x") == "cbf43926"  # the check value of CRC-32/ISO-HDLC
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file may grow beyond 64 KiB, as on a full disk or beyond a quota."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_full_disk_is_named_with_its_path_and_what_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "report.html"
+    with pytest.raises(DiskFullError, match=r"no space left to write .*runs/report\.html: .* of .* GiB are free"):
+        write_text(path, "x" * 100_000)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_full_disk_is_known_whatever_library_finds_it(tmp_path: Path) -> None:
+    safetensors = "Error while serializing: I/O error: No space left on device (os error 28)"
+    assert is_disk_full(RuntimeError(safetensors))
+    assert is_disk_full(OSError(28, "No space left on device"))
+    assert not is_disk_full(RuntimeError("out of memory"))
+    with pytest.raises(DiskFullError, match=r"last\.safetensors"), replacing(tmp_path / "last.safetensors"):
+        raise RuntimeError(safetensors)
