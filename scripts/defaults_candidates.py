@@ -24,8 +24,8 @@ OF_RANKINGS: dict[str, Candidates] = {
         *grid(model__weighting=("tfidf", "bm25"), model__neighbours=(50,)),
     ),
     "ials": (
-        *grid(model__alpha=(1.0, 4.0, 16.0), model__regularization=(5.0, 15.0, 50.0), model__dim=(64,)),
-        *grid(model__alpha=(1.0, 4.0), model__regularization=(15.0,), model__dim=(32, 128)),
+        *grid(model__alpha=(4.0, 16.0, 40.0)),
+        *grid(model__dim=(32, 128)),
     ),
     "mf": grid(train__epochs=(12,), model__regularization=(0.002, 0.01, 0.05)),
 }
