@@ -20,9 +20,9 @@ class Config(HistoryOptions):
     dim: PositiveInt = 64
     """Width of the vectors."""
     regularization: float | None = Field(None, gt=0)
-    """L2 penalty of the vectors, λ. None: a tenth of the sum of alpha r over the root of users times items, which is how much weight
-    interactions have for a user and for an item on (geometric) average."""
-    alpha: float = Field(8.0, gt=0)
+    """L2 penalty of the vectors, λ. None: 0.05 of what interactions weigh, alpha r summed over a user's and over an item's, the
+    geometric mean of both, each averaged over interactions."""
+    alpha: float = Field(4.0, gt=0)
     """Confidence in an interaction, c = 1 + alpha r, against 1 for items without one. r is the number of rows of the user and the
     item, or where the label is a number the sum of their labels."""
     iterations: PositiveInt = 10

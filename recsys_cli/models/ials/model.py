@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -102,13 +101,15 @@ class Model(Fitted, Vectors):
 
 
 def penalty_of(history: History, confidence: Tensor) -> float:
-    """Return a penalty that grows with how much interactions weigh, 1 for each user and item at least.
+    """Return a penalty that grows with how much interactions weigh: λ = 0.05 √(Σ w_u² Σ w_i²) / Σ w.
 
-    On five data sets the best penalty was near a tenth of the weight c - 1 of a user's interactions times that of an item's, both
-    on average, under the root.
+    w is c - 1, summed over a user's interactions, an item's, and all. What is squared is summed over users and over items: on
+    average over interactions that is the weight of a user, and of an item. The factor was chosen on hold-outs of five data sets.
     """
-    users, items = int((history.offsets.diff() > 0).sum()), int((history.counts > 0).sum())
-    return max(1.0, 0.1 * float((confidence - 1).sum()) / max(1.0, math.sqrt(users * items)))
+    weights = (confidence - 1).double()
+    users = torch.arange(history.num_users, device=weights.device).repeat_interleave(history.offsets.diff())
+    squares = [torch.bincount(ids, weights).square().sum() for ids in (users, history.items)]
+    return float(0.05 * (squares[0] * squares[1]).sqrt() / weights.sum()) if len(weights) else 1.0
 
 
 def _blocks(history: History, width: int) -> Iterator[Tensor]:

@@ -13,7 +13,8 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 6,
+        "epochs": 20,
+        "early_stopping": 3,
         "batch_size": 1024,
         "learning_rate": 0.003,
         "monitor": "ndcg@10",
