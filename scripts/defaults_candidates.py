@@ -21,13 +21,18 @@ OF_RANKINGS: dict[str, Candidates] = {
         *grid(model__neighbours=(20, 100, 200), model__shrinkage=(20.0,)),
         *grid(model__neighbours=(50,), model__shrinkage=(0.0, 5.0, 100.0)),
         *grid(model__neighbours=(200,), model__shrinkage=(0.0, 5.0, 100.0)),
-        *grid(model__weighting=("tfidf", "bm25"), model__neighbours=(50,)),
+        *grid(model__weighting=("tfidf", "bm25"), model__neighbours=(20, 50, 200)),
+        *grid(model__neighbours=(10, 20), model__shrinkage=(50.0, 100.0)),
+        *grid(model__weighting=("tfidf",), model__neighbours=(20, 50, 200), model__shrinkage=(100.0, 500.0)),
+        *grid(model__neighbours=(50, 200), model__shrinkage=(500.0,)),
     ),
     "ials": (
-        *grid(model__alpha=(1.0, 4.0, 16.0), model__regularization=(5.0, 15.0, 50.0), model__dim=(64,)),
-        *grid(model__alpha=(1.0, 4.0), model__regularization=(15.0,), model__dim=(32, 128)),
+        *grid(model__alpha=(2.0, 8.0, 16.0)),
+        *grid(model__dim=(32, 128)),
     ),
     "mf": grid(train__epochs=(12,), model__regularization=(0.002, 0.01, 0.05)),
+    "two-tower": grid(train__epochs=(20,)),
+    "lightgcn": grid(train__epochs=(40,)),
 }
 """Of models that rank, by what is monitored: NDCG@10."""
 OF_ROWS: dict[str, Candidates] = {

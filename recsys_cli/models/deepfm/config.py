@@ -14,7 +14,8 @@ class Config(TowerOptions):
     """Factorization machine plus a tower of dense layers over the same vectors (Guo et al., 2017)."""
 
     train_defaults: ClassVar[Mapping[str, Any]] = {
-        "epochs": 5,
+        "epochs": 20,
+        "early_stopping": 3,
         "batch_size": 1024,
         "learning_rate": 0.0003,
         "embedding_learning_rate": 0.003,

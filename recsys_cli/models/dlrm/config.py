@@ -16,7 +16,8 @@ class Config(TowerOptions):
     """
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 6,
+        "epochs": 20,
+        "early_stopping": 3,
         "batch_size": 1024,
         "learning_rate": 0.001,
         "embedding_learning_rate": 0.003,

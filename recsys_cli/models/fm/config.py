@@ -13,7 +13,8 @@ class Config(RankingOptions):
     """Factorization machine: what each feature adds by itself, and a dot product for each pair of features (Rendle, 2010)."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 12,
+        "epochs": 20,
+        "early_stopping": 3,
         "batch_size": 1024,
         "learning_rate": 0.003,
         "sparse": True,

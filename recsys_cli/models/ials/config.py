@@ -17,11 +17,12 @@ class Config(HistoryOptions):
 
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
-    dim: PositiveInt = 96
+    dim: PositiveInt = 64
     """Width of the vectors."""
-    regularization: float = Field(1.0, gt=0)
-    """How much the squares of the vectors cost, λ."""
-    alpha: float = Field(1.0, gt=0)
+    regularization: float | None = Field(None, gt=0)
+    """L2 penalty of the vectors, λ. None: 0.05 of what interactions weigh, alpha r summed over a user's and over an item's, the
+    geometric mean of both, each averaged over interactions."""
+    alpha: float = Field(4.0, gt=0)
     """Confidence in an interaction, c = 1 + alpha r, against 1 for items without one. r is the number of rows of the user and the
     item, or where the label is a number the sum of their labels."""
     iterations: PositiveInt = 10

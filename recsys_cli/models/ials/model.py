@@ -24,12 +24,14 @@ class Model(Fitted, Vectors):
 
     folds_in = True
     items: Tensor
+    penalty: Tensor
 
     def __init__(self, config: Config, schema: Schema) -> None:
         super().__init__()
         self.config = config
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.register_buffer("items", torch.zeros(int(self.item.cardinality or 0), config.dim))
+        self.register_buffer("penalty", torch.tensor(config.regularization or 1.0))
         self._users = torch.zeros(int(self.user.cardinality or 0), config.dim)
 
     def fit(self, known: Known, *, progress: Progress = unheard) -> None:
@@ -45,11 +47,14 @@ class Model(Fitted, Vectors):
         except ImportError as error:
             raise MissingExtraError.for_extra("implicit", what="model.name=ials") from error
         config, (history, confidence) = self.config, self._confidence(known)
+        if config.regularization is None:
+            self.penalty.fill_(penalty_of(history, confidence))
+            self.chosen = {"regularization": float(self.penalty)}
         offsets, met = history.offsets.cpu().numpy(), history.items.cpu().numpy().astype(np.int32)
         seen = csr_matrix((confidence.cpu().numpy(), met, offsets), shape=(history.num_users, history.num_items))
         with threadpool_limits(1, "blas"):  # it has threads of its own, and warns of BLAS's as it is made
             library = AlternatingLeastSquares(
-                factors=config.dim, regularization=config.regularization, iterations=config.iterations,
+                factors=config.dim, regularization=float(self.penalty), iterations=config.iterations,
                 alpha=1.0,  # its alpha is a factor of what it gets, which is the whole confidence c and not c - 1
                 random_state=int(torch.randint(2**31, ())),
             )  # fmt: skip
@@ -61,7 +66,7 @@ class Model(Fitted, Vectors):
         history, confidence = self._confidence(known)
         self._users = torch.zeros(history.num_users, self.config.dim, device=self.device)
         all_items = self.items.T @ self.items
-        all_items.diagonal().add_(self.config.regularization)
+        all_items.diagonal().add_(self.penalty)
         for users in _blocks(history, self.config.dim):
             lists = history.of_users(users, confidence)
             assert lists.weights is not None
@@ -93,6 +98,18 @@ class Model(Fitted, Vectors):
         options = {"positive_only": self.config.positive_only, "device": self.device}
         history, strengths = History.with_strengths(known.interactions(), self.user, self.item, **options)
         return history, 1 + self.config.alpha * strengths
+
+
+def penalty_of(history: History, confidence: Tensor) -> float:
+    """Return a penalty that grows with how much interactions weigh: λ = 0.05 √(Σ w_u² Σ w_i²) / Σ w.
+
+    w is c - 1, summed over a user's interactions, an item's, and all. What is squared is summed over users and over items: on
+    average over interactions that is the weight of a user, and of an item. The factor was chosen on hold-outs of five data sets.
+    """
+    weights = (confidence - 1).double()
+    users = torch.arange(history.num_users, device=weights.device).repeat_interleave(history.offsets.diff())
+    squares = [torch.bincount(ids, weights).square().sum() for ids in (users, history.items)]
+    return float(0.05 * (squares[0] * squares[1]).sqrt() / weights.sum()) if len(weights) else 1.0
 
 
 def _blocks(history: History, width: int) -> Iterator[Tensor]:

@@ -14,7 +14,8 @@ class Config(RankingOptions):
     """
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 10,
+        "epochs": 20,
+        "early_stopping": 3,
         "batch_size": 1024,
         "learning_rate": 0.01,
         "sparse": True,

@@ -14,7 +14,8 @@ class Config(Comparing):
 
     # Row-wise Adagrad, because Adam moves rare items, which are hardly more than drawn, as far as all others.
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 8,
+        "epochs": 20,
+        "early_stopping": 3,
         "batch_size": 2048,
         "learning_rate": 0.1,
         "sparse": True,

@@ -13,7 +13,8 @@ class Config(Section):
     """Two towers: a network for all features of the user, one for all of the item; the score is the product of their vectors."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
-        "epochs": 6,
+        "epochs": 20,
+        "early_stopping": 3,
         "batch_size": 1024,
         "learning_rate": 0.003,
         "monitor": "ndcg@10",

@@ -116,13 +116,13 @@ def test_what_is_there_is_not_trained_again_and_more_is_added(data: PreparedData
 
 
 def test_what_differs_by_a_hair_cannot_be_told_apart(data: PreparedData, workspace: Workspace) -> None:
-    other = {**GOOD, "regularization": 50.5}
-    found = bench_on(data, a_config(data, GOOD, other), workspace)
+    one, other = ({**GOOD, "regularization": penalty} for penalty in (50.0, 50.5))
+    found = bench_on(data, a_config(data, one, other), workspace)
     second = next(one for one in found.standings[1:] if one.runs)
     assert second.from_best.verdict == "noise"
     assert "cannot be told apart from it" in in_words(found)
     assert {one.label for one in found.standings if one.runs} == {
-        "ease positive_only=true",
+        "ease positive_only=true, regularization=50.0",
         "ease positive_only=true, regularization=50.5",
     }
 
