@@ -75,12 +75,18 @@ def _options(
         yield {
             "name": path + name,
             "type": type_name(field.annotation),
-            "default": default.model_dump(mode="json") if _is_model(type(default)) else default,
+            "default": _plain(default),
             "required": required,
             "meaning": unwrapped(field.description or ""),
         }
         for step, kind in _inside(field.annotation).items():
             yield from _options(kind, {}, path=f"{path}{name}{step}.")
+
+
+def _plain(value: Any) -> Any:
+    from pydantic import BaseModel
+
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
 
 
 def _inside(annotation: Any, step: str = "") -> dict[str, type[BaseModel]]:

@@ -47,14 +47,14 @@ class Loader(yaml.SafeLoader):
         self._depth = 0
         self._values: dict[yaml.Node, int] = {}
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
         """Read a node, and count what it stands for."""
         event = self.peek_event()
         mark = event.start_mark
         if self._depth == MAX_DEPTH:
             raise ComposerError(None, None, f"more than {MAX_DEPTH} levels", mark)
         self._depth += 1
-        node = super().compose_node(parent, index)
+        node: yaml.Node = super().compose_node(parent, index)  # type: ignore[assignment] # None is there for no event alone
         self._depth -= 1
         if isinstance(event, yaml.AliasEvent):
             if node not in self._values:  # its end is still to come
