@@ -112,10 +112,17 @@ def _short(text: str) -> str:
 
 
 def _forget_options(document: Document, name: Any) -> None:
-    """Leave out the options of a model that is not the one of a name."""
+    """Leave out the options of another model, and the values of them that `tune` would search."""
     model = document.values.get("model")
-    if isinstance(model, dict) and model.get("name", DEFAULT_MODEL) != name:
+    if (model.get("name", DEFAULT_MODEL) if isinstance(model, dict) else DEFAULT_MODEL) == name:
+        return
+    if isinstance(model, dict):
         document.values["model"] = {key: value for key, value in model.items() if key in _OF_EVERY_MODEL}
+    tune = document.values.get("tune")
+    space = tune.get("space") if isinstance(tune, dict) else None
+    if isinstance(tune, dict) and isinstance(space, dict):
+        kept = {key: value for key, value in space.items() if not str(key).startswith("model.")}
+        document.values["tune"] = {**tune, "space": kept} if kept else None
 
 
 def _set(values: dict[str, Any], key: Key, value: Any, text: str) -> Key:

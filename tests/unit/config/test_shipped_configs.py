@@ -55,3 +55,12 @@ def test_the_temporal_twin_differs_in_its_split_alone() -> None:
     twin, plain = load(FOLDER / "ml25m-temporal.yaml"), load(FOLDER / "ml25m.yaml")
     assert twin.split.model_dump() == {"method": "temporal", "valid": 0.1, "test": 0.1}
     assert twin.model_copy(update={"split": plain.split}) == plain
+
+
+def test_another_model_on_the_line_leaves_what_is_searched_of_the_first() -> None:
+    demo = FOLDER / "demo.yaml"
+    changed = load(demo, ["model.name=ease"])
+    assert changed.model.name == "ease"
+    assert changed.tune is not None
+    assert set(changed.tune.space) == {"train.learning_rate"}
+    assert set(load(demo, ["model.name=mlp"]).tune.space) > {"train.learning_rate"}  # type: ignore[union-attr]
