@@ -80,7 +80,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["config", str(DEMO)], TOOLS),
         (["etl", "--help"], {"pydantic"}),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "allowed",
 )
 def test_commands_that_look_load_no_torch(line: list[str], allowed: set[str], trained: Path) -> None:
     code, loaded = loaded_by(*line, env={"RECSYS_WORKSPACE": str(trained)})
