@@ -26,7 +26,8 @@ def standing(place: int, label: str, deviation: float | None, **facts: Any) -> d
 def board(*, seeds: tuple[int, ...] = (1, 2, 3)) -> dict[str, Any]:
     baseline = {"is_baseline": True, "seeds": 0, "seconds": None, "parameters": None, "runs": []}
     return {
-        "metric": "ndcg@10", "better": "higher", "metrics": METRICS, "data": "0123456789abcdef", "split": "test",
+        "metric": "ndcg@10", "better": "higher", "metrics": METRICS, "data": "0123456789abcdef", "dataset": "toys",
+        "split": "test",
         "users": 610, "rows": 10_090, "seeds": seeds, "protocol": {}, "report": None,
         "standings": [
             standing(1, "ease", None, deterministic=True, seeds=1),
@@ -68,9 +69,13 @@ def test_what_failed_is_told_once_with_its_seeds_and_what_to_do() -> None:
     assert "tries again what failed" in text
 
 
-def test_with_one_seed_nothing_is_said_of_seeds() -> None:
+def test_with_one_seed_all_that_is_said_of_seeds_is_that_their_spread_is_not_known() -> None:
     text = drawn({**board(seeds=(1,)), "failures": []}, 200)
-    assert "seed" not in text
+    assert (
+        text.count("seed")
+        == text.count("one seed: how far training varies from seed to seed is not in the intervals") * 3
+    )
+    assert "one seed" in text
     assert "tries again" not in text
     assert "±" not in text
 
@@ -82,6 +87,8 @@ def test_a_paper_has_what_is_best_bold_and_what_is_worse_marked() -> None:
     found["standings"][1]["from_best"] = {**apart, "verdict": "worse"}
     found["standings"][2]["from_best"] = {**apart, "verdict": "noise"}
     found["standings"][3]["scores"] = {**found["standings"][3]["scores"], "recall@10": {"value": None}}
+    worst = {"value": 0.1, "low": 0.09, "high": 0.11}
+    found["standings"][1]["scores"] = {**found["standings"][1]["scores"], "recall@10": {**worst, "deviation": 0.0021}}
     lines = paper_leaderboard(Leaderboard.model_validate(found)).splitlines()
     assert lines[0] == r"% \usepackage{booktabs}"
     assert r"$^{-}$ worse than the first by NDCG@10: paired tests, Holm, p < 0.05" in lines[1]
@@ -89,7 +96,19 @@ def test_a_paper_has_what_is_best_bold_and_what_is_worse_marked() -> None:
     assert r"ease & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- \\" in lines
     (mlp,) = (line for line in lines if line.startswith("mlp"))
     assert mlp.startswith(
-        r"mlp embedding\_dim=32, hidden=[128,128], epochs=9 & 0.2300$^{-}$ $\pm$ 0.0021 & 0.2300 $\pm$ 0.0021 &"
+        r"mlp embedding\_dim=32, hidden=[128,128], epochs=9 & 0.2300$^{-}$ $\pm$ 0.0021 & 0.1000 $\pm$ 0.0021 &"
     )
-    assert r"gru4rec & 0.2200 $\pm$ 0.0034 &" in "\n".join(lines)
-    assert r"item mean (baseline) & 0.2100 $\pm$ -- & -- &" in "\n".join(lines)
+    assert r"gru4rec & \textbf{0.2200} $\pm$ 0.0034 &" in "\n".join(lines)
+    assert r"item mean (baseline) & \textbf{0.2100} $\pm$ -- & -- &" in "\n".join(lines)
+
+
+def test_a_model_whose_epoch_was_chosen_by_these_rows_is_marked() -> None:
+    found = board()
+    found["standings"][2]["selected"] = ["epoch"]
+    text = drawn(found, 200)
+    assert "gru4rec †" in text
+    assert "ease †" not in text
+    assert "† the rows of test chose its epoch, so its figures are too good" in text
+    assert r"gru4rec $^{\dagger}$" in paper_leaderboard(
+        Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
+    )

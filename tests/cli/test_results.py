@@ -129,7 +129,7 @@ def test_evaluate_marks_what_is_best_in_the_metric_s_own_sense(
     metric: str, values: tuple[float, ...], best: set[float]
 ) -> None:
     systems = {name: {metric: estimate(value)} for name, value in zip(("model", "one", "other"), values, strict=False)}
-    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, [metric]), systems, 120)
+    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, [metric], own="mlp"), systems, 120)
     marked = {float(word.strip("*")) for word in text.split() if word.startswith("*")}
     assert marked == best
 
@@ -139,7 +139,9 @@ def test_evaluate_shows_whole_figures_at_any_width(width: int) -> None:
     systems = {
         name: {"auc": estimate(0.7943), "log_loss": estimate(None)} for name in ("model", "item mean", "constant")
     }
-    text = drawn(lambda to, found: evaluate._draw_systems(to, "title", found, ["auc", "log_loss"]), systems, width)
+    text = drawn(
+        lambda to, found: evaluate._draw_systems(to, "title", found, ["auc", "log_loss"], own="mlp"), systems, width
+    )
     assert text.count("*0.7943") == 3
     assert text.count("[0.7843,") == 3
     assert text.count("0.8043]") == 3
@@ -156,6 +158,9 @@ def evaluation() -> dict[str, Any]:
     return {
         "up_to_date": False,
         "run": "20261121T121227-mlp-dbbd8a2c",
+        "model": "mlp",
+        "dataset": "toys",
+        "selected": [],
         "split": "test",
         "counts": counts,
         "config": {"candidates": "all", "k": [50, 10]},
@@ -178,6 +183,8 @@ def test_evaluate_answers_shortly_and_keeps_the_rest_for_the_report() -> None:
     for kept_back in ("NDCG@50", "MRR@10", "accuracy"):
         assert kept_back not in text
     assert text.endswith("took 2.0 s; report: workspace/runs/x/report.html\n")
+    assert "†" not in text
+    assert "mlp †" in drawn(evaluate.draw, evaluation() | {"selected": ["epoch"]}, 120)
 
 
 def test_evaluate_of_labels_that_are_numbers_shows_their_errors() -> None:

@@ -153,7 +153,8 @@ def test_rows_that_chose_the_epoch_are_marked(
 
 def test_rows_that_chose_the_trial_are_marked(run: TrainedRun, workspace: Workspace) -> None:
     study = workspace.study("0" * 64)
-    write_manifest(study.folder, "TunedStudy", {"ranking": [{"run": run.folder.name}, {"run": None}]})
+    known = {"key": "0" * 64, "metric": {}, "trials": {}, "space": {}}
+    write_manifest(study.folder, "TunedStudy", {**known, "ranking": [{"run": run.folder.name}, {"run": None}]})
     assert selected_on("valid", run, workspace) == ("epoch", "trial")
     assert selected_on("test", run, workspace) == ()
     (study.folder / "manifest.json").write_text("{")
