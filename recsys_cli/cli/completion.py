@@ -11,10 +11,13 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from recsys_cli import registry
 from recsys_cli.cli import shipped
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 Candidates = Iterable[tuple[str, str]]
 """Words with what they mean, which may be empty."""
@@ -238,22 +241,29 @@ def _choices(annotation: Any) -> Iterator[str]:
 
 
 def _keys(line: Line, section: str) -> Mapping[str, str]:
-    return {name: " ".join((found.description or "").split()) for name, found in _fields(line, section).items()}
+    from recsys_cli.cli.field_docs import field_docs
+
+    docs = {name: text for kind in _kinds(line, section) for name, text in field_docs(kind).items()}
+    return {name: " ".join(docs.get(name, "").split()) for name in _fields(line, section)}
 
 
 def _fields(line: Line, section: str) -> dict[str, Any]:
-    """Return the fields of a section; of the model's, those of the model that the line names."""
+    return {name: field for kind in _kinds(line, section) for name, field in kind.model_fields.items()}
+
+
+def _kinds(line: Line, section: str) -> list[type[BaseModel]]:
+    """Return the types of a section: all ways to split, and of the model's the options of the model that the line names."""
     from recsys_cli.cli import options
     from recsys_cli.config.load import model_config_type
 
     if section == "split":
-        return {key: found for kind in options.splits().values() for key, found in kind.model_fields.items()}
+        return list(options.splits().values())
     kinds = options.sections()
-    fields = dict(kinds[section].model_fields) if section in kinds else {}
+    found = [kinds[section]] if section in kinds else []
     if section == "model":
         name = next((text.partition("=")[2] for text in line.positional if text.startswith("model.name=")), None)
-        fields |= model_config_type(name or registry.DEFAULT_MODEL).model_fields
-    return fields
+        found.append(model_config_type(name or registry.DEFAULT_MODEL))
+    return found
 
 
 _SOURCES: dict[str, Callable[[Line, str], Candidates]] = {

@@ -67,6 +67,9 @@ def explain(
 def _options(
     component: type[BaseModel], preset: Mapping[str, Any], *, leave_out: str = "", path: str = ""
 ) -> Iterator[dict[str, Any]]:
+    from recsys_cli.cli.field_docs import field_docs
+
+    docs = field_docs(component)
     for name, field in component.model_fields.items():
         if name == leave_out:
             continue
@@ -77,7 +80,7 @@ def _options(
             "type": type_name(field.annotation),
             "default": _plain(default),
             "required": required,
-            "meaning": unwrapped(field.description or ""),
+            "meaning": unwrapped(docs.get(name, "")),
         }
         for step, kind in _inside(field.annotation).items():
             yield from _options(kind, {}, path=f"{path}{name}{step}.")

@@ -15,7 +15,7 @@ from recsys_cli.config.section import Section
 class BenchModel(BaseModel):
     """A model of the bench: it stands in place of the config's `model` section, so its options are written beside the name."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str
     """Name of the model, as `model.name`."""

@@ -31,7 +31,7 @@ class Place:
 
 
 class _Schedule(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     """Which one it is."""

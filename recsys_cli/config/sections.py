@@ -23,7 +23,7 @@ _SCHEDULER = re.compile(r"(tcp|tls)://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,
 class DatasetConfig(BaseModel):
     """Which dataset; the options beside the name are the dataset's own, and are checked by it."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str
     """Name in the catalog (`recsys ls datasets`), `files` for tables of your own, or one of another package."""
@@ -93,7 +93,7 @@ class EmbeddingConfig(Section):
 class ModelConfig(BaseModel):
     """Which model; the options beside the name are the model's own, and are checked by it."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str = DEFAULT_MODEL
     """Name of the model (`recsys ls models`), or one of another package."""

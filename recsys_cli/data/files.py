@@ -32,7 +32,7 @@ PARQUET = frozenset(suffix for suffix, (kind, _) in SUFFIXES.items() if kind == 
 class ListOptions(BaseModel):
     """How a list is written in one field of a text."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     separator: str = Field(min_length=1)
     """What stands between its elements, as "|" in "Comedy|Drama"."""
@@ -48,7 +48,7 @@ class ListOptions(BaseModel):
 class TableOptions(BaseModel):
     """Where a table is and how it is written; all but `files` may be left out, and then `files` alone may be written."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     files: tuple[str, ...] = Field(min_length=1)
     """Path, glob ("ratings/*.csv.gz"), folder or URL ("s3://bucket/*.parquet"), or a list; relative to the working directory."""
@@ -137,7 +137,7 @@ class TableOptions(BaseModel):
 class FilesOptions(BaseModel):
     """Where the tables are."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     interactions: TableOptions
     """The table of interactions: a path, glob, folder, URL or list of them, or a mapping that says how it is written as well."""

@@ -29,7 +29,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 class SyntheticOptions(BaseModel):
     """How large the synthetic dataset is, and its seed; a preset gives other defaults."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     users: int = Field(ge=1)
     """Number of users; each has at least one rating, and 20 where there are rows enough."""

@@ -32,7 +32,7 @@ def renamed(systems: Mapping[str, Found], own: str) -> dict[str, Found]:
 class Frozen(BaseModel):
     """What all results share: they do not change, and unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Estimate(Frozen):

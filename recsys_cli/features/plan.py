@@ -38,7 +38,7 @@ _ONE_PER_ROW = {Role.USER, Role.ITEM, Role.LABEL, Role.WEIGHT, Role.TIMESTAMP}
 class Label(BaseModel):
     """A label, and how it is predicted."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     """The column."""
@@ -50,7 +50,7 @@ class Label(BaseModel):
 class FeaturePlan(BaseModel):
     """What the prepared data holds: the columns that ops wrote, and those that are named here."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     user: str
     """Column with the user's id; has to be categorified."""

@@ -58,7 +58,7 @@ class Kind(StrEnum):
 class Column(BaseModel):
     """One prepared column."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     """Name of the column, and of the feature in a batch."""

@@ -25,7 +25,7 @@ _LEAKAGE = (
 
 
 class _Split(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
     def reads(self) -> tuple[Literal["user", "timestamp"], ...]:

@@ -12,7 +12,7 @@ from recsys_cli.features.schema import Task
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class OpRows(_Frozen):

@@ -34,7 +34,7 @@ class Op(BaseModel):
             then made again.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     phase: ClassVar[Phase] = "columns"
     fitted: ClassVar[bool] = False
