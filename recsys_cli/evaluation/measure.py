@@ -16,6 +16,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.baselines import RANKING as BASELINES
 from recsys_cli.evaluation.baselines import fit_baseline
+from recsys_cli.evaluation.baselines.cache import FittedCache
 from recsys_cli.evaluation.beyond import catalogue_of, measure_lists
 from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.cohorts import Parts, measure_cohorts
@@ -179,9 +180,10 @@ class _Measurement:
         self.notes += on_new_users(asked, folds_in=self.model.folds_in)
         systems = {MODEL: self.model}
         known = Known(lambda: asked.by_user.new.hidden(asked.by_user.train.met()), tables.join)
+        cache = FittedCache(self.data.folder / "baselines")
         for name in BASELINES:
             with self._timed(f"fit {name}"):
-                systems[name] = fit_baseline(name, schema, known, by_now, device=device)
+                systems[name] = fit_baseline(name, schema, known, by_now, device=device, cache=cache)
         self.notes += _on_left_out(systems)
         return {name: self._scorer(system, asked, tables) for name, system in systems.items()}
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from recsys_cli.evaluation.baselines.cache import FittedCache
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.ease.config import Config
@@ -16,6 +18,9 @@ from recsys_cli.models.model import Fitted, Known
 
 WORK = 5e11
 """Multiplications that a baseline may cost: about ten seconds on two cores, and less than one on a GPU."""
+
+WORTH_KEEPING = 0.2
+"""Seconds of fitting from which a baseline is kept: popularity is counted sooner than read."""
 
 
 def _as_it_is(_: Schema) -> dict[str, Any]:
@@ -36,7 +41,15 @@ RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {
 """By name in the registry, in the order of tables: the options that it has beside a model."""
 
 
-def fit_baseline(name: str, schema: Schema, known: Known, history: Known, *, device: torch.device | str) -> Fitted:
+def fit_baseline(
+    name: str,
+    schema: Schema,
+    known: Known,
+    history: Known,
+    *,
+    device: torch.device | str,
+    cache: FittedCache | None = None,
+) -> Fitted:
     """Return a baseline that has learnt from the rows that models learn from, and knows what they know.
 
     Args:
@@ -45,10 +58,22 @@ def fit_baseline(name: str, schema: Schema, known: Known, history: Known, *, dev
         known: The rows of train.
         history: What users have met by now: train, or at a test valid too.
         device: Where it computes.
+        cache: Where fitted models are kept; None fits anew.
     """
-    model = build(name, RANKING[name](schema), schema).to(device)
+    options = RANKING[name](schema)
+    model = build(name, options, schema).to(device)
     assert isinstance(model, Fitted)
     with torch.no_grad():
-        model.eval().fit(known)
+        _fit(model.eval(), name, options, known, cache)
         model.begin(history)
     return model
+
+
+def _fit(model: Fitted, name: str, options: dict[str, Any], known: Known, cache: FittedCache | None) -> None:
+    file = cache.path(name, options, known.interactions()) if cache is not None else None
+    if cache is not None and file is not None and cache.load(model, file):
+        return
+    started = time.perf_counter()
+    model.fit(known)
+    if cache is not None and file is not None and time.perf_counter() - started >= WORTH_KEEPING:
+        cache.save(model, file)

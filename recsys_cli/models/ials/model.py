@@ -95,8 +95,9 @@ class Model(Fitted, Vectors):
 
     def _confidence(self, known: Known) -> tuple[History, Tensor]:
         """Return who has met what, and the confidence c = 1 + alpha r of each element."""
-        options = {"positive_only": self.config.positive_only, "device": self.device}
-        history, strengths = History.with_strengths(known.interactions(), self.user, self.item, **options)
+        history, strengths = History.with_strengths(
+            known.interactions(), self.user, self.item, positive_only=self.config.positive_only, device=self.device
+        )
         return history, 1 + self.config.alpha * strengths
 
 

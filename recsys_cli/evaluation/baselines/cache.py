@@ -1,0 +1,85 @@
+"""Fitted baselines beside the prepared data: a workspace fits EASE once, not beside every evaluation."""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from recsys_cli import __version__
+from recsys_cli.config.load import model_config_type
+from recsys_cli.errors import RecsysError
+from recsys_cli.interactions import Interactions
+from recsys_cli.models.model import Fitted
+from recsys_cli.workspace import key_of
+from recsys_cli.workspace.writing import replacing
+
+_CHECKSUM = "checksum"
+
+
+class FittedCache:
+    """Weights of fitted models in a folder, by what they were fitted on.
+
+    Args:
+        folder: Made when the first model is saved; a folder that cannot be written keeps nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str, options: dict[str, Any], rows: Interactions) -> Path:
+        """Return the file of a model: its name has the model's format, options and training rows, and this version."""
+        version = getattr(model_config_type(name), "format", 1)
+        key = key_of("fitted", __version__, name, version, options, _checksum_of_rows(rows))
+        return self.folder / f"{name}-{key[:16]}.safetensors"
+
+    def load(self, model: Fitted, path: Path) -> bool:
+        """Fill a model with the weights of a file; False where there is none, or it is damaged."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+                checksum = (file.metadata() or {}).get(_CHECKSUM)
+        except (OSError, SafetensorError):
+            return False
+        if checksum != _checksum_of_tensors(tensors):
+            return False
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError:  # of another shape
+            return False
+        return True
+
+    def save(self, model: Fitted, path: Path) -> None:
+        """Write a model's weights, whole or not at all."""
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+        with (
+            suppress(OSError, RecsysError),  # the evaluation has its model; a full disk is told of where results go
+            replacing(path, partial=f".{path.name}.{uuid.uuid4().hex[:8]}.partial") as partial,
+        ):
+            save_file(tensors, partial, metadata={_CHECKSUM: _checksum_of_tensors(tensors)})
+
+
+def _checksum_of_rows(rows: Interactions) -> str:
+    crc = 0
+    for field in fields(rows):
+        value = getattr(rows, field.name)
+        data = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else np.array([value], dtype=np.float64)
+        crc = zlib.crc32(data.data, zlib.crc32(f"{field.name} {data.dtype} {len(data)}".encode(), crc))
+    return f"{crc:08x}"
+
+
+def _checksum_of_tensors(tensors: dict[str, Tensor]) -> str:
+    crc = 0
+    for name in sorted(tensors):
+        data = tensors[name].reshape(-1).view(torch.uint8).numpy()
+        crc = zlib.crc32(data.data, zlib.crc32(f"{name} {tuple(tensors[name].shape)}".encode(), crc))
+    return f"{crc:08x}"

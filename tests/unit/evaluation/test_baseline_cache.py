@@ -1,0 +1,89 @@
+"""A fitted baseline is read again for the same rows, and never for others or from a damaged file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recsys_cli.evaluation.baselines import fit_baseline, ranking
+from recsys_cli.evaluation.baselines.cache import FittedCache
+from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.interactions import Interactions
+from recsys_cli.models.ease.model import Model as Ease
+from recsys_cli.models.model import Fitted, Known
+
+USERS, ITEMS = torch.arange(3, 13), torch.arange(3, 11)
+
+
+def column(name: str, role: Role, size: int) -> Column:
+    return Column(name=name, role=role, kind=Kind.CATEGORICAL, dtype="int32", cardinality=size, vocabulary=name)
+
+
+SCHEMA = Schema(columns=(column("user", Role.USER, 13), column("item", Role.ITEM, 11)))
+
+
+def rows(seed: int) -> Interactions:
+    random = np.random.default_rng(seed)
+    pairs = np.unique(random.integers([3, 3], [13, 11], (60, 2)), axis=0).astype(np.int32)
+    return Interactions(pairs[:, 0], pairs[:, 1], np.ones(len(pairs), np.float32))
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of rows of each real fit, all of them worth keeping."""
+    seen: list[int] = []
+    real = Ease.fit
+
+    def fit(self: Ease, known: Known, **options: object) -> None:
+        seen.append(len(known.interactions()))
+        real(self, known, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Ease, "fit", fit)
+    monkeypatch.setattr(ranking, "WORTH_KEEPING", 0.0)
+    return seen
+
+
+def ease(known: Interactions, folder: Path) -> torch.Tensor:
+    train = Known(lambda: known, dict)
+    model: Fitted = fit_baseline("ease", SCHEMA, train, train, device="cpu", cache=FittedCache(folder))
+    return model.scores(USERS, ITEMS)  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_second_time_it_is_read(fits: list[int], tmp_path: Path) -> None:
+    first, second = ease(rows(1), tmp_path), ease(rows(1), tmp_path)
+    assert len(fits) == 1
+    assert torch.equal(first, second)
+
+
+def test_other_rows_are_another_model(fits: list[int], tmp_path: Path) -> None:
+    known = rows(1)
+    other_item = replace(known, item_idx=known.item_idx[::-1].copy())
+    other_label = replace(known, labels=1 - known.labels)
+    for each in (known, other_item, other_label, rows(2)):
+        assert torch.equal(ease(each, tmp_path), ease(each, tmp_path / "other"))
+    assert len(fits) == 8
+    assert len(list(tmp_path.glob("*.safetensors"))) == 4
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+def test_a_damaged_file_is_fitted_anew(damage: str, fits: list[int], tmp_path: Path) -> None:
+    first = ease(rows(1), tmp_path)
+    (file,) = tmp_path.glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    if damage == "flip":
+        content[-20] ^= 64
+    file.write_bytes({"flip": content, "cut": content[:-8], "empty": b""}[damage])
+    assert torch.equal(ease(rows(1), tmp_path), first)
+    assert torch.equal(ease(rows(1), tmp_path), first)
+    assert len(fits) == 2
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing(fits: list[int], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    assert torch.equal(ease(rows(1), file), ease(rows(1), file))
+    assert len(fits) == 2
