@@ -25,8 +25,9 @@ _LEAST, _MOST, _STEPS = 32, 256, 600
 def users_of_a_step(num_users: int) -> int:
     """Return how many users a step has where `train.batch_size` is `auto`: more of them where an epoch has steps enough.
 
-    Few users need small steps, so that an epoch has many. On Amazon Toys (19,412 users, 607 steps of 32) steps of 128 were as good
-    within noise (NDCG@10 on valid .061 and .062), at the same rates; with rates times 2 they were worse (.058).
+    Few users need small steps, so that an epoch has many. On Amazon Toys (19,412 users, 607 steps of 32) sasrec of 12 epochs came
+    to NDCG@10 on valid of .062 by steps of 32, .061 of 128 and .060 of 256 at the same rates, in about the same CPU time on one
+    core; with rates times 2, as the root rule has it, to .058 by 128.
     """
     size = _LEAST
     while size < _MOST and num_users >= 2 * size * _STEPS:

@@ -39,13 +39,13 @@ class Dropout(nn.Dropout):
             return values
         if values.device.type != "cpu":
             return super().forward(values)
-        if self._key is None or torch.compiler.is_compiling():
+        if self._key is None:
             count = values.numel()
             draws = torch.empty(-(-count // _PER_DRAW), dtype=torch.int64).random_(-(1 << 63), None)
             bits = draws.view(torch.int16)[:count].view(values.shape)
         else:
-            bits = self._bits_of_rows(values.shape, mix(self._key, self._calls))
             self._calls += 1
+            bits = self._bits_of_rows(values.shape, mix(self._key, self._calls))
         lowest = round(self.p * (1 << _BITS))
         kept = bits >= lowest - (1 << (_BITS - 1))
         scale = (1 << _BITS) / ((1 << _BITS) - lowest) if lowest < 1 << _BITS else 0.0
@@ -56,5 +56,7 @@ class Dropout(nn.Dropout):
         num_rows, width = shape[0], shape[1:].numel()
         draws = -(-width // _PER_DRAW)
         numbers = np.random.PCG64DXSM(key).advance(self._first_row * draws).random_raw(num_rows * draws)
-        bits = torch.from_numpy(numbers.view(np.int16).reshape(num_rows, draws * _PER_DRAW))
-        return bits[:, :width].reshape(shape)
+        bits = torch.from_numpy(numbers.view(np.int16))
+        if width == draws * _PER_DRAW:
+            return bits.view(shape)
+        return bits.view(num_rows, draws * _PER_DRAW)[:, :width].reshape(shape)

@@ -22,7 +22,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, ru
 _HOW = {"model": {"embedding"}, "train": {"device", "checkpoint_steps", "trackers", "devices"}}
 """What of the sections is how, not what: no part of the key, so that a run may be resumed on another device."""
 
-_FORMAT = 1
+_FORMAT = 2
 """Version of what training makes of any model; a model whose fix changes its weights raises `format` of its Config."""
 
 

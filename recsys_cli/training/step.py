@@ -52,7 +52,7 @@ class Step:
         self.compiled = CompiledLoss(model) if config.compile else None
         self.optimizers = optimizers.build(model, config)
         self._together = Together(self.optimizers)
-        by_rows = isinstance(model, Pointwise)
+        by_rows = isinstance(model, Pointwise) and not config.compile  # which cannot compile what numpy draws
         self._dropouts = [module for module in model.modules() if by_rows and isinstance(module, Dropout)]
         self._number = 0
         self.learning_rate = config.learning_rate

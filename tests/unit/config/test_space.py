@@ -60,7 +60,7 @@ def test_a_good_space_is_read_and_written(write) -> None:
         ("model.hidden: {low: 1, high: 2}", "tune.space: model.hidden: has to be a list, not 1"),
         (
             "train.batch_size: {low: 16.0, high: 1000}",
-            "tune.space: train.batch_size: has to be a whole number, not 624.112",
+            "tune.space: train.batch_size: has to be a whole number or 'auto', not 624.112",
         ),
         (
             "train.schedule: {choices: [cosine, {name: step, epochs: 2}, plateu]}",
