@@ -27,10 +27,10 @@ OF_RANKINGS: dict[str, Candidates] = {
         *grid(model__neighbours=(50, 200), model__shrinkage=(500.0,)),
     ),
     "ials": (
-        *grid(model__alpha=(2.0, 8.0, 16.0)),
+        *grid(model__alpha=(0.01, 0.5, 1.0, 2.0, 8.0, 16.0)),
         *grid(model__dim=(32, 128)),
     ),
-    "mf": grid(train__epochs=(12,), model__regularization=(0.002, 0.01, 0.05)),
+    "mf": grid(train__epochs=(12,), model__regularization=(0.002, 0.01, 0.05, 0.1)),
     "two-tower": grid(train__epochs=(20,)),
     "lightgcn": grid(train__epochs=(40,)),
 }

@@ -20,8 +20,8 @@ class Config(HistoryOptions):
     dim: PositiveInt = 64
     """Width of the vectors."""
     regularization: float | None = Field(None, gt=0)
-    """L2 penalty of the vectors, λ. None: 0.05 of what interactions weigh, alpha r summed over a user's and over an item's, the
-    geometric mean of both, each averaged over interactions."""
+    """L2 penalty of the vectors, λ. None: 0.04 of the confidence in a user's and in an item's interactions, the geometric mean of
+    both sums, each averaged over interactions."""
     alpha: float = Field(4.0, gt=0)
     """Confidence in an interaction, c = 1 + alpha r, against 1 for items without one. r is the number of rows of the user and the
     item, or where the label is a number the sum of their labels."""

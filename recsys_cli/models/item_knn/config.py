@@ -24,7 +24,7 @@ class Config(HistoryOptions):
     says little about a text; with bm25 also less the more users have met the item."""
     normalize: bool = True
     """Whether products are divided by the lengths of both items, which is the cosine; without it popular items are near to all."""
-    shrinkage: float = Field(20.0, ge=0)
+    shrinkage: float = Field(100.0, ge=0)
     """What is added to the product of the lengths before the division, so that few common users do not make items near."""
     k1: float = Field(1.2, ge=0)
     """Of bm25: how far weights may differ by the popularity of an item, which `b` measures; with 0 they do not."""

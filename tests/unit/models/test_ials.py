@@ -154,3 +154,14 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
 
     with pytest.raises(MissingExtraError, match=r"model\.name=ials needs the 'implicit' extra"):
         model.fit(known(matrix))
+
+
+def test_the_penalty_grows_with_what_interactions_weigh() -> None:
+    """Twice the confidence is twice the penalty; a user's weight and an item's count, each averaged over interactions."""
+    matrix = np.array([[1, 1, 1], [1, 0, 0]], dtype=float)
+    chosen = [model_of(matrix, counted(matrix), alpha=alpha).chosen["regularization"] for alpha in (1.0, 3.0)]
+
+    by_users, by_items = (3 * 3 + 1 * 1) / 4, (2 * 2 + 1 + 1) / 4
+    assert chosen[0] == pytest.approx(0.04 * 2 * np.sqrt(by_users * by_items))
+    assert chosen[1] == pytest.approx(2 * chosen[0])
+    assert model_of(matrix, counted(matrix), regularization=7.0).chosen == {}
