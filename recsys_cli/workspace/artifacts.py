@@ -18,7 +18,7 @@ from recsys_cli.workspace.reading import read_json
 from recsys_cli.workspace.writing import write_json
 
 MANIFEST = "manifest.json"
-FORMAT = 5
+FORMAT = 6
 """Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
 
 
