@@ -193,6 +193,10 @@ def test_new_items_are_ranked_recommended_and_named(folder: Path, workspace: Wor
     assert not (kept.items["popularity"] >= first).any()
     assert cohort.ranking["model"]["recall@40"].value > 0.8 > 0.1 > cohort.ranking["popularity"]["recall@40"].value
 
+    people = next(cohort for cohort in found.cohorts if cohort.name == "cold users")
+    assert people.ranking["model"]["recall@40"].value > 0.8 > people.ranking["popularity"]["recall@40"].value
+    assert any("have features in the table of users" in note for note in found.notes)
+
     asked = inspect_user(run, workspace, "3", k=40)
     new = [one for one in asked["recommended"] if int(one["item"]) >= OLD_ITEMS]
     assert new
