@@ -13,14 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.etl import fitting
-from recsys_cli.etl.engine import ROW, WEIGHT, Engine, Learnt
+from recsys_cli.etl.cold_keys import counted, find_cold, without_idle
+from recsys_cli.etl.engine import ROW, WEIGHT, Engine, Learnt, Walk
 from recsys_cli.etl.executor import Executor, Threads
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.ops.categorify import REST
+from recsys_cli.features.ops.op import Op
 from recsys_cli.features.plan import FeaturePlan, FittedPlan
-from recsys_cli.features.program import GATHERED, Gather, Program, Step
+from recsys_cli.features.program import COLD, GATHERED, Gather, Program, Step
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.split import SPLITS, TRAIN
 
@@ -54,8 +56,8 @@ class Learn:
     def _of(self, shard: int) -> Learnt:
         program = self.fitted.program
         needed = program.columns_read(self.number)
-        walk = program.walk(self.number, None)
-        numbered = any(step.op.numbers_rows for step, _ in walk if not isinstance(step.op, Gather))
+        walk = self._walk()
+        numbered = any(step.op.numbers_rows for step, _ in walk if isinstance(step.op, Op))
         sampled = {program.draw.output} if program.draw else set()
         columns, packed = list(dict.fromkeys([*needed, *sampled])), self.engine.takes_packed
         rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered, packed=packed)
@@ -64,15 +66,19 @@ class Learn:
         if program.draw is None:
             return self.engine.learn(walk, self.fitted, rows)
         met = rows.filter(pc.equal(rows.column(program.draw.output), 0))
-        learnt = self.engine.learn(program.walk(self.number, None, drawn=False), self.fitted, met)
-        return learnt | self.engine.learn(program.walk(self.number, None, drawn=True), self.fitted, rows)
+        learnt = self.engine.learn(self._walk(drawn=False), self.fitted, met)
+        return learnt | self.engine.learn(self._walk(drawn=True), self.fitted, rows)
+
+    def _walk(self, *, drawn: bool | None = None) -> Walk:
+        walk = self.fitted.program.walk(self.number, None, drawn=drawn)
+        kept = without_idle([step for step, _ in walk], self.fitted, train=True)
+        return [(step, verb) for step, verb in walk if step in kept]
 
     def nothing(self) -> Learnt:
         """Return what no row at all tells, so that types are known where train is empty."""
-        program = self.fitted.program
         rows = self.staged.schema.empty_table()
         rows = rows.append_column(ROW, row_numbers(0, 0))
-        return self.engine.learn(program.walk(self.number, None), self.fitted, rows)
+        return self.engine.learn(self._walk(), self.fitted, rows)
 
 
 def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit) -> FittedPlan:
@@ -89,11 +95,13 @@ def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, e
     program = plan.compile(staged.inputs)
     for number in range(program.passes + 1):
         tables = Tables(engine, staged, program, fitted, number)
-        state = dict(fitted.state) | tables.gathered()
+        state: Learnt = dict(fitted.state) | tables.gathered()
         fitted = _partly(fitted, program, state)
         learnt = _over_interactions(fitted, staged, engine, executor, emit, number)
         learnt |= tables.learn()
-        fitted = _partly(fitted, program, state | _finish(program, number, learnt))
+        state |= _finish(program, number, learnt)
+        state |= _cold(program, number, learnt, state, staged)
+        fitted = _partly(fitted, program, state)
     return FittedPlan(plan, staged.inputs, fitted.state)
 
 
@@ -133,7 +141,7 @@ class _Merged:
 
     def __init__(self, program: Program, number: int) -> None:
         steps = program.fits(number, None)
-        self._ops = {step.index: step.op for step in steps if not isinstance(step.op, Gather)}
+        self._ops = {step.index: step.op for step in steps if isinstance(step.op, Op)}
         self._parts: dict[tuple[int, str], list[pa.Table]] = defaultdict(list)
 
     def add(self, learnt: Learnt) -> None:
@@ -156,7 +164,7 @@ def _finish(program: Program, number: int, learnt: Learnt) -> Learnt:
     state: Learnt = {}
     for step in program.steps:
         if step.fitted and step.after == number:
-            assert not isinstance(step.op, Gather)
+            assert isinstance(step.op, Op)
             merged = {name: table for (index, name), table in learnt.items() if index == step.index}
             mine = {name: merged[name] for name in step.op.learns}
             found = fitting.of(step.op).finish(step.op, mine)
@@ -164,9 +172,28 @@ def _finish(program: Program, number: int, learnt: Learnt) -> Learnt:
     return state
 
 
+def _cold(program: Program, number: int, learnt: Learnt, state: Learnt, staged: Staged) -> Learnt:
+    """Return the cold keys of joined tables whose vocabulary was learnt in a pass."""
+    found: Learnt = {}
+    for key in program.keys:
+        index, op, after = _encoder(program, key)
+        if after != number:
+            continue
+        cold = find_cold(op, key, [join for _, join in program.joins if join.on == key], staged.tables, state, index)
+        if cold.num_rows and state[index, key + REST].column("unseen")[0].as_py():
+            cold = counted(cold, learnt[index, key])
+        found[COLD, key] = cold
+    return found
+
+
+def _encoder(program: Program, key: str) -> tuple[int, Categorify, int]:
+    """Return the op that makes ids of a key, its place in the plan, and the pass in which it learns."""
+    return next((s.index, s.op, s.after) for s in program.steps if isinstance(s.op, Categorify) and key in s.writes)
+
+
 @dataclass
 class Tables:
-    """The tables by id, as far as they are known in a pass.
+    """The tables by id, as far as they are known in a pass: rows of cold keys stand behind those of ids.
 
     Attributes:
         engine: What computes.
@@ -225,30 +252,33 @@ class Tables:
             yield key, self.engine.apply(self.program.transforms(key), self.fitted, self.raw(key))
 
     def raw(self, key: str) -> pa.Table:
-        """Return the joined columns by id, as the joins bring them."""
-        index, encoder = self._encoder(key)
-        vocabulary = self.fitted.state[index, encoder.vocabulary_of(key)]
+        """Return the joined columns by id, and behind them those of cold keys, as the joins bring them."""
+        index, encoder, _ = _encoder(self.program, key)
+        table = self._joined(key, self.fitted.state[index, encoder.vocabulary_of(key)])
+        buckets = table.take(pa.array(np.zeros(encoder.buckets, dtype=np.int64)))  # as unknown as the first row
+        cold = self.fitted.cold_keys(key)
+        behind = [] if cold is None else [self._joined(key, cold).slice(FIRST)]
+        return pa.concat_tables([table, buckets, *behind])
+
+    def _joined(self, key: str, keys: pa.Table) -> pa.Table:
         columns: dict[str, pa.ChunkedArray] = {}
         for _, op in self.program.joins:
             if op.on == key:
-                joined = self.engine.join(op, self.staged.tables[op.table], vocabulary)
+                joined = self.engine.join(op, self.staged.tables[op.table], keys)
                 columns |= {name: joined.column(name) for name in joined.column_names}
-        table = pa.table(columns)
-        buckets = table.take(pa.array(np.zeros(encoder.buckets, dtype=np.int64)))  # as unknown as the first row
-        return pa.concat_tables([table, buckets])
-
-    def _encoder(self, key: str) -> tuple[int, Categorify]:
-        """Return the op that makes ids of a key, and its place."""
-        return next((s.index, s.op) for s in self.program.steps if isinstance(s.op, Categorify) and key in s.writes)
+        return pa.table(columns)
 
     def _weights(self, key: str, rows: int) -> np.ndarray:
-        index, op = self._encoder(key)
+        index, op, _ = _encoder(self.program, key)
         counts = self.fitted.state[index, op.counts_of(key)].column("count")
         rest = self.fitted.state[index, key + REST]
         weights = np.zeros(rows, dtype=np.int64)
-        # All that are unseen count here, those of the buckets too: what is joined to them is the same.
+        # All that are unseen count here, those of the buckets too, but for cold keys: what is joined to them is the same.
         weights[NULL], weights[UNSEEN] = rest.column("null")[0].as_py(), rest.column("unseen")[0].as_py()
         weights[FIRST : FIRST + len(counts)] = counts.to_numpy()
+        if (cold := self.fitted.cold_keys(key)) is not None:
+            weights[cold.column("row").to_numpy()] = cold.column("count").to_numpy()
+            weights[UNSEEN] -= pc.sum(cold.column("count")).as_py()
         return weights
 
 

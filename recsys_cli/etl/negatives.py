@@ -1,4 +1,8 @@
-"""Drawing items that users have not met: pieces of staged interactions become pieces that have the drawn rows as well."""
+"""Negative sampling: pieces of staged interactions become pieces that have the sampled negatives as well.
+
+A negative avoids the user's interactions of its own split and of those before it, never of a later one: what train never samples
+would otherwise tell what is held out.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +34,14 @@ class _Met:
     """Who has met what, in numbers of order of appearance.
 
     Attributes:
-        pairs: user · num_items + item of every interaction of every split, sorted; 8 bytes an interaction.
+        pairs: user · num_items + item of every interaction, by split, each sorted; 8 bytes an interaction.
         num_items: How many items there are.
         items: The items that can be drawn, those of train, in order of their value.
         ends: For popularity, up to which draw each of them is meant (cumulative counts); None where all are alike.
         values: The raw values of all items, by number.
     """
 
-    pairs: Ints
+    pairs: tuple[Ints, ...]
     num_items: int
     items: Ints
     ends: Ints | None
@@ -50,19 +54,24 @@ class _Met:
         wanted = hashes % np.uint64(self.ends[-1])
         return self.items[np.searchsorted(self.ends, wanted.astype(np.int64), side="right")]
 
-    def by(self, users: Ints, items: Ints) -> npt.NDArray[np.bool_]:
-        """Return which users have met which items."""
+    def by(self, users: Ints, items: Ints, *, splits: int) -> npt.NDArray[np.bool_]:
+        """Return which users have met which items in the first of the splits."""
         keys = users * self.num_items + items
         order = np.argsort(keys)  # sorted, the lookups walk through memory instead of jumping
-        places = np.searchsorted(self.pairs, keys[order])
-        met = np.zeros(len(keys), dtype=bool)
-        met[order] = self.pairs[np.minimum(places, len(self.pairs) - 1)] == keys[order]
+        wanted = keys[order]
+        found = np.zeros(len(keys), dtype=bool)
+        for pairs in self.pairs[:splits]:
+            if len(pairs):
+                found |= pairs[np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)] == wanted
+        met = np.empty(len(keys), dtype=bool)
+        met[order] = found
         return met
 
-    def left(self, user: int) -> Ints:
-        """Return the items that can be drawn for a user."""
-        low, high = np.searchsorted(self.pairs, (user * self.num_items, (user + 1) * self.num_items))
-        return self.items[~np.isin(self.items, self.pairs[low:high] - user * self.num_items)]
+    def left(self, user: int, *, splits: int) -> Ints:
+        """Return the items that can be drawn for a user who keeps what the first of the splits have."""
+        borders = (user * self.num_items, (user + 1) * self.num_items)
+        met = [pairs[slice(*np.searchsorted(pairs, borders))] - borders[0] for pairs in self.pairs[:splits]]
+        return self.items[~np.isin(self.items, np.concatenate(met))]
 
 
 def draw(op: NegativeSampling, staged: Staged, folder: Path, emit: Emit) -> Staged:
@@ -77,7 +86,7 @@ def draw(op: NegativeSampling, staged: Staged, folder: Path, emit: Emit) -> Stag
     users, items = Numbering(), Numbering()
     met = _met(op, staged, users, items)
     schema = staged.schema.append(pa.field(op.output, pa.int8()))
-    places = [place for split in op.splits for place in staged.places(split)]
+    places = {place: SPLITS.index(split) + 1 for split in op.splits for place in staged.places(split)}
     offsets = np.zeros(len(staged.pieces[0].starts) if staged.pieces else 1, dtype=np.int64)
     pieces = []
     done, total = 0, sum(staged.rows.values())
@@ -87,7 +96,8 @@ def draw(op: NegativeSampling, staged: Staged, folder: Path, emit: Emit) -> Stag
         with pa.ipc.new_file(str(path), schema) as file:
             for place, rows in enumerate(staged.batches(piece)):
                 if rows.num_rows and place in places:
-                    table = _with_drawn(op, rows, met, users, first=(place << 40) + int(offsets[place]))
+                    first = (place << 40) + int(offsets[place])
+                    table = _with_drawn(op, rows, met, users, first=first, splits=places[place])
                 else:
                     table = rows.append_column(op.output, pa.array(np.zeros(rows.num_rows, dtype=np.int8)))
                 file.write_batch(_one_batch(table, schema))
@@ -102,25 +112,30 @@ def draw(op: NegativeSampling, staged: Staged, folder: Path, emit: Emit) -> Stag
 
 def _met(op: NegativeSampling, staged: Staged, users: Numbering, items: Numbering) -> _Met:
     """Number all users and items, and note who has met what, and what train has."""
-    parts: list[tuple[Ints, Ints]] = []
+    parts: list[list[tuple[Ints, Ints]]] = [[] for _ in SPLITS]
     in_train: list[Ints] = []
-    train = set(staged.places(SPLITS[TRAIN]))
+    number_of = {place: number for number, split in enumerate(SPLITS) for place in staged.places(split)}
     for place, rows in _placed(staged, [op.user, op.item]):
         known = _known(op, rows)
         user, item = users.of(rows.column(op.user)).to_numpy(), items.of(rows.column(op.item)).to_numpy()
-        parts.append((user[known], item[known]))
-        if place in train:
+        parts[number_of[place]].append((user[known], item[known]))
+        if number_of[place] == TRAIN:
             in_train.append(np.bincount(item[known], minlength=len(items)))
     counts = np.zeros(len(items), dtype=np.int64)
     for some in in_train:
         counts[: len(some)] += some
-    pairs = np.concatenate([user * len(items) + item for user, item in parts] or [np.zeros(0, dtype=np.int64)])
-    pairs.sort()
+    pairs = tuple(_sorted([user * len(items) + item for user, item in some]) for some in parts)
     # By value: numbers are in order of appearance, which depends on how the input was cut into batches.
     by_value = pc.sort_indices(items.values).to_numpy().astype(np.int64)
     candidates = by_value[counts[by_value] > 0]
     ends = np.cumsum(counts[candidates]) if op.distribution == "popularity" else None
     return _Met(pairs, len(items), candidates, ends, items.values)
+
+
+def _sorted(parts: list[Ints]) -> Ints:
+    together = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+    together.sort()
+    return together
 
 
 def _placed(staged: Staged, columns: list[str]) -> Iterator[tuple[int, pa.Table]]:
@@ -136,14 +151,16 @@ def _known(op: NegativeSampling, rows: pa.Table) -> npt.NDArray[np.bool_]:
     return np.logical_and(*there)
 
 
-def _with_drawn(op: NegativeSampling, rows: pa.Table, met: _Met, users: Numbering, *, first: int) -> pa.Table:
+def _with_drawn(
+    op: NegativeSampling, rows: pa.Table, met: _Met, users: Numbering, *, first: int, splits: int
+) -> pa.Table:
     """Return rows, each followed by those drawn for it."""
     user = users.of(rows.column(op.user)).to_numpy()
     known = np.flatnonzero(_known(op, rows))
     owners = np.repeat(known, op.num_negatives)
     counters = (np.uint64(first) + owners.astype(np.uint64)) * np.uint64(op.num_negatives)
     counters += np.tile(np.arange(op.num_negatives, dtype=np.uint64), len(known))
-    drawn = _drawn(op, counters, user[owners], met)
+    drawn = _drawn(op, counters, user[owners], met, splits=splits)
     owners, drawn = owners[drawn >= 0], drawn[drawn >= 0]
 
     source = np.concatenate([np.arange(rows.num_rows), owners])
@@ -162,19 +179,19 @@ def _with_drawn(op: NegativeSampling, rows: pa.Table, met: _Met, users: Numberin
     return pa.table(columns).append_column(op.output, pa.array(is_drawn[order]))
 
 
-def _drawn(op: NegativeSampling, counters: npt.NDArray[np.uint64], users: Ints, met: _Met) -> Ints:
-    """Return an item for each counter that its user has not met, or -1 where there is none."""
+def _drawn(op: NegativeSampling, counters: npt.NDArray[np.uint64], users: Ints, met: _Met, *, splits: int) -> Ints:
+    """Return an item for each counter that its user has not met in the first of the splits, or -1 where there is none."""
     found = np.full(len(counters), -1, dtype=np.int64)
     open_ = np.arange(len(counters))
     for attempt in range(_ATTEMPTS):
         if not len(open_) or not len(met.items):
             return found
         items = met.draw(hash_counters(counters[open_], mix(op.seed, _STREAM, attempt)))
-        taken = met.by(users[open_], items)
+        taken = met.by(users[open_], items, splits=splits)
         found[open_[~taken]] = items[~taken]
         open_ = open_[taken]
     for place in open_:
-        left = met.left(int(users[place]))
+        left = met.left(int(users[place]), splits=splits)
         if len(left):
             hashed = hash_counters(counters[place : place + 1], mix(op.seed, _STREAM, _ATTEMPTS))
             found[place] = left[int(below(hashed, len(left))[0])]

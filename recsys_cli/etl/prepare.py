@@ -12,8 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.errors import DataError
+from recsys_cli.etl.cold_keys import shared_ids
 from recsys_cli.etl.engine import Engine, choose
 from recsys_cli.etl.executor import Executor, open_executor
 from recsys_cli.etl.fit import Tables, fit
@@ -34,7 +37,7 @@ from recsys_cli.features.hashing import can_hash
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Program
-from recsys_cli.features.schema import file_of
+from recsys_cli.features.schema import SHARED_ID, file_of
 from recsys_cli.features.split import SPLITS, TRAIN
 
 
@@ -132,7 +135,11 @@ class Preparation:
         # In the flat layout too: evaluation and serving need an item's features.
         star = fitted.schema("star")
         for key, table in tables.items():
-            write_table(typed_table(table, star.in_table(key)), self.folder / "tables" / file_of(key))
+            typed = typed_table(table, star.in_table(key))
+            if (cold := fitted.cold_keys(key)) is not None:
+                columns = dict(zip(typed.column_names, typed.columns, strict=True))
+                typed = pa.table(columns | {SHARED_ID: shared_ids(cold)})
+            write_table(typed, self.folder / "tables" / file_of(key))
         if self.config.etl.layout == "flat":
             fitted = flattened(fitted, tables)
         quality: dict[str, Any] = {}

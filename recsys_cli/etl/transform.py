@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recsys_cli.etl.cold_keys import with_rows, without_idle
 from recsys_cli.etl.engine import ROW, Engine
 from recsys_cli.etl.executor import Executor
 from recsys_cli.etl.fit import row_numbers
@@ -89,9 +90,10 @@ class Transform:
         if in_train:
             rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows, order))
         rows, numbers = _without_numbers(rows)
-        computed = self.engine.apply(with_exact_labels(_steps(self.fitted), self.fitted, rows), self.fitted, rows)
+        steps = without_idle(_steps(self.fitted), self.fitted, train=in_train)
+        computed = self.engine.apply(with_exact_labels(steps, self.fitted, rows), self.fitted, rows)
         lost = count_lost(computed, self.schema)
-        table = typed_table(computed, self.schema.in_table(None))
+        table = with_rows(typed_table(computed, self.schema.in_table(None)), computed, steps)
         self._check_times(table)
         if self.user is not None:
             table = table.append_column(USER_HASH, self._user_hashes(table, rows.select([self.user])))
@@ -166,8 +168,9 @@ def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, tot
 
 
 def prepare(engine: Engine, fitted: FittedPlan, rows: pa.Table, schema: Schema) -> pa.Table:
-    """Send raw rows through the plan and bring them to the schema's columns and types."""
-    return typed_table(engine.apply(_steps(fitted), fitted, rows), schema.in_table(None))
+    """Send raw rows that the plan was not fitted on through it, and bring them to the schema's columns and types."""
+    steps = without_idle(_steps(fitted), fitted, train=False)
+    return typed_table(engine.apply(steps, fitted, rows), schema.in_table(None))
 
 
 def _steps(fitted: FittedPlan) -> list[Step]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.clusters import Clusters
-from recsys_cli.evaluation.held_out import HeldOut, Ints, candidate_items, hold_out
+from recsys_cli.evaluation.held_out import HeldOut, Ints, hold_out
 from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.problem import problem_hash, rows_hash
@@ -43,7 +43,7 @@ class Asked:
             config: Whom to rank for, what, and what they should find.
         """
         users, items, met = by_user.users, by_user.items, by_user.train.met()
-        candidates = candidate_items(met, num_items=len(items))
+        candidates = by_user.cold.candidates(met)
         held_out = hold_out(
             by_user.wanted,
             by_user.history,

@@ -26,7 +26,7 @@ def catalogue_of(candidates: Ints, train: Interactions, tables: Tables, schema: 
         schema: Names the columns.
     """
     item = schema.only(Role.ITEM)
-    counts = np.bincount(train.item_idx, minlength=int(item.cardinality or 0))[candidates]
+    counts = np.bincount(train.item_idx, minlength=int(candidates.max(initial=0)) + 1)[candidates]
     joined = tables.join({item.name: torch.from_numpy(candidates)})
     wanted = [c for c in schema.categorical if c.name in joined and c.name != item.name]
     owners, features, before = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0

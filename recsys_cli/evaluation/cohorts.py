@@ -41,6 +41,7 @@ class Parts:
         scores: Scores of the rows by system, each (N,).
         ranked: Rankings by system.
         first_new: The ids of users whom train does not know, where they are told apart, are not below it.
+        first_cold: The same of items, which are rows of their table.
     """
 
     rows: Interactions
@@ -49,6 +50,7 @@ class Parts:
     scores: Mapping[str, npt.NDArray[np.floating]]
     ranked: Mapping[str, Ranked]
     first_new: int = _NOBODY
+    first_cold: int = _NOBODY
 
     def is_known(self, user_idx: npt.NDArray[np.integer]) -> Mask:
         """Return which users have an id of their own in train."""
@@ -78,19 +80,23 @@ def measure_cohorts(parts: Parts, config: EvaluateConfig) -> tuple[Cohort, ...]:
 
 def _cohorts(parts: Parts) -> Iterator[_Who]:
     rows, held_out = parts.rows, parts.held_out
-    num_candidates = len(held_out.candidates)
+    num_candidates = int(np.count_nonzero(held_out.candidates < parts.first_cold))
     known, ranked = parts.is_known(rows.user_idx), parts.is_known(held_out.user_idx)
     yield _Who("warm users", "users that train knows", known, users=ranked)
     yield _Who("cold users", "users that train does not know", ~known, users=~ranked)
     place = np.full(int(max(rows.item_idx.max(initial=0), held_out.candidates.max(initial=0))) + 1, -1, dtype=np.int64)
-    place[held_out.candidates] = np.arange(num_candidates)
+    place[held_out.candidates] = np.arange(len(held_out.candidates))
     at = place[rows.item_idx]
+    is_cold = np.arange(len(held_out.candidates)) >= num_candidates
     num_head = int(np.ceil(HEAD * num_candidates))
-    is_head = np.arange(num_candidates) < num_head
+    is_head = np.arange(len(held_out.candidates)) < num_head
     about = f"the {num_head:,} candidates with most rows of train, {HEAD:.0%} of them"
     yield _Who("head items", about, (at >= 0) & (at < num_head), places=is_head)
-    yield _Who("tail items", "the other candidates", at >= num_head, places=~is_head)
-    yield _Who("cold items", "items without a row in train, which nobody is recommended", at < 0)
+    is_tail = ~is_head & ~is_cold
+    yield _Who("tail items", "the other candidates that train knows", np.append(is_tail, False)[at], places=is_tail)
+    about = "items that train does not know: candidates where the item table has them"
+    cold = (at < 0) | (at >= num_candidates)
+    yield _Who("cold items", about, cold, places=is_cold if is_cold.any() else None)
     yield from _by_activity(parts, known)
 
 

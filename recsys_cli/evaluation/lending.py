@@ -2,7 +2,8 @@
 
 A model that makes what it knows of a user from the user's history has what happened before the split: the user is lent an id
 of the data, and `begin` tells the model that history. Any other model knows nothing of the user: what stands in its tables for
-users without an id has learnt nothing. So all items score alike there, and a ranking of equal scores is that by popularity.
+users without an id has learnt nothing. So all items score alike there, and a ranking of equal scores is that by popularity. A
+model that looks at features scores new users whom the joined table has by theirs.
 """
 
 from __future__ import annotations
@@ -79,11 +80,19 @@ class ForEverybody:
         parts = [self._known(user_idx[:num_known])] if num_known else []
         unknown = user_idx[num_known:]
         if len(unknown) and not (self.model.folds_in and len(self.loans.ids)):
-            parts.append(torch.zeros(len(unknown), len(self.candidates), device=self.candidates.device))
+            parts.append(self._by_content(self.new.rows_of(unknown)))
         elif len(unknown):
             loans, ids = self.loans.place(unknown)
             parts += [self._lent(int(loan), ids[loans == loan]) for loan in np.unique(loans)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _by_content(self, table_rows: Ints) -> Tensor:
+        """Return the scores of new users by their features, from their rows of the joined table; equal ones without a row."""
+        scores = torch.zeros(len(table_rows), len(self.candidates), device=self.candidates.device)
+        described = np.flatnonzero(table_rows >= 0) if self.model.by_content else table_rows[:0]
+        if len(described):
+            scores[torch.from_numpy(described).to(scores.device)] = self._known(table_rows[described])
+        return scores
 
     def _known(self, user_idx: Ints) -> Tensor:
         if self._scorer is None:

@@ -105,11 +105,11 @@ class _Measurement:
         asked, tables = self._asked(), Tables(self.data, device=self.place.device)
         by_user, rows = asked.by_user, asked.by_user.rows
         earlier = ("train", "valid") if asked.split == "test" else ("train",)
-        before = by_user.new.hidden(by_user.before)
+        before = by_user.hidden(by_user.before)
         by_now = known_of(self.data, *earlier, tables=tables, read=before)
         self.model.begin(by_now)
         logits = self._score_rows(asked.split, len(rows))
-        of_model = Rows(rows, by_user.train, len(by_user.items))
+        of_model = Rows(by_user.cold.hidden(rows), by_user.cold.hidden(by_user.train), by_user.cold.first)
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
         ranked, num_empty = self._rank(asked, tables, by_now)
@@ -117,7 +117,8 @@ class _Measurement:
             ranking = ranking_estimates(ranked, self.config.k, self.config)
             beyond = self._beyond(ranked, asked)
         with self._timed("cohorts"):
-            parts = Parts(rows, by_user.history, asked.held_out, of_rows.scores, ranked, by_user.new.first)
+            first = by_user.new.first, by_user.cold.first
+            parts = Parts(rows, by_user.history, asked.held_out, of_rows.scores, ranked, *first)
             cohorts = measure_cohorts(parts, self.config)
         with self._timed("verdict"):
             of_labels = self.model.probabilistic
@@ -177,9 +178,9 @@ class _Measurement:
         if (reason := why_not(self.model, asked.held_out, tables, schema, device=device)) is not None:
             self.notes.append(f"No ranking: {reason}.")
             return {}
-        self.notes += on_new_users(asked, folds_in=self.model.folds_in)
+        self.notes += on_new_users(asked, self.model)
         systems = {MODEL: self.model}
-        known = Known(lambda: asked.by_user.new.hidden(asked.by_user.train.met()), tables.join)
+        known = Known(lambda: asked.by_user.hidden(asked.by_user.train.met()), tables.join)
         cache = FittedCache(self.data.folder / "baselines")
         for name in BASELINES:
             with self._timed(f"fit {name}"):
@@ -190,7 +191,8 @@ class _Measurement:
     def _scorer(self, system: Model, asked: Asked, tables: Tables) -> Scorer:
         schema = self.data.schema
         candidates = torch.from_numpy(asked.held_out.candidates).to(self.place.device)
-        loans = Loans(asked.new_users, asked.by_user.history, schema.only(Role.USER).own_ids, tables.join)
+        history = asked.by_user.cold.hidden(asked.by_user.history)
+        loans = Loans(asked.new_users, history, schema.only(Role.USER).own_ids, tables.join)
 
         def make() -> Scorer:
             return ModelScorer(system, tables, schema, candidates, batch_size=self.config.batch_size)

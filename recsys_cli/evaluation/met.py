@@ -21,7 +21,7 @@ class Met:
     """That a user met an item.
 
     Attributes:
-        item_idx: Encoded item.
+        item_idx: Encoded item; of one that train does not know the row of the joined table, where it has one.
         label: The main label.
         is_positive: Whether it is 1, or where it is a number above the mean of train.
         time: When, in the unit of the data; None where it has no times.
@@ -54,7 +54,11 @@ class Splits:
 def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interactions]:
     """Read the rows of one user or one item that happened, with times, by the splits that have rows; no others are kept."""
     only = {data.schema.only(role).name: encoded}
-    return {split: read_interactions(data, split, times=True, only=only).met() for split in SPLITS if data.rows(split)}
+    return {
+        split: read_interactions(data, split, times=True, only=only, cold_items=True).met()
+        for split in SPLITS
+        if data.rows(split)
+    }
 
 
 def newest_first(found: dict[str, Interactions], splits: Sequence[str]) -> list[Met]:

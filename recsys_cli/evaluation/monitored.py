@@ -11,7 +11,8 @@ import torch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.asked import Asked
-from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
+from recsys_cli.evaluation.cold_items import ColdItems
+from recsys_cli.evaluation.held_out import HeldOut, hold_out
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.lending import ForEverybody, Loans
 from recsys_cli.evaluation.measure import Place
@@ -63,16 +64,17 @@ def of_rankings(
     Raises:
         ConfigError: The data cannot be ranked, or there is nothing to find.
     """
-    num_items = int(data.schema.only(Role.ITEM).cardinality or 0)
-    rows = read_interactions(data, "valid").met()
+    rows = read_interactions(data, "valid", cold_items=True).met()
     if model.folds_in and not np.any(rows.user_idx >= FIRST):
         by_user = ByUser.read(data, "valid", seed=config.seed)
         if by_user.num_folded:
             return _of_new_users(model, wanted, data, by_user, config=config, place=place)
-    met = read_interactions(data, "train").met()
-    candidates = candidate_items(met, num_items=num_items)
+    met, cold = read_interactions(data, "train", cold_items=True).met(), ColdItems.of(data)
+    candidates = cold.candidates(met)
     users = value_hashes(data, data.schema.only(Role.USER))
-    held_out = hold_out(rows, met, candidates=candidates, num_items=num_items, config=config, user_hashes=users)
+    held_out = hold_out(
+        rows, met, candidates=candidates, num_items=cold.first + cold.number, config=config, user_hashes=users
+    )
     tables = Tables(data, device=place.device)
     if (reason := why_not(model, held_out, tables, data.schema, device=place.device)) is not None:
         all_new = not np.any(rows.user_idx >= FIRST)
@@ -94,8 +96,8 @@ def _of_new_users(
     if (reason := why_not(model, asked.held_out, tables, schema, device=place.device)) is not None:
         raise _not_measured(wanted, reason, model, all_new=False)
     candidates = torch.from_numpy(asked.held_out.candidates).to(place.device)
-    loans = Loans(asked.new_users, by_user.history, schema.only(Role.USER).own_ids, tables.join)
-    known = known_of(data, "train", device=place.device, tables=tables, read=by_user.new.hidden(by_user.before))
+    loans = Loans(asked.new_users, by_user.cold.hidden(by_user.history), schema.only(Role.USER).own_ids, tables.join)
+    known = known_of(data, "train", device=place.device, tables=tables, read=by_user.hidden(by_user.before))
 
     def make() -> ModelScorer:
         return ModelScorer(model, tables, schema, candidates, batch_size=config.batch_size)

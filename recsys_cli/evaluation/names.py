@@ -43,9 +43,11 @@ class Item:
 class Names:
     """Tells what encoded ids stand for; vocabularies are read when they are asked for.
 
+    An item that train does not know is told by its row of the joined table.
+
     Args:
         data: Prepared.
-        titles: What the items of the vocabulary are called, in its order, null where one has no title; None for no titles.
+        titles: What items are called, in the order of `values`, null where one has no title; None for no titles.
     """
 
     def __init__(self, data: PreparedData, titles: pa.Array | None = None) -> None:
@@ -53,11 +55,16 @@ class Names:
         self._titles = titles
         self._columns = {role: data.schema.only(role) for role in (Role.USER, Role.ITEM)}
         self._vocabularies: dict[str, pa.Array] = {}
+        self._all: dict[Role, pa.Array] = {}
         self._tables: dict[Role, pa.Table] = {}
 
     def values(self, role: Role) -> pa.Array:
-        """Return the raw ids of all users or all items, in the order of the encoded ids."""
-        return self._vocabulary(self._columns[role])
+        """Return the raw ids of users of train, or of items: those of train, in the order of the encoded ids, then cold ones."""
+        if role not in self._all:
+            column = self._columns[role]
+            values = self._vocabulary(column)
+            self._all[role] = pa.concat_arrays([values, self._cold(column)]) if role is Role.ITEM else values
+        return self._all[role]
 
     def user(self, user_idx: int) -> str:
         """Return the raw id of a user."""
@@ -72,7 +79,7 @@ class Names:
         """Return what is known of an item."""
         return Item(
             id=self._value(self._columns[Role.ITEM], item_idx),
-            title=self._title(item_idx - FIRST),
+            title=self._title(self._place(item_idx)),
             features=self.features(Role.ITEM, item_idx),
         )
 
@@ -94,7 +101,7 @@ class Names:
             text: The raw id as somebody typed it; or of an item its title, or letters that no other title has.
 
         Raises:
-            ConfigError: Train has no such id; the message has those that are near.
+            ConfigError: Train has no such id, nor a joined table of items; the message has those that are near.
         """
         values = self.values(role)
         with suppress(
@@ -102,10 +109,10 @@ class Names:
         ):  # what is no number is no value of a column of numbers
             place = pc.index(values, pa.scalar(text).cast(values.type)).as_py()
             if place >= 0:
-                return FIRST + int(place)
+                return self._encoded(role, int(place))
         titled = self._titled(text) if role is Role.ITEM else []
         if len(titled) == 1:
-            return FIRST + titled[0]
+            return self._encoded(role, titled[0])
         shown = [f"{values[place]} ({self._title(place)})" for place in titled[:_NEAR]]
         near = ", ".join(shown or self._near(role, text))
         known = ", ".join(str(value) for value in values[:_NEAR])
@@ -114,6 +121,26 @@ class Names:
             hint=f"an ID is a value of {self._columns[role].name} in the raw data, of which there are {len(values):,} in train"
             + ("" if near else f", such as {known}"),
         )
+
+    def _encoded(self, role: Role, place: int) -> int:
+        """Return the encoded id of a place among the values, or of a cold item its row of the table."""
+        known = len(self._vocabulary(self._columns[role]))
+        return FIRST + place if place < known else int(self._columns[role].cardinality or 0) + place - known
+
+    def _place(self, item_idx: int) -> int:
+        """Return the place of an item among the values, -1 where it is none of them."""
+        column = self._columns[Role.ITEM]
+        known, cardinality = len(self._vocabulary(column)), int(column.cardinality or 0)
+        if item_idx >= cardinality:
+            return known + item_idx - cardinality
+        return item_idx - FIRST if FIRST <= item_idx < FIRST + known else -1
+
+    def _cold(self, column: Column) -> pa.Array:
+        """Return the raw values of the keys of a column's table that train does not know, in the order of their rows."""
+        kind, path = self._vocabulary(column).type, self._data.cold_keys(column.name)
+        if not path.is_file():
+            return pa.array([], kind)
+        return pq.read_table(path, columns=["value"])["value"].combine_chunks().cast(kind)
 
     def _title(self, place: int) -> str | None:
         """Return the title of a value of the vocabulary, by its place there; None where it has none."""
@@ -173,4 +200,6 @@ class Names:
         values = self._vocabulary(column)
         if FIRST <= encoded < FIRST + len(values):
             return str(values[encoded - FIRST])
+        if column.role is Role.ITEM and encoded >= int(column.cardinality or 0):
+            return str(self.values(Role.ITEM)[self._place(encoded)])
         return "null" if encoded == NULL else "unseen"

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.fold_in import fold_in
-from recsys_cli.evaluation.problem import Hashes, value_hashes
+from recsys_cli.evaluation.problem import Hashes, row_hashes, value_hashes
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader.interactions import read_interactions, read_user_hashes
+from recsys_cli.loader.interactions import read_interactions, read_user_hashes, read_user_rows
 from recsys_cli.workspace import PreparedData
 
 _Id = TypeVar("_Id", bound="np.integer[Any]")
@@ -29,22 +30,38 @@ class NewUsers:
     Attributes:
         first: The id of the first of them; those of the data are below it.
         hashes: Hash of each, ascending, in the order of their ids; shape (S,).
+        table_rows: The row of each in the joined table of users, -1 of one who has none; shape (S,). None where nobody has one.
     """
 
     first: int
     hashes: Hashes
+    table_rows: npt.NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, rows: Interactions, hashes: Hashes | None, *, first: int) -> NewUsers:
+    def of(
+        cls,
+        rows: Interactions,
+        hashes: Hashes | None,
+        *,
+        first: int,
+        table_rows: npt.NDArray[np.int32] | None = None,
+        num_ids: int = 0,
+    ) -> NewUsers:
         """Return the users of some rows without an id; nobody where the rows have no hashes, as from an earlier version.
 
         Args:
             rows: The split, drawn rows too.
             hashes: What `read_user_hashes` returned.
             first: The ids of the data are below it.
+            table_rows: What `read_user_rows` returned.
+            num_ids: How many of a table's rows are those of ids.
         """
-        unknown = np.empty(0, np.uint64) if hashes is None else hashes[rows.user_idx == UNSEEN]
-        return cls(first, np.unique(unknown))
+        unknown = rows.user_idx == UNSEEN
+        found, places = np.unique(np.empty(0, np.uint64) if hashes is None else hashes[unknown], return_index=True)
+        if table_rows is None or not len(found):
+            return cls(first, found)
+        of_users = table_rows[unknown][places].astype(np.int64)
+        return cls(first, found, np.where(of_users >= num_ids, of_users, -1))
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -77,6 +94,10 @@ class NewUsers:
         """Return which ids are theirs."""
         return user_idx >= self.first
 
+    def rows_of(self, user_idx: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the row of each of some of these users in the joined table, -1 where there is none; both (U,)."""
+        return np.full(len(user_idx), -1) if self.table_rows is None else self.table_rows[user_idx - self.first]
+
     def ids(self, user_idx: npt.NDArray[np.int64], hashes: Hashes) -> npt.NDArray[np.int64]:
         """Return the ids of users who were kept as rankings keep them: by the id of the data, or as 2 and a hash; both (U,)."""
         return np.where(user_idx == UNSEEN, self.first + np.searchsorted(self.hashes, hashes), user_idx)
@@ -97,7 +118,8 @@ class ByUser:
         wanted: What happened in the split, or after a split by user the rest.
         new: Whom train does not know.
         users: Hash of each user id's value, those of new users included.
-        items: Hash of each item id's value.
+        items: Hash of each item id's value, and of each cold item's.
+        cold: The items that train does not know and the joined table has: rows of the splits have them.
         num_folded: Users of a split by user, who are described by a part of their rows; 0 of other splits.
     """
 
@@ -109,6 +131,7 @@ class ByUser:
     new: NewUsers
     users: Hashes
     items: Hashes
+    cold: ColdItems
     num_folded: int
 
     @classmethod
@@ -121,10 +144,14 @@ class ByUser:
             seed: Decides what is history after a split by user where rows have no time.
         """
         column = data.schema.only(Role.USER)
-        of_users, items = (value_hashes(data, one) for one in (column, data.schema.only(Role.ITEM)))
+        of_users, items = value_hashes(data, column), row_hashes(data, data.schema.only(Role.ITEM))
         names = ("train", "valid", "test") if split == "test" else ("train", "valid")
-        read = {name: (read_interactions(data, name, times=True), read_user_hashes(data, name)) for name in names}
-        new = NewUsers.of(*read[split], first=len(of_users))
+        read = {
+            name: (read_interactions(data, name, times=True, cold_items=True), read_user_hashes(data, name))
+            for name in names
+        }
+        of_table = read_user_rows(data, split)
+        new = NewUsers.of(*read[split], first=len(of_users), table_rows=of_table, num_ids=len(of_users))
         train, *between, rows = (new.named(*read[name]) for name in names)
         before = train.met()
         for other in between:
@@ -134,7 +161,11 @@ class ByUser:
         if _is_by_user(rows, before, new):
             of_new = wanted.chosen(new.among(wanted.user_idx))
             (history, wanted), num_folded = fold_in(of_new, users=users, items=items, seed=seed), len(new)
-        return cls(train, rows, before, history, wanted, new, users, items, num_folded)
+        return cls(train, rows, before, history, wanted, new, users, items, ColdItems.of(data), num_folded)
+
+    def hidden(self, rows: Interactions) -> Interactions:
+        """Return rows as a model may look at them: users and items that train does not know have the id 2."""
+        return self.cold.hidden(self.new.hidden(rows))
 
 
 def _is_by_user(rows: Interactions, before: Interactions, new: NewUsers) -> bool:

@@ -37,6 +37,17 @@ def value_hashes(data: PreparedData, column: Column) -> Hashes:
     return hashes
 
 
+def row_hashes(data: PreparedData, column: Column) -> Hashes:
+    """Return what `value_hashes` does, and behind it a hash for each cold key of the column's table; shape (table rows,)."""
+    hashes, path = value_hashes(data, column), data.cold_keys(column.name)
+    if not path.is_file():
+        return hashes
+    cold = pq.read_table(path, columns=["value", "row"])
+    values = cold["value"].combine_chunks()
+    of_rows = hash_counters(cold["row"].to_numpy().astype(np.uint64), mix(0, _NO_VALUE))
+    return np.concatenate([hashes, hash_values(values) if can_hash(values.type) else of_rows])
+
+
 def problem_hash(held_out: HeldOut, *, users: Hashes, items: Hashes, k: Sequence[int]) -> str:
     """Return the hash of a ranking problem: whom to rank for, what, what is hidden and what should be found.
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.held_out import most_met
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.scorers import ModelScorer, cannot_rank
@@ -57,8 +58,9 @@ class Advisor:
         self._schema = data.schema
         self._tables = Tables(data)
         self._batch_size = batch_size
+        self._cold = ColdItems.of(data)
         if model.folds_in and met is not None and len(met):
-            model.begin(Known(lambda: met, self._tables.join))
+            model.begin(Known(lambda: self._cold.hidden(met), self._tables.join))
         else:
             model.begin(known_of(data, *earlier, tables=self._tables))
 
@@ -73,18 +75,19 @@ class Advisor:
         return isinstance(self._model, Vectors)
 
     def recommend(self, user_idx: int, *, counts: npt.NDArray[np.int64], seen: Collection[int], k: int) -> list[Scored]:
-        """Return the best items of train for a user, best first, as an evaluation ranks them; not where `why_not` says why.
+        """Return the best items for a user, best first, as an evaluation ranks them; not where `why_not` says why.
 
         Args:
             user_idx: Encoded user.
-            counts: How many rows of train each encoded item has; those that have some are the candidates. Shape (num_items,).
+            counts: How many rows of train each encoded item has; those that have some are candidates, and so
+                are items of the joined table that train does not know. Shape (num_items,).
             seen: Encoded items to leave out, because the user has met them.
             k: How many at most.
 
         Raises:
             TrainingError: A score is no number.
         """
-        candidates = most_met(counts)
+        candidates = np.concatenate([most_met(counts), self._cold.rows])
         scorer = ModelScorer(
             self._model, self._tables, self._schema, torch.from_numpy(candidates), batch_size=self._batch_size
         )
@@ -97,8 +100,15 @@ class Advisor:
         """Return the items whose vectors point most in an item's direction, by cosine, without itself; it `has_vectors`."""
         assert isinstance(self._model, Vectors)
         own = self._schema.only(Role.ITEM).own_ids
+        items = np.concatenate([np.arange(own.start, own.stop), self._cold.rows if self._model.by_content else ()])
+        items = items.astype(np.int64)
+        at = int(np.searchsorted(items, item_idx))
         with torch.inference_mode():
-            vectors = torch.nn.functional.normalize(self._model.item_vectors(torch.arange(own.start, own.stop)), dim=1)
-            cosines = (vectors @ vectors[item_idx - own.start]).numpy()
+            vectors = torch.nn.functional.normalize(self._model.item_vectors(torch.from_numpy(items)), dim=1)
+            cosines = (vectors @ vectors[at]).numpy()
         best = np.argsort(-cosines, kind="stable")
-        return [Scored(own.start + int(p), float(cosines[p])) for p in best if p != item_idx - own.start][:k]
+        return [Scored(int(items[p]), float(cosines[p])) for p in best if p != at][:k]
+
+    def knows(self, item_idx: int) -> bool:
+        """Whether the model can tell an item from others: it has an id, or the model looks at features."""
+        return self._model.by_content or not self._cold.among(np.array(item_idx))

@@ -90,6 +90,8 @@ class Counts(Frozen):
     """Users of a split by user, whom train does not have: a part of their rows describes them."""
     candidates: int
     """Items that were ranked."""
+    candidates_cold: int = 0
+    """Those of them that train does not know: they are in the joined item table."""
     relevant: int
     """Interactions that the rankings should find, over the ranked users."""
     relevant_unreachable: int

@@ -57,4 +57,5 @@ def _times(users: Hashes, items: Hashes, rates: npt.NDArray[np.float64], *, seed
     keys = hash_counters(users, mix(seed, _DRAW))
     hashes = hash_counters(np.broadcast_to(items, (len(users), len(items))), keys[:, None])
     uniform = ((hashes >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-    return -np.log(uniform) / rates
+    with np.errstate(divide="ignore"):  # what has no rate is never drawn
+        return -np.log(uniform) / rates

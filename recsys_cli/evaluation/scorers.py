@@ -51,19 +51,27 @@ class ModelScorer:
     dense layer) then have very little to look at. Vectors of the candidates are asked for once, so a scorer is good for a
     model that does not change meanwhile.
 
+    Of items that train does not know a model that looks at features scores those that the joined table has. For all other
+    models they come last, equal to what they score lowest.
+
     Args:
         model: In evaluation mode, on the tables' device.
         tables: Features by id.
         schema: Names the user and the item column.
-        candidates: Encoded items, shape (I,), on the tables' device.
+        candidates: Encoded items, and behind them rows of the joined table that train does not know; shape (I,), on the tables'
+            device.
         batch_size: Pairs of a tile at most; changes nothing but memory.
     """
 
     def __init__(self, model: Model, tables: Tables, schema: Schema, candidates: Tensor, *, batch_size: int) -> None:
         self._model = model
         self._tables = tables
-        self._user, self._item = schema.only(Role.USER).name, schema.only(Role.ITEM).name
-        self._items = candidates.to(torch.int32)
+        self._user, item = schema.only(Role.USER).name, schema.only(Role.ITEM)
+        self._item = item.name
+        # Cold items stand last among candidates.
+        num_scored = len(candidates) if model.by_content else int((candidates < int(item.cardinality or 0)).sum())
+        self._items = candidates[:num_scored].to(torch.int32)
+        self._num_last = len(candidates) - num_scored
         self._batch_size = batch_size
         self._vectors: Tensor | None = None
 
@@ -76,12 +84,21 @@ class ModelScorer:
         users = torch.from_numpy(user_idx).to(self._items.device)
         with torch.inference_mode():
             if isinstance(self._model, Vectors):
-                return self._by_vector(self._model, users)
+                return self._with_last(self._by_vector(self._model, users))
             scores = self._by_model(users)
             # A sum is finite if all are, but for overflow; looking at each one would take longer than ranking them.
             if not (torch.isfinite(scores.sum()) or torch.isfinite(scores).all()):
                 raise TrainingError(_NO_NUMBER, hint=NOT_A_NUMBER)
-        return scores
+            return self._with_last(scores)
+
+    def _with_last(self, scores: Tensor) -> Tensor:
+        """Return scores (U, S) and behind them those of items that the model knows nothing of; laid out as they are."""
+        if not self._num_last:
+            return scores
+        lowest = scores.amin(dim=1) if scores.shape[1] else scores.new_zeros(len(scores))
+        if scores.stride(1) == 1:
+            return torch.cat([scores, lowest[:, None].expand(-1, self._num_last)], dim=1)
+        return torch.cat([scores.T, lowest.expand(self._num_last, -1)]).T
 
     def _by_vector(self, model: Vectors, users: Tensor) -> Tensor:
         if self._vectors is None:

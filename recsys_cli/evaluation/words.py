@@ -11,6 +11,9 @@ from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.fold_in import HISTORY
 from recsys_cli.evaluation.result import Counts, Protocol
 from recsys_cli.features.schema import FIRST, UNSEEN
+from recsys_cli.models.model import Model
+
+_COLD = " Models that look at features of items rank the latter by them; for all others they come last."
 
 
 def count(asked: Asked, *, num_empty: int) -> Counts:
@@ -22,7 +25,7 @@ def count(asked: Asked, *, num_empty: int) -> Counts:
         positive=int(np.count_nonzero(rows.positive)),
         train_rows=len(by_user.train),
         unknown_user_rows=int(np.count_nonzero((rows.user_idx < FIRST) | by_user.new.among(rows.user_idx))),
-        unknown_item_rows=int(np.count_nonzero(rows.item_idx < FIRST)),
+        unknown_item_rows=int(np.count_nonzero((rows.item_idx < FIRST) | by_user.cold.among(rows.item_idx))),
         users=held_out.num_eligible + held_out.num_without,
         users_without_relevant=held_out.num_without,
         users_eligible=held_out.num_eligible,
@@ -32,20 +35,27 @@ def count(asked: Asked, *, num_empty: int) -> Counts:
         users_new_with_history=int(np.isin(asked.new_users, by_user.history.user_idx).sum()),
         users_folded_in=by_user.num_folded,
         candidates=len(held_out.candidates),
+        candidates_cold=by_user.cold.number,
         relevant=int(held_out.num_relevant.sum()),
         relevant_unreachable=held_out.num_unreachable,
     )
 
 
-def on_new_users(asked: Asked, *, folds_in: bool) -> list[str]:
+def on_new_users(asked: Asked, model: Model) -> list[str]:
     """Say what a reader of a model's figures has to know of the users whom train does not know.
 
     Args:
         asked: What was asked.
-        folds_in: Whether the model makes what it knows of a user from the user's history.
+        model: Whose they are.
     """
     num_new, num_ranked = len(asked.new_users), len(asked.held_out.user_idx)
-    if num_new and not folds_in:
+    num_described = int(np.count_nonzero(asked.by_user.new.rows_of(asked.new_users) >= 0))
+    if num_described and model.by_content and not model.folds_in:
+        return [
+            f"{num_new:,} of the {num_ranked:,} users that are ranked for are new to train; {num_described:,} have "
+            "features in the table of users, by which this model ranks for them, and for the others it ranks by popularity."
+        ]
+    if num_new and not model.folds_in:
         return [
             f"{num_new:,} of the {num_ranked:,} users that are ranked for are new: train does not know them, and so this model "
             "knows nothing of them. They are ranked for by popularity; the cohort of warm users is the model's own."
@@ -75,8 +85,8 @@ def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float 
         split=f"Rows of {split}: {counts.rows:,}. Train rows are for fitting the model and the baselines.",
         candidates=f"{_candidates(config, counts)} Equal scores: the item with more train rows first, then the lower id.",
         seen=f"Items that the user met in {earlier} are neither recommended nor expected.",
-        relevant=f"The user's interactions in {split}, {relevant}. Items without a train row cannot be recommended and stay in "
-        f"the denominator: {counts.relevant_unreachable:,} of {counts.relevant:,}.",
+        relevant=f"The user's interactions in {split}, {relevant}. Items that are no candidates cannot be recommended and stay "
+        f"in the denominator: {counts.relevant_unreachable:,} of {counts.relevant:,}.",
         users=" ".join(_users(config, counts)),
         intervals="95 % intervals over users: of predictions by the delete-one-user jackknife of the linearized figure, because "
         "rows of one user are not independent (rows without a user count by themselves); of rankings from "
@@ -94,11 +104,17 @@ def positive_in_words(mean: float | None) -> str:
 
 
 def _candidates(config: EvaluateConfig, counts: Counts) -> str:
+    which = f"{counts.candidates:,} items with a train row"
+    if counts.candidates_cold:
+        warm = counts.candidates - counts.candidates_cold
+        which = (
+            f"{warm:,} items with a train row and {counts.candidates_cold:,} of the item table that train does not know"
+        )
     if config.candidates == "all":
-        return f"The full catalogue: all {counts.candidates:,} items with a train row."
+        return f"The full catalogue: all {which}.{_COLD if counts.candidates_cold else ''}"
     how = "evenly" if config.candidates == "sampled-uniform" else "by their train rows"
     return (
-        f"SAMPLED: what a user should find among {config.sampled_items:,} of the {counts.candidates:,} items with a train row, "
+        f"SAMPLED: what a user should find among {config.sampled_items:,} of the {which}, "
         f"drawn {how} for each user by seed {config.seed}. Such figures are higher than those of the full catalogue, may order "
         "systems differently, and compare with none but those of the same draw."
     )

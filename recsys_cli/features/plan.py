@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,7 +25,7 @@ from recsys_cli.features.ops import (
     Rename,
     TimeWindow,
 )
-from recsys_cli.features.program import GATHERED, INTERACTIONS, Program, State, compile_plan
+from recsys_cli.features.program import COLD, GATHERED, INTERACTIONS, Program, State, compile_plan
 from recsys_cli.features.schema import Column, Kind, Role, Schema, Task, file_of
 from recsys_cli.features.spec import Spec
 
@@ -304,6 +305,16 @@ class FittedPlan:
         counts = self.state[index, op.counts_of(column)].column("count")
         return pa.table({"value": self.state[index, op.vocabulary_of(column)].column("value"), "count": counts})
 
+    def cold_keys(self, key: str) -> pa.Table | None:
+        """Return the keys of joined tables that the key's vocabulary lacks, as `steps.COLD` says; None where there is none."""
+        found = self.state.get((COLD, key))
+        return found if found is not None and found.num_rows else None
+
+    def has_cold(self, key: str, *, train: bool) -> bool:
+        """Return whether rows of train, or held-out rows, may have cold keys."""
+        found = self.cold_keys(key)
+        return found is not None and (not train or bool(pc.max(found.column("count")).as_py()))
+
     def _is_vocabulary(self, index: int, name: str) -> bool:
         op = self.plan.ops[index]
         return isinstance(op, Categorify) and name in op.vocabularies
@@ -371,10 +382,11 @@ class FittedPlan:
             for index, op in enumerate(plan.ops):
                 for name in op.states:
                     in_vocab = isinstance(op, Categorify) and name in op.vocabularies
-                    place = folder / ("vocab" if in_vocab else f"state/{index}")
-                    state[index, name] = pq.read_table(place / file_of(name))
-            for path in sorted((folder / "state" / str(GATHERED)).glob("*.parquet")):
-                state[GATHERED, unquote(path.stem)] = pq.read_table(path)
+                    beside = folder / ("vocab" if in_vocab else f"state/{index}")
+                    state[index, name] = pq.read_table(beside / file_of(name))
+            for place in (GATHERED, COLD):
+                for path in sorted((folder / "state" / str(place)).glob("*.parquet")):
+                    state[place, unquote(path.stem)] = pq.read_table(path)
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise DataError(
                 f"{folder}: not a fitted plan that this version reads: {error}", hint="recsys etl --force"

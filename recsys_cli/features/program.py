@@ -12,10 +12,10 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.ops import AnyOp, Categorify, DropLowCardinality, JoinExternal, NegativeSampling, Rename
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.spec import Spec
-from recsys_cli.features.steps import FLAT, GATHERED, INTERACTIONS, Gather, State, Step
+from recsys_cli.features.steps import COLD, FLAT, GATHERED, INTERACTIONS, Gather, Locate, State, Step
 from recsys_cli.registry import suggest
 
-__all__ = ["FLAT", "GATHERED", "INTERACTIONS", "Gather", "Program", "State", "Step", "compile_plan"]
+__all__ = ["COLD", "FLAT", "GATHERED", "INTERACTIONS", "Gather", "Locate", "Program", "State", "Step", "compile_plan"]
 
 
 @dataclass
@@ -117,6 +117,8 @@ class _Compiler:
     reads: dict[str, None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     encoded: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+    """Columns by which tables are joined."""
     last: int = -1
     """Place of the last op that chooses rows."""
     lacks: frozenset[str] | None = None
@@ -178,6 +180,8 @@ class _Compiler:
         if step.index <= self.last and step.op.phase != "draw" and not lacks:
             self.rows.append((step.index, cast("AnyOp", step.op)))
         elif (step.op.acts or step.op.fitted) and step.op.phase == "columns" and not lacks:
+            if isinstance(step.op, Categorify) and step.home is None:
+                self.steps += [_locate(name) for name in step.op.learns if name in self.keys]
             self.steps.append(step)
         if step.op.replaces:
             self.columns = {name: column for name, column in self.columns.items() if name in outputs}
@@ -286,6 +290,11 @@ class _Compiler:
             self.columns[name] = _Column(spec, op.on, known=1, written=True, lacks=lacks)
 
 
+def _locate(key: str) -> Step:
+    op = Locate(key)
+    return Step(COLD, op, None, 1, (op.output,))  # cold keys are known after the first pass
+
+
 def compile_plan(
     ops: Sequence[AnyOp],
     roles: Sequence[str],
@@ -306,7 +315,8 @@ def compile_plan(
     last = max((place for place, op in enumerate(ops) if op.phase != "columns"), default=-1)
     early = [op for op in ops[: last + 1] if op.fitted or isinstance(op, JoinExternal)]
     encoded = frozenset(column for op in ops if isinstance(op, Categorify) for column in op.columns)
-    compiler = _Compiler(tables, state, encoded=encoded, last=last, lacks=lacks)
+    keys = frozenset(op.on for op in ops if isinstance(op, JoinExternal))
+    compiler = _Compiler(tables, state, encoded=encoded, keys=keys, last=last, lacks=lacks)
     compiler.problems += [
         f"{op.title} comes before {ops[last].title}, which chooses rows; rows are chosen before anything is learnt or joined, "
         f"so move {ops[last].name} up"

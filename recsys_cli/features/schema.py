@@ -25,6 +25,17 @@ input, over all files in their order; null for sampled negatives. It breaks ties
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """How many of a unit of time make a second."""
 
+SHARED_ID = "\x01id"
+"""A column (int32) that a table of joined features has where train does not know some of its keys: the encoded id of each row."""
+
+
+def row_column(key: str) -> str:
+    """Return the name of a column (int32) beside the schema's: the row of each key in the table of joined features.
+
+    Splits with keys that are in the table and not in the vocabulary have it; everywhere else the row is the encoded id.
+    """
+    return f"\x01row of {key}"
+
 
 def file_of(name: str) -> str:
     """Return the name of the parquet file that belongs to a column, whatever characters the column's name has."""

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from recsys_cli.features.ops.op import Op
+from recsys_cli.features.schema import row_column
 
 State = Mapping[tuple[int, str], pa.Table]
 """What was learnt: by place of the op in the plan, and name of the table."""
 INTERACTIONS = "interactions"
 GATHERED, FLAT = -1, -2
 """Places, in the state, of columns by id that are brought to the interactions: for an op there, or for the flat layout."""
+COLD = -3
+"""Place, in the state, of the cold keys of each joined table: those that the vocabulary lacks, ascending. Of each its raw `value`,
+its `row` in the table by id (behind those of all ids), the `id` that it shares, and its `count` of rows of train."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,12 @@ class Gather:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The ids."""
-        return (self.table,)
+        """The ids, and the rows of cold keys."""
+        return (self.table, row_column(self.table))
 
     @property
     def reads_to_apply(self) -> tuple[str, ...]:
-        """The ids."""
+        """The same."""
         return self.reads
 
     @property
@@ -52,19 +56,55 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class Locate:
+    """Find the rows that cold keys have in their table, before the keys become ids: -1 for all other keys.
+
+    Attributes:
+        key: The column of raw keys.
+    """
+
+    key: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The keys."""
+        return (self.key,)
+
+    @property
+    def reads_to_apply(self) -> tuple[str, ...]:
+        """The keys."""
+        return self.reads
+
+    @property
+    def learns_from_drawn(self) -> bool:
+        """False: it learns nothing."""
+        return False
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The name of the cold keys in the state."""
+        return (self.key,)
+
+    @property
+    def output(self) -> str:
+        """The column of rows."""
+        return row_column(self.key)
+
+
+@dataclass(frozen=True)
 class Step:
     """One op, or the part of it that works in one place.
 
     Attributes:
         index: Place of the op in the plan; part of the name of what it learns.
-        op: The op, with those of its columns that this step computes; or a Gather.
+        op: The op, with those of its columns that this step computes; or a Gather or a Locate.
         home: Where it works: None for the interactions, else the column whose ids number the rows of a table.
         after: How many passes over train have to be done before what it reads is known.
         writes: The columns that it computes.
     """
 
     index: int
-    op: Op | Gather
+    op: Op | Gather | Locate
     home: str | None
     after: int
     writes: tuple[str, ...]
@@ -77,7 +117,7 @@ class Step:
     @property
     def acts(self) -> bool:
         """Whether rows change by it; else it only describes columns, or learns what describes them."""
-        return isinstance(self.op, Gather) or self.op.acts
+        return not isinstance(self.op, Op) or self.op.acts
 
     @property
     def known(self) -> int:

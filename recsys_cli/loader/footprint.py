@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recsys_cli.loader.reading import RowGroup, groups_of, row_groups
+from recsys_cli.loader.reading import RowGroup, groups_of, row_columns, row_groups
 from recsys_cli.loader.records import Layout
 from recsys_cli.workspace import PreparedData
 
@@ -56,6 +56,6 @@ def contents(data: PreparedData, split: str) -> tuple[Layout, list[RowGroup]]:
     """Return how the rows of a split lie in memory, and the parts of files they come from."""
     schema = data.schema
     named = (*schema.features, *schema.labels, *([schema.weight] if schema.weight else []))
-    columns = [column for column in named if column.table is None]
+    columns = [column for column in named if column.table is None] + row_columns(data, split)
     groups = row_groups(data, split, columns)
     return Layout.of(columns, groups), groups

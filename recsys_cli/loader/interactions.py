@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.schema import ROW_NUMBER, UNSEEN, USER_HASH, Column, Role
+from recsys_cli.features.schema import ROW_NUMBER, UNSEEN, USER_HASH, Column, Role, row_column
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.scales import scales
 from recsys_cli.loader.targets import as_number
@@ -19,7 +19,12 @@ from recsys_cli.workspace import PreparedData
 
 
 def read_interactions(
-    data: PreparedData, split: str, *, times: bool = False, only: Mapping[str, int] | None = None
+    data: PreparedData,
+    split: str,
+    *,
+    times: bool = False,
+    only: Mapping[str, int] | None = None,
+    cold_items: bool = False,
 ) -> Interactions:
     """Read a split's users, items and labels, and where asked for its times; no rows where the split is empty.
 
@@ -29,7 +34,8 @@ def read_interactions(
         data: Prepared.
         split: Which.
         times: Whether to read the timestamp too, and the row numbers that order rows of one time.
-        only: Encoded ids by their columns, to keep the rows with these alone; None for all.
+        only: Encoded ids by their columns, or rows of cold items, to keep the rows with these alone; None for all.
+        cold_items: Whether an item that train does not know is its row of the joined table, where it has one, and not UNSEEN.
 
     Raises:
         DataError: A label is neither 0 nor 1, and no number in units of its own; the metrics here would mean nothing.
@@ -40,8 +46,11 @@ def read_interactions(
     timed = [column.name for column in schema.select(_is_time)] if times else []
     shards = data.shards(split)
     numbered = [ROW_NUMBER] if timed and shards and ROW_NUMBER in pq.read_schema(shards[0]).names else []
-    names = [user, item, label, *sampled, *timed, *numbered]
-    which = [(name, "==", encoded) for name, encoded in (only or {}).items()] or None
+    row = _cold_rows(data, split, item)
+    cold = [row] if row and cold_items else []
+    names = [user, item, label, *sampled, *timed, *numbered, *cold]
+    which = [(row if row and encoded >= int(schema[name].cardinality or 0) else name, "==", encoded)
+             for name, encoded in (only or {}).items()] or None  # fmt: skip
     parts = [pq.read_table(path, columns=names, filters=which) for path in shards]
     if not parts:
         nothing = np.empty(0, np.int32)
@@ -51,6 +60,9 @@ def read_interactions(
     labels = table[label].to_numpy().astype(np.float32)
     _check(labels, schema.label, f"{data.folder / split}: label {label!r}")
     users, items = (_ids(table, schema[name]) for name in (user, item))
+    if row and cold_items:
+        rows = table[row].to_numpy()
+        items = np.where(rows >= int(schema[item].cardinality or 0), rows, items)
     drawn = table[sampled[0]].to_numpy() != 0 if sampled else None
     when = _whole(table[timed[0]]) if timed else None
     numbers = _narrow(_whole(table[ROW_NUMBER])) if numbered else None
@@ -70,6 +82,26 @@ def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
         ids = _ids(table, column)
         counts += np.bincount(ids[table[sampled[0]].to_numpy() == 0] if sampled else ids, minlength=len(counts))
     return counts
+
+
+def read_user_rows(data: PreparedData, split: str) -> npt.NDArray[np.int32] | None:
+    """Return the row of each row's user in the joined table, in the order of `read_interactions`; shape (N,).
+
+    None where the split has no users that the table has and train does not know.
+    """
+    name = _cold_rows(data, split, data.schema.only(Role.USER).name)
+    if name is None:
+        return None
+    found: npt.NDArray[np.int32] = pa.concat_tables(
+        [pq.read_table(path, columns=[name]) for path in data.shards(split)]
+    )[name].to_numpy()
+    return found
+
+
+def _cold_rows(data: PreparedData, split: str, key: str) -> str | None:
+    """Return the column with the table rows of a key; None where the split has none."""
+    shards, name = data.shards(split), row_column(key)
+    return name if shards and name in pq.read_schema(shards[0]).names else None
 
 
 def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] | None:

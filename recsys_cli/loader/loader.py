@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch
+from recsys_cli.features.schema import row_column
 from recsys_cli.loader.copying import Built, SideStream, to_device
 from recsys_cli.loader.footprint import contents
 from recsys_cli.loader.prefetch import prefetch
@@ -70,7 +71,8 @@ class Loader(Steps):
         num_rows = sum(group.num_rows for group in groups)
         super().__init__(num_rows, batch_size=batch_size, rank=rank, world_size=world_size, parts=parts)
         self._device = torch.device(device)
-        self._tables = Tables(data, device=self._device, keys=schema.tables)
+        self._keys = schema.tables
+        self._tables = Tables(data, device=self._device, keys=self._keys)
         budget = memory << 20
         self.resident = layout.num_bytes(groups) <= budget
         self._source: Resident | Streaming
@@ -102,8 +104,8 @@ class Loader(Steps):
         rows = {name: to_device(column, self._device) for name, column in rows.items()}
         labels = {name: cast(Tensor, rows.pop(name)) for name in self._labels}
         weight = None if self._weight is None else cast(Tensor, rows.pop(self._weight))
-        ids = {name: column for name, column in rows.items() if isinstance(column, Tensor)}
-        return Batch({**self._tables.join(ids), **rows}, labels, weight)
+        of_tables = {key: cast(Tensor, rows.pop(row_column(key), rows[key])) for key in self._keys if key in rows}
+        return Batch({**self._tables.features(of_tables), **rows}, labels, weight)
 
 
 def _on_device(records: Records, device: torch.device) -> Records:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.schema import Column, Kind
+from recsys_cli.features.schema import Column, Kind, Role, row_column
 from recsys_cli.workspace import PreparedData
 
 REDO = "recsys etl --force"
@@ -70,6 +70,27 @@ def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> lis
     if found == 0 and split == "train":
         raise DataError(f"{data.folder / split}: there are no rows to train on", hint=REDO)
     return [group for group in groups if group.num_rows]
+
+
+def row_columns(data: PreparedData, split: str) -> list[Column]:
+    """Return the columns with the table rows of keys that a split has beside those of the schema, for keys of its tables.
+
+    Raises:
+        DataError: A file is not readable.
+    """
+    shards = data.shards(split)
+    found = []
+    for key in data.schema.tables if shards else ():
+        with open_parquet(shards[0]) as file:
+            there = row_column(key) in file.schema_arrow.names
+        if there:
+            with open_parquet(data.table(key)) as file:
+                found.append(_row_column(key, file.metadata.num_rows))
+    return found
+
+
+def _row_column(key: str, num_rows: int) -> Column:
+    return Column(name=row_column(key), role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=num_rows)
 
 
 def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column]) -> Arrays:

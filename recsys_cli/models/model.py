@@ -55,11 +55,14 @@ class Model(nn.Module, ABC):
             label is; and not an order alone.
         folds_in: Whether all that it knows of a user is what `begin` tells it of the user's history, so that it can recommend
             to users who came after it had learnt.
+        by_content: Whether it scores users and items by the features of their tables, so that it can score those that it has no
+            ids of.
         deterministic: Whether no chance is in how it learns, so that one run says as much as a run for each of several seeds.
     """
 
     probabilistic: ClassVar[bool] = False
     folds_in: ClassVar[bool] = False
+    by_content: bool = False
     deterministic: ClassVar[bool] = False
     device = torch.device("cpu")
 

@@ -91,18 +91,21 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
-        ConfigError: Train has no such item.
+        ConfigError: Neither train nor the joined table of items has such an item.
     """
     desk = _Desk.open(run, workspace)
     item_idx = desk.names.find(Role.ITEM, name)
     found = rows_of(desk.data, Role.ITEM, item_idx)
     advisor = desk.ask(found)
-    near = advisor.nearest(item_idx, k=k) if advisor.has_vectors else []
-    notes = (
-        []
-        if advisor.has_vectors
-        else [f"no nearest items: {desk.config.model.name} has no vectors of items to compare"]
-    )
+    near, notes = [], []
+    if not advisor.has_vectors:
+        notes.append(f"no nearest items: {desk.config.model.name} has no vectors of items to compare")
+    elif not advisor.knows(item_idx):
+        notes.append(
+            f"no nearest items: train does not know the item, and {desk.config.model.name} looks at no features"
+        )
+    else:
+        near = advisor.nearest(item_idx, k=k)
     recommended = None
     if not (kept := run.evaluated()).evaluation.is_file():
         notes.append("who it is recommended to is not known before recsys evaluate")
@@ -191,7 +194,8 @@ def _counts(found: Mapping[str, Interactions]) -> dict[str, Any]:
 def _popularity(item_idx: int, counts: npt.NDArray[np.int64]) -> dict[str, int]:
     """Return an item's place among the items of train by their rows, and how many items there are."""
     own = counts[FIRST:]
-    return {"place": int(np.count_nonzero(own > counts[item_idx])) + 1, "items": int(np.count_nonzero(own))}
+    rows = counts[item_idx] if item_idx < len(counts) else 0  # an item that train does not know
+    return {"place": int(np.count_nonzero(own > rows)) + 1, "items": int(np.count_nonzero(own))}
 
 
 def _recommended_to(item_idx: int, rankings: Rankings, names: Names, *, k: int) -> dict[str, Any] | None:

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 from recsys_cli import __version__
 from recsys_cli.errors import RecsysError
 from recsys_cli.features.schema import Schema, file_of
+from recsys_cli.features.steps import COLD
 from recsys_cli.workspace.checksums import check_sizes, checksums, verify
 from recsys_cli.workspace.reading import read_json
 from recsys_cli.workspace.writing import write_json
 
 MANIFEST = "manifest.json"
-FORMAT = 5
+FORMAT = 6
 """Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
 
 
@@ -162,8 +163,12 @@ class PreparedData(Artifact):
         return int(self.manifest["rows"].get(split, 0))
 
     def table(self, key_column: str) -> Path:
-        """Return the file with the features of a key column's ids: row i belongs to id i."""
+        """Return the file with the features of a key column: row i belongs to id i, and those behind all ids to cold keys."""
         return self.folder / "tables" / file_of(key_column)
+
+    def cold_keys(self, key_column: str) -> Path:
+        """Return the file with the keys of a table that train does not know, and their rows there; missing where it knows all."""
+        return self.folder / "state" / str(COLD) / file_of(key_column)
 
     def vocabulary(self, name: str) -> Path:
         """Return the file with a vocabulary's `value` and `count`: row i belongs to id i + 3."""

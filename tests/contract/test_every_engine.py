@@ -24,7 +24,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.engine import Engine
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.plan import FittedPlan
-from recsys_cli.features.schema import FIRST
+from recsys_cli.features.schema import FIRST, row_column
 from recsys_cli.registry import ENGINES, load
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
@@ -100,21 +100,26 @@ def test_lists_are_encoded_by_element_and_a_null_list_is_empty(name: str) -> Non
 
 
 @every_engine
-def test_table_has_a_row_per_id_and_the_first_three_are_without_a_match(name: str) -> None:
+def test_table_has_a_row_per_id_and_per_cold_key_and_the_first_three_are_without_a_match(name: str) -> None:
     table = known(name).tables["item"]
-    assert table.column("genres").to_pylist() == [[], [], [], [3, 1], [4, 3], [], []]
-    assert table.column("year").to_pylist() == [1, 1, 1, 1, 3, 4, 1]
-    assert repr(table.column("price").to_pylist()) == repr([NAN, NAN, NAN, 2.5, 1.5, NAN, NAN])
+    assert table.column("genres").to_pylist() == [[], [], [], [3, 1], [4, 3], [], [], [2]]
+    assert table.column("year").to_pylist() == [1, 1, 1, 1, 3, 4, 1, 2]
+    assert repr(table.column("price").to_pylist()) == repr([NAN, NAN, NAN, 2.5, 1.5, NAN, NAN, 4.0])
+    cold = known(name).fitted.cold_keys("item")
+    assert cold is not None
+    assert cold.to_pydict() == {"value": [40], "row": [7], "id": [2], "count": [0]}
     assert [field.type for field in table.schema] == [pa.list_(pa.int32()), pa.int32(), pa.float32()]
 
 
 @every_engine
 @pytest.mark.parametrize("split", ["train", "valid"])
-def test_flat_is_star_with_the_table_gathered_by_id(name: str, split: str) -> None:
+def test_flat_is_star_with_the_table_gathered_by_row(name: str, split: str) -> None:
     made = known(name)
+    rows = made.column("item" if split == "train" else row_column("item"), split)
+    assert split == "train" or rows == [7, 4, 3]
     for column in ("genres", "year", "price"):
-        of_id = made.tables["item"].column(column).to_pylist()
-        gathered = [of_id[item] for item in made.column("item", split)]
+        of_row = made.tables["item"].column(column).to_pylist()
+        gathered = [of_row[row] for row in rows]
         assert repr(made.column(column, split, layout="flat")) == repr(gathered)
     for column in ("user", "item", "tags", "label", "time"):
         assert made.column(column, split, layout="flat") == made.column(column, split)
@@ -155,7 +160,7 @@ def test_no_train_row_at_all_gives_empty_vocabularies(name: str, tmp_path: Path)
     made = answer(name, case, tmp_path)
     assert {column.cardinality for column in made.fitted.schema("star").categorical} == {FIRST}
     assert made.column("user", "valid") == [2, 2, 1]
-    assert made.column("genres", "valid", layout="flat") == [[], [], []]
+    assert made.column("genres", "valid", layout="flat") == [[2], [2, 2], [2, 1]]
 
 
 @every_engine
@@ -246,7 +251,7 @@ def test_two_tables_joined_by_two_keys(name: str, tmp_path: Path) -> None:
     assert made.vocabulary("town") == {"Oslo": 2, "Bergen": 1}
     assert made.column("town", "valid", layout="flat") == [3, 1, 1]
     assert repr(made.column("price", "valid", layout="flat")) == repr([NAN, 7.0, NAN])
-    assert made.column("genres", "valid", layout="flat") == [[], [4, 3], [3, 1]]
+    assert made.column("genres", "valid", layout="flat") == [[2], [4, 3], [3, 1]]
     assert made.tables["item"].column_names == ["price", "genres"]
 
 

@@ -45,6 +45,11 @@ def finish(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table
     return state
 
 
+def counts_of(values: pa.Table, merged: pa.Table) -> pa.ChunkedArray:
+    """Return how often train has each of some values, given what was counted; 0 for values that were not."""
+    return _counts_in(values, _known(merged))
+
+
 def _known(counts: pa.Table) -> pa.Table:
     """Return the counts of values that are there, each of which stands for itself."""
     if PACKED in counts.column_names:

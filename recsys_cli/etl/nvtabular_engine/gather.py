@@ -17,11 +17,12 @@ _PLACE = "\x01place"
 
 
 def apply(op: Gather, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
-    """Add the columns, row by row those of the id in the row."""
+    """Add the columns, row by row those of the id in the row, or of its cold key."""
+    ids = [rows.column(name).to_numpy() for name in op.reads if name in rows.column_names]
     columns = {column: state[name].column(column) for name, column in zip(op.states, op.columns, strict=True)}
     places = pa.chunked_array([np.arange(len(next(iter(columns.values()))), dtype=np.int32)])
     carried = {name: column for name, column in columns.items() if _survives(column)}
-    brought = Rows(pa.table({**carried, _PLACE: places}))(rows.column(op.table).combine_chunks())
+    brought = Rows(pa.table({**carried, _PLACE: places}))(pa.array(np.maximum.reduce(ids)))
     # Of other columns, raw ones, NVTabular brings which value it is, because pandas would make other values of them.
     found = {
         name: brought.column(name) if name in carried else column.take(brought.column(_PLACE))

@@ -11,6 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from recsys_cli.etl.cold_keys import locate
 from recsys_cli.etl.counts import count
 from recsys_cli.etl.engine import ROW, WEIGHT, Learnt, Walk
 from recsys_cli.etl.packed import Packed, with_texts
@@ -18,8 +19,9 @@ from recsys_cli.etl.polars_engine import counted
 from recsys_cli.etl.polars_engine.categorify import encode
 from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.features.ops import Categorify
+from recsys_cli.features.ops.op import Op
 from recsys_cli.features.plan import FittedPlan
-from recsys_cli.features.program import Step
+from recsys_cli.features.program import COLD, Gather, Locate, Step
 from recsys_cli.features.spec import is_list, is_text
 
 
@@ -39,13 +41,15 @@ class Direct:
 
     @classmethod
     def of(cls, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
-        """Do each Categorify that no step of the rest has to come before."""
+        """Do each Categorify and each Locate that no step of the rest has to come before."""
         done = cls(rows)
         read: set[str] = set()
         written: set[str] = set()
         for step, verb in walk:
-            as_read = isinstance(step.op, Categorify) and not written & set(step.op.reads) and done._knows(step.op)
-            if as_read and verb == "fit" and WEIGHT not in rows.column_names:
+            as_read = not written & set(step.op.reads) and done._knows(step.op)
+            if as_read and isinstance(step.op, Locate):
+                done._locate(step.op, fitted)
+            elif as_read and verb == "fit" and WEIGHT not in rows.column_names:
                 done._count(step)
             elif as_read and verb == "apply" and not read & set(step.op.reads):
                 done._encode(step, fitted)
@@ -63,8 +67,10 @@ class Direct:
         # Without a column there would be no row.
         return with_texts(self.rows.select(names or self.rows.column_names[:1]))
 
-    def _knows(self, op: Categorify) -> bool:
-        return all(_is_plain(self.rows.schema.field(name).type) for name in op.reads)
+    def _knows(self, op: Op | Gather | Locate) -> bool:
+        return isinstance(op, Categorify | Locate) and all(
+            _is_plain(self.rows.schema.field(name).type) for name in op.reads
+        )
 
     def _count(self, step: Step) -> None:
         assert isinstance(step.op, Categorify)
@@ -81,6 +87,10 @@ class Direct:
             encoder = encoder_of(fitted.state[step.index, step.op.vocabulary_of(name)])
             ids = encode(self._values(name), partial(encoder, num_buckets=step.op.num_buckets))
             self.rows = self.rows.set_column(self.rows.schema.get_field_index(name), name, ids)
+
+    def _locate(self, op: Locate, fitted: FittedPlan) -> None:
+        rows = locate(self._values(op.key), fitted.state[COLD, op.key])
+        self.rows = self.rows.append_column(op.output, pa.array(rows))
 
     def _values(self, name: str) -> pa.Array:
         column = self.rows.column(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -19,7 +19,7 @@ from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.report.clock import Clock
 from recsys_cli.etl.report.facts import Label
 from recsys_cli.etl.report.sample import Keys, Sample
-from recsys_cli.features.schema import FIRST, Column
+from recsys_cli.features.schema import FIRST, Column, row_column
 
 Counts = npt.NDArray[np.int64]
 
@@ -35,6 +35,7 @@ class Look:
         timestamp: The column of times; None for none.
         clock: When the splits begin and end; None without times.
         drawn: The column that tells rows that were drawn, of which only the label is looked at; None without them.
+        table_rows: How many rows the tables have that have cold keys: of these columns the rows are counted, not the ids.
     """
 
     ids: tuple[Column, ...]
@@ -43,6 +44,7 @@ class Look:
     timestamp: str | None
     clock: Clock | None
     drawn: str | None
+    table_rows: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -68,7 +70,10 @@ class Census:
         self._labels = _Labels()
         self._keys: list[Keys] = []
         self.drawn = 0
-        self.ids = {column.name: np.zeros(column.cardinality or FIRST, dtype=np.int64) for column in look.ids}
+        self.ids = {
+            column.name: np.zeros(look.table_rows.get(column.name) or column.cardinality or FIRST, dtype=np.int64)
+            for column in look.ids
+        }
         self.times = np.zeros(look.clock.bins if look.clock else 0, dtype=np.int64)
         self.after = dict.fromkeys(self._later, 0)
         self.tied = dict.fromkeys(self._later, 0)
@@ -86,8 +91,10 @@ class Census:
     def count(self, path: Path) -> None:
         """Count the rows of a shard."""
         with pq.ParquetFile(path) as file:
+            there = file.schema_arrow.names
+            rows = {row_column(name): name for name in self._look.table_rows if row_column(name) in there}
             for group in range(file.num_row_groups):
-                self._rows(file.read_row_group(group, columns=self._look.columns, use_threads=False))
+                self._rows(file.read_row_group(group, columns=[*self._look.columns, *rows], use_threads=False))
 
     def _rows(self, rows: pa.Table) -> None:
         look = self._look
@@ -98,7 +105,9 @@ class Census:
                 self.drawn += rows.num_rows - made.num_rows
             rows = made
         for column in look.ids:
-            self._count_ids(column.name, _values(rows.column(column.name)))
+            of_table = row_column(column.name)
+            name = of_table if of_table in rows.column_names else column.name
+            self._count_ids(column.name, _values(rows.column(name)))
         if look.sample:
             pair = (look.sample.user.name, look.sample.item.name)
             self._keys.append(look.sample.keys(*(_values(rows.column(name)) for name in pair)))

@@ -106,6 +106,9 @@ def _look(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: Cou
         timestamp=timestamp,
         clock=read_clock(timestamp, shards, every=every, ticks=schema.ticks) if timestamp else None,
         drawn=drawn[0] if drawn else None,
+        table_rows={
+            name: cold.column("row")[-1].as_py() + 1 for name in ids if (cold := fitted.cold_keys(name)) is not None
+        },
     )
 
 

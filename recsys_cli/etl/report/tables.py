@@ -24,7 +24,7 @@ def in_tables(folder: Path, schema: Schema, ids: Mapping[str, Counts]) -> Iterat
     Args:
         folder: The prepared data.
         schema: Its columns, in the star layout.
-        ids: How often the interactions have each id of a key.
+        ids: How often the interactions have each id of a key, or each row of the table where some keys share an id.
     """
     for key in schema.tables:
         table = pq.read_table(folder / "tables" / file_of(key))

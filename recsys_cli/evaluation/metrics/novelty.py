@@ -11,9 +11,9 @@ from recsys_cli.evaluation.tally import Floats
 def novelty(lists: Recommended, k: int) -> Floats:
     """Return the mean self-information, in bits, of the items in each user's first k places; shape (U,).
 
-    An item with a share p of the rows of train has -log2 p: Zhou et al. (PNAS 2010).
+    An item with a share p of the rows of train has -log2 p: Zhou et al. (PNAS 2010). One without a row counts as if it had one.
     """
-    return mean_shown(lists, k, -np.log2(lists.catalogue.counts / lists.catalogue.num_rows))
+    return mean_shown(lists, k, -np.log2(np.maximum(lists.catalogue.counts, 1) / lists.catalogue.num_rows))
 
 
 def mean_shown(lists: Recommended, k: int, values: Floats) -> Floats:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import ranking_estimates
-from recsys_cli.evaluation.held_out import candidate_items
+from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.met import Splits
 from recsys_cli.evaluation.metrics import Hits
 from recsys_cli.evaluation.names import Names
@@ -18,7 +18,6 @@ from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.users import User, sample_users
 from recsys_cli.evaluation.result import Curve, Estimate, renamed
-from recsys_cli.features.schema import Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData
 
@@ -63,10 +62,9 @@ class Shown:
         by_user = ByUser.read(data, rankings.split, seed=config.seed)
         splits = Splits({"train": by_user.history, rankings.split: by_user.wanted})
         ids = by_user.new.ids(rankings.users, rankings.user_hashes)
-        num_items = int(data.schema.only(Role.ITEM).cardinality or 0)
         return cls(
             metrics_at_k(rankings, config),
-            popularity_curves(rankings, by_user.train.met(), num_items=num_items),
+            popularity_curves(rankings, by_user.train.met(), by_user.cold),
             sample_users(rankings, splits, names, config, ids=ids),
         )
 
@@ -108,18 +106,18 @@ def metrics_at_k(rankings: Rankings, config: EvaluateConfig) -> AtK:
     )
 
 
-def popularity_curves(rankings: Rankings, train: Interactions, *, num_items: int) -> dict[str, Curve]:
+def popularity_curves(rankings: Rankings, train: Interactions, cold: ColdItems) -> dict[str, Curve]:
     """Return which share of what is recommended goes to the most popular items, however many: a Lorenz curve from the top.
 
     Args:
         rankings: Of some systems; the smallest cut-off counts, because that is what people see.
         train: Its rows say how popular an item is.
-        num_items: Item ids are below it.
+        cold: The items that train does not know.
 
     Returns:
         Cumulated shares over the number of items, the most popular first: of the rows of train, and by system.
     """
-    order = candidate_items(train, num_items=num_items)
+    order, num_items = cold.candidates(train), cold.first + cold.number
     ranks = np.unique(np.geomspace(1, max(1, len(order)), _RANKS).round().astype(np.int64))
     counts = {CONSUMED: np.bincount(train.item_idx, minlength=num_items)}
     for system, items in rankings.items.items():

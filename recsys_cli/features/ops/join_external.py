@@ -17,8 +17,9 @@ class JoinExternal(Op):
     A left join: interactions without a row in the table get nulls (an empty list for a list column). Keys that stand
     twice in the table are an error that names them. Nothing is fitted. The order of the interactions stays.
 
-    The joined columns are taken per encoded key: in the star layout they are stored once per id, so all keys that are
-    unseen in train share one row, the row of nulls. Both layouts and all engines keep to that.
+    In the star layout the joined columns are stored once per key: a row for each id, and behind them one for each key of the
+    table that train does not know. So an unseen key shares its id, and hence its embedding, with others and keeps its own
+    columns, in both layouts and in new rows. What is fitted on joined columns is fitted on the interactions of train.
     """
 
     op: Literal["JoinExternal"] = "JoinExternal"

@@ -1,4 +1,4 @@
-"""NegativeSampling: items that a user has not met, for feedback that knows only what was met."""
+"""NegativeSampling: items that a user has not met so far, for feedback that knows only what was met."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from recsys_cli.features.spec import Spec
 
 
 class NegativeSampling(Op):
-    """Add to each interaction some rows with the same user and an item that the user has never met.
+    """Add to each interaction some rows with the same user and an item that the user has not met so far.
 
     Rows are drawn after the split, into the split of their interaction, from the items of train: each of them alike, or each
-    as often as it comes in train. Never drawn is an item that the user has met anywhere in the data, train, valid and test.
+    as often as it comes in train. A row for train avoids the user's interactions of train alone, a row for valid those of train
+    and valid, a row for test those of all three: if train avoided what is held out, an item never drawn would be in test.
+    A held-out interaction may repeat one of train, a drawn row never does; where repeats are not to be predicted, let
+    Deduplicate come first.
     The draw depends on the seed and the order of the interactions alone. A user who has met every item gets none.
     A drawn row has the interaction's user and `context`, the drawn item, and null in all other columns; features of the item
     come by a join, so let ops that need them come after it. An interaction without a user or an item (null) gets no drawn row.

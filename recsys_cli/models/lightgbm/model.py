@@ -39,6 +39,7 @@ class Model(Fitted):
     """
 
     probabilistic = True
+    by_content = True
     trees: Tensor
 
     def __init__(self, config: Config, schema: Schema) -> None:

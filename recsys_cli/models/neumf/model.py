@@ -38,6 +38,7 @@ class Model(Tabular):
                     f"neumf takes the ids of users and items, and {column.name} has none", hint="categorify it"
                 )
         self.user, self.item = (column.name for column in pair)
+        self.by_content = config.content
         if not config.content:
             self.numeric = ()
         columns = schema.categorical if config.content else pair

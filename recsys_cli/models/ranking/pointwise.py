@@ -30,6 +30,7 @@ class Pointwise(Trained):
     """
 
     probabilistic = True
+    by_content = True
     label_mean: Tensor
     label_deviation: Tensor
 

@@ -45,6 +45,7 @@ class Model(Retrieval):
         super().__init__(schema)
         self.config = config
         of_user, of_item = features_of(schema, self.user), features_of(schema, self.item)
+        self.by_content = len(of_item) > 1 or len(of_user) > 1
         dims = dims_of(_ids((*of_user, *of_item)), config.embedding_dim)
         self.users, self.items = (
             Encoder(columns, embed(_ids(columns), dims, sparse=sparse, placement=placement), config)

@@ -130,8 +130,8 @@ def test_median_of_a_joined_column_weighs_the_train_interactions(name: str, tmp_
     assert_same(in_order(found, "price", layout="flat"), [10, 10, 10, 20, 10, 10, 10])
     assert in_order(found, "price_filled", layout="flat") == [0, 0, 0, 0, 1, 1, 1]
     assert_same(in_order(found, "sizes", layout="flat"), [[1, 1]] * 3 + [[]] * 4)
-    assert_same(in_order(found, "price", "valid", layout="flat"), [10, 10])
-    assert found.tables["item"].column("price_filled").to_pylist() == [1, 1, 1, 0, 0, 1, 1]
+    assert_same(in_order(found, "price", "valid", layout="flat"), [1000, 10])
+    assert found.tables["item"].column("price_filled").to_pylist() == [1, 1, 1, 0, 0, 1, 1, 0]
 
 
 @every_engine

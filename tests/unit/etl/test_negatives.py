@@ -39,7 +39,7 @@ def ratings(tmp_path: Path) -> Path:
 def prepared(path: Path, folder: Path, *, engine: str = "polars", split: dict | None = None, **options) -> PreparedData:
     config = RunConfig.model_validate({
         "dataset": {"name": "files", "interactions": str(path)},
-        "split": split or {"method": "random", "valid": 0.2, "test": 0.1},
+        "split": split or {"method": "random", "valid": 0.1, "test": 0.2},
         "features": {
             "user": "user", "item": "item", "label": "label", "timestamp": "time",
             "ops": [
@@ -64,21 +64,25 @@ def pairs(table: pa.Table, *, sampled: int) -> list[tuple[int, int]]:
     return list(zip(kept["user"].to_pylist(), kept["item"].to_pylist(), strict=True))
 
 
-def test_drawn_items_were_never_met_in_any_split(ratings: Path, tmp_path: Path) -> None:
+def test_drawn_items_avoid_their_split_and_those_before_it(ratings: Path, tmp_path: Path) -> None:
     data = prepared(ratings, tmp_path / "w")
     splits = {split: rows(data, split) for split in ("train", "valid", "test")}
-    met = {pair for table in splits.values() for pair in pairs(table, sampled=0)}
+    met: set[tuple[int, int]] = set()
 
     for table in splits.values():
+        met |= set(pairs(table, sampled=0))
         drawn = pairs(table, sampled=1)
         assert not met & set(drawn)
         assert {item for _, item in drawn} <= set(range(FIRST, FIRST + ITEMS))
         assert table["label"].to_pylist() == [1 - sampled for sampled in table["sampled"].to_pylist()]
+    assert set(pairs(splits["train"], sampled=1)) & set(pairs(splits["test"], sampled=0)), (
+        "held-out pairs are drawn too"
+    )
 
 
 def test_every_interaction_gets_its_rows_where_there_is_something_left(ratings: Path, tmp_path: Path) -> None:
     data = prepared(ratings, tmp_path / "w")
-    table = rows(data, "train")
+    table = rows(data, "test")
     users = pq.read_table(data.vocabulary("user"))["value"].to_pylist()
     everything = FIRST + users.index(0)
     times = {0: [], 1: []}
@@ -97,7 +101,7 @@ def test_user_who_lacks_one_item_gets_that_one(ratings: Path, tmp_path: Path) ->
     users = pq.read_table(data.vocabulary("user"))["value"].to_pylist()
     items = pq.read_table(data.vocabulary("item"))["value"].to_pylist()
 
-    drawn = {item for user, item in pairs(rows(data, "train"), sampled=1) if user == FIRST + users.index(1)}
+    drawn = {item for user, item in pairs(rows(data, "test"), sampled=1) if user == FIRST + users.index(1)}
 
     assert drawn == {FIRST + items.index(f"i{ITEMS - 1}")}
 

@@ -15,7 +15,7 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
-from recsys_cli.features.schema import ROW_NUMBER, USER_HASH
+from recsys_cli.features.schema import ROW_NUMBER, SHARED_ID, USER_HASH, row_column
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl, prepared_data
 from recsys_cli.workspace import PreparedData, Workspace
@@ -31,6 +31,7 @@ RECIPE = {
         {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
     ],
 }
+MOVIE_ROW = row_column("movieId")
 
 
 def rows(data: PreparedData, split: str) -> pa.Table:
@@ -65,10 +66,12 @@ def test_etl_of_known_data(own_files: dict, workspace: Workspace) -> None:
     assert vocabularies["userId"] == {"value": [1, 2, 3], "count": [2, 2, 1]}
     assert vocabularies["movieId"] == {"value": [10, 20, 30], "count": [2, 2, 1]}
     assert vocabularies["genres"] == {"value": ["a", "b"], "count": [4, 2]}
-    assert pq.read_table(data.table("movieId")).to_pydict() == {"genres": [[], [], [], [4, 3], [3], []]}
+    assert pq.read_table(data.table("movieId")).to_pydict() == {
+        "genres": [[], [], [], [4, 3], [3], [], [2], [2]], SHARED_ID: [0, 1, 2, 3, 4, 5, 2, 2],
+    }  # fmt: skip
     assert rows(data, "valid").drop_columns([USER_HASH]).to_pydict() == {
         "userId": [2, 3, 3], "movieId": [3, 2, 5], "label": [1, 0, 1], "timestamp": [0, 1, 2],
-        ROW_NUMBER: [5, 6, 7],
+        ROW_NUMBER: [5, 6, 7], MOVIE_ROW: [3, 7, 5],
     }  # fmt: skip
     train = rows(data, "train")
     assert sorted(zip(*train.to_pydict().values(), strict=True)) == [
@@ -86,7 +89,7 @@ def test_etl_flat_layout_writes_what_star_gathers(own_files: dict, workspace: Wo
 
     table = pq.read_table(star.table("movieId"))
     for split in ("train", "valid"):
-        gathered = table.take(rows(star, split).column("movieId"))
+        gathered = table.take(rows(star, split).column("movieId" if split == "train" else MOVIE_ROW))
         assert rows(flat, split).column("genres").to_pylist() == gathered.column("genres").to_pylist()
     assert flat.schema["genres"].table is None
     assert pq.read_table(flat.table("movieId")) == table
@@ -211,7 +214,9 @@ def test_a_given_vocabulary_is_part_of_what_the_data_depends_on(own_files: dict,
     first = etl(config, workspace)
 
     assert etl(config, workspace).up_to_date
-    assert pq.read_table(first.artifact.table("movieId")).to_pydict() == {"genres": [[], [], [], [2, 4], [4], []]}
+    assert pq.read_table(first.artifact.table("movieId")).column("genres").to_pylist() == [
+        [], [], [], [2, 4], [4], [], [3], [2],
+    ]  # fmt: skip
 
     Path("genres.txt").write_text("a\nnever\n", encoding="utf-8")
     assert not etl(config, workspace).up_to_date
@@ -228,7 +233,7 @@ def test_what_buckets_hold_is_counted_as_unseen(own_files: dict, workspace: Work
     assert {column.name: column.cardinality for column in data.schema.categorical} == {
         "userId": 9, "movieId": 9, "genres": 9,
     }  # fmt: skip
-    assert pq.read_table(data.table("movieId")).num_rows == 9
+    assert pq.read_table(data.table("movieId")).num_rows == 9 + 2
     assert manifest["quality"]["train"]["movieId"] == {"null": 0, "unseen": 1, "values": 5}
     assert manifest["quality"]["valid"]["movieId"] == {"null": 0, "unseen": 2, "values": 3}
     assert manifest["vocabularies"] == {"userId": 2, "movieId": 2, "genres": 2}

@@ -1,0 +1,20 @@
+"""Finding the table rows of cold keys, on Polars: the search itself is that of every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.etl import cold_keys
+from recsys_cli.features.program import Locate
+
+
+def apply(op: Locate, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Add the column of rows."""
+
+    def found(keys: pl.Series) -> pl.Series:
+        return pl.Series(op.output, cold_keys.locate(keys.to_arrow(), state[op.key]))
+
+    return frame.with_columns(pl.col(op.key).map_batches(found, return_dtype=pl.Int32()).alias(op.output))

@@ -1,0 +1,226 @@
+"""Users and items that train does not know, scored by what a joined table says of them: planted, so that features decide alone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from engines import every_engine
+
+from recsys_cli.batch import Ragged
+from recsys_cli.config import RunConfig
+from recsys_cli.etl.report.facts import Facts
+from recsys_cli.evaluation import Evaluation
+from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.features.schema import UNSEEN, Role
+from recsys_cli.loader import Loader
+from recsys_cli.loader.footprint import contents
+from recsys_cli.loader.streaming import Streaming
+from recsys_cli.stages.apply import apply
+from recsys_cli.stages.download import download
+from recsys_cli.stages.etl import etl
+from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.inspect import inspect_item, inspect_user
+from recsys_cli.stages.train import train
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+GROUPS, USERS, ITEMS, EACH = 4, 240, 160, 30
+OLD_USERS, OLD_ITEMS = 160, 100
+"""Users and items below these numbers are in train; in test there are the others as well."""
+STEPS = {"epochs": 12, "batch_size": 128, "learning_rate": 0.01}
+TRAIN: dict[str, dict[str, Any]] = {"fm": STEPS, "mlp": STEPS, "two-tower": STEPS, "lightgbm": {}, "ease": {}}
+
+
+def group_of_user(user: np.ndarray) -> np.ndarray:
+    return (user * 7 + 3) % 11 % GROUPS
+
+
+def group_of_item(item: np.ndarray) -> np.ndarray:
+    return (item * 5 + 1) % 13 % GROUPS
+
+
+def likes(user: np.ndarray, item: np.ndarray) -> np.ndarray:
+    return (group_of_user(user) == group_of_item(item)).astype(np.int64)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Who likes what follows from a town and a genre; train knows a part of the users and items."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    for name, users, items in (("train", OLD_USERS, OLD_ITEMS), ("test", USERS, ITEMS)):
+        user = np.repeat(np.arange(users), EACH)
+        item = np.argsort(rng.random((users, items)), axis=1)[:, :EACH].ravel()
+        order = rng.permutation(len(user))
+        columns = {"user": user[order], "item": item[order], "label": likes(user, item)[order]}
+        pq.write_table(pa.table(columns), f"{name}.parquet")
+    users, items = np.arange(USERS), np.arange(ITEMS + 20)
+    people = pa.table({"user": users, "town": [f"t{group}" for group in group_of_user(users)]})
+    things = pa.table({"item": items, "genres": [[f"g{group}", "all"] for group in group_of_item(items)]})
+    pq.write_table(people, "people.parquet")
+    pq.write_table(things.append_column("title", pa.array([f"Thing {item}" for item in items])), "things.parquet")
+    return tmp_path
+
+
+def config(*, engine: str = "polars", layout: str = "star", model: str = "fm", **options: Any) -> RunConfig:
+    return RunConfig.model_validate({
+        "dataset": {
+            "name": "files", "interactions": "train.parquet",
+            "tables": {"people": "people.parquet", "things": "things.parquet"},
+        },
+        "split": {"method": "files", "train": "train.parquet", "test": "test.parquet"},
+        "features": {
+            "user": "user", "item": "item", "label": "label",
+            "ops": [
+                {"op": "JoinExternal", "table": "people", "on": "user", "columns": ["town"]},
+                {"op": "JoinExternal", "table": "things", "on": "item", "columns": ["genres"]},
+                {"op": "Categorify", "columns": ["user", "item"], **options},
+                {"op": "Categorify", "columns": ["town", "genres"]},
+                {"op": "LambdaOp", "expression": "label == 1", "output": "label", "dtype": "int8"},
+            ],
+        },
+        "etl": {"engine": engine, "layout": layout, "shard_rows": 2_000},
+        "model": {"name": model},
+        "train": {"device": "cpu", "precision": "fp32", **TRAIN[model]},
+        "evaluate": {"k": [40], "bootstrap": 20},
+    })  # fmt: skip
+
+
+def prepared(wanted: RunConfig, workspace: Workspace) -> PreparedData:
+    download(wanted.dataset, workspace)
+    return etl(wanted, workspace).artifact
+
+
+def measured(wanted: RunConfig, workspace: Workspace) -> tuple[TrainedRun, Evaluation]:
+    prepared(wanted, workspace)
+    run = train(wanted, workspace).artifact
+    evaluate(run, workspace)
+    return run, Evaluation.read(run.evaluation)
+
+
+def cold_auc(found: Evaluation, name: str) -> float:
+    cohort = next(cohort for cohort in found.cohorts if cohort.name == name)
+    value = cohort.pointwise["model"]["auc"].value
+    assert value is not None
+    return value
+
+
+def content(loader: Loader) -> list[tuple[Any, ...]]:
+    """Return the rows that a loader brings: label, town, genres, user and item."""
+    rows: list[tuple[Any, ...]] = []
+    for batch in loader:
+        genres = batch.features["genres"]
+        assert isinstance(genres, Ragged)
+        starts = genres.offsets.tolist()
+        lists = [tuple(genres.values[a:b].tolist()) for a, b in pairwise(starts)]
+        ids = [batch.features[name].tolist() for name in ("town", "user", "item")]  # type: ignore[union-attr]
+        rows += zip(batch.labels["label"].tolist(), ids[0], lists, *ids[1:], strict=True)
+    return rows
+
+
+@every_engine
+@pytest.mark.parametrize("layout", ["star", "flat"])
+def test_rows_of_what_train_does_not_know_are_told_by_features(
+    name: str, layout: str, folder: Path, workspace: Workspace
+) -> None:
+    wanted = config(engine=name, layout=layout)
+    run, found = measured(wanted, workspace)
+    data = workspace.data_of(run)
+    assert cold_auc(found, "cold users") > 0.9
+    assert cold_auc(found, "cold items") > 0.9
+
+    # New rows, prepared with the plan: the same features, so the same scores.
+    new = pq.read_table(apply(str(data.folder), ["test.parquet"], workspace).output)
+    assert not [column for column in new.column_names if column.startswith("\x01")]
+    star = config(engine="polars", layout="flat")
+    flat = pa.concat_tables([pq.read_table(path) for path in prepared(star, workspace).shards("test")])
+    assert new.to_pydict() == flat.select(new.column_names).to_pydict()
+    assert 1 not in new["town"].to_pylist(), "no town is missing"
+
+
+def test_layouts_and_ways_to_load_give_the_same_rows(folder: Path, workspace: Workspace) -> None:
+    star, flat = (prepared(config(layout=layout), workspace) for layout in ("star", "flat"))
+    for split in ("train", "test"):
+        assert content(Loader(star, split, batch_size=1_000)) == content(Loader(flat, split, batch_size=1_000))
+
+    streamed = Loader(star, "test", batch_size=1_000)
+    layout, groups = contents(star, "test")
+    streamed._source = Streaming(layout, groups, budget=3 * layout.num_bytes(groups[:1]), seed=None)
+    assert content(streamed) == content(Loader(star, "test", batch_size=1_000))
+
+    of_train = pq.read_schema(star.shards("train")[0]).names
+    assert not [column for column in of_train if column.startswith("\x01")], "train has no key that it does not know"
+
+
+@pytest.mark.parametrize("options", [{"freq_threshold": 47}, {"freq_threshold": 47, "num_buckets": 5}])
+def test_infrequent_ids_keep_their_features_and_are_counted_as_if_joined(
+    options: dict[str, int], folder: Path, workspace: Workspace
+) -> None:
+    data, everything = prepared(config(**options), workspace), prepared(config(), workspace)
+    for name in ("town", "genres"):
+        assert pq.read_table(data.vocabulary(name)) == pq.read_table(everything.vocabulary(name))
+    for split in ("train", "test"):
+        found, expected = (content(Loader(one, split, batch_size=1_000)) for one in (data, everything))
+        assert [row[:3] for row in found] == [row[:3] for row in expected]
+        own = data.schema.only(Role.ITEM).own_ids
+        shared = {row[4] for row in found if row[4] not in own}
+        assert shared == ({UNSEEN} if "num_buckets" not in options else set(range(own.stop, own.stop + 5)))
+
+
+def test_the_report_counts_features_of_keys_that_train_does_not_know(folder: Path, workspace: Workspace) -> None:
+    pq.write_table(pq.read_table("people.parquet").slice(0, USERS - 20), "people.parquet")
+    for layout in ("star", "flat"):
+        facts = Facts.model_validate_json(prepared(config(layout=layout), workspace).facts.read_text())
+        town = facts.missing["town"]
+        assert (town["train"].null, town["test"].null, town["test"].unseen) == (0, 20 * EACH, 0)
+        assert town["test"].values == USERS * EACH
+
+
+def test_new_items_are_ranked_recommended_and_named(folder: Path, workspace: Workspace) -> None:
+    run, found = measured(config(), workspace)
+    kept = Rankings.read(run.rankings)
+    first = int(workspace.data_of(run).schema.only(Role.ITEM).cardinality or 0)
+    cohort = next(cohort for cohort in found.cohorts if cohort.name == "cold items")
+    assert found.counts.candidates == ITEMS + 20
+    assert (found.counts.candidates_cold, found.counts.relevant_unreachable) == (ITEMS + 20 - OLD_ITEMS, 0)
+    assert "item table" in found.protocol.candidates
+    assert (kept.items["model"] >= first).mean() > 0.25
+    assert not (kept.items["popularity"] >= first).any()
+    assert cohort.ranking["model"]["recall@40"].value > 0.8 > 0.1 > cohort.ranking["popularity"]["recall@40"].value
+
+    people = next(cohort for cohort in found.cohorts if cohort.name == "cold users")
+    assert people.ranking["model"]["recall@40"].value > 0.8 > people.ranking["popularity"]["recall@40"].value
+    assert any("have features in the table of users" in note for note in found.notes)
+
+    asked = inspect_user(run, workspace, "3", k=40)
+    new = [one for one in asked["recommended"] if int(one["item"]) >= OLD_ITEMS]
+    assert new
+    assert all(one["title"] == f"Thing {one['item']}" for one in new)
+    liked = [likes(np.array(3), np.array(int(one["item"]))) for one in new[:5]]
+    assert all(liked)
+    thing = inspect_item(run, workspace, f"Thing {ITEMS - 1}", k=5)
+    assert thing["rows"]["train"] == 0 < thing["rows"]["test"]
+    assert thing["features"]["genres"]
+
+
+def test_a_model_of_ids_alone_puts_new_items_last(folder: Path, workspace: Workspace) -> None:
+    run, found = measured(config(model="ease"), workspace)
+    first = int(workspace.data_of(run).schema.only(Role.ITEM).cardinality or 0)
+    assert not (Rankings.read(run.rankings).items["model"] >= first).any()
+    assert found.counts.candidates_cold == ITEMS + 20 - OLD_ITEMS
+
+
+@pytest.mark.parametrize("model", ["two-tower", "lightgbm", "mlp"])
+def test_models_that_look_at_features_know_new_items(model: str, folder: Path, workspace: Workspace) -> None:
+    pytest.importorskip("lightgbm" if model == "lightgbm" else "torch")
+    wanted = config(model=model)
+    _, found = measured(wanted, workspace)
+    assert cold_auc(found, "cold items") > 0.8
+    if model != "lightgbm":  # which prefers items that it knows people to like
+        cohort = next(cohort for cohort in found.cohorts if cohort.name == "cold items")
+        assert cohort.ranking["model"]["recall@40"].value > 0.8 > 0.1 > cohort.ranking["popularity"]["recall@40"].value
