@@ -164,8 +164,9 @@ def test_no_train_row_at_all_gives_empty_vocabularies(name: str, tmp_path: Path)
 
 
 @every_engine
-def test_one_row_whose_values_are_all_null(name: str, tmp_path: Path) -> None:
-    train = pa.table({field.name: pa.array([None], field.type) for field in TRAIN.schema})
+def test_one_row_whose_other_values_are_all_null(name: str, tmp_path: Path) -> None:
+    nulls = {field.name: pa.array([None], field.type) for field in TRAIN.schema}
+    train = pa.table(nulls | {"time": TRAIN.column("time").slice(0, 1)})  # a row without a time is refused
     made = answer(name, Case({"train": train, "valid": VALID}, CASE.tables, PLAN), tmp_path)
     assert (made.column("user"), made.column("item"), made.column("tags")) == ([1], [1], [[]])
     assert made.column("label") == [0]
