@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.met import Splits
 from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.rankings import Rankings
@@ -81,7 +82,7 @@ def test_popularity_is_the_share_of_the_most_popular_items() -> None:
     train = Interactions(ids, ids, np.ones(6, np.float32))
     ranked = rankings({"model": [[4, 5, 3], [4, 3, 5]], "nothing": [[0, 0, 0], [0, 0, 0]]}, [{4}, {4}], k=(2, 3))
 
-    found = popularity_curves(ranked, train, num_items=6)
+    found = popularity_curves(ranked, train, ColdItems(6, 0))
 
     assert found[CONSUMED] == Curve(x=(1, 2, 3), y=(0.5, round(5 / 6, 6), 1.0))
     assert found["model"] == Curve(x=(1, 2, 3), y=(0.25, 0.5, 1.0))  # of 2 places each: 4, 5, 4, 3
