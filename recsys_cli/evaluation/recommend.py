@@ -79,15 +79,16 @@ class Advisor:
 
         Args:
             user_idx: Encoded user.
-            counts: How many rows of train each encoded item has; those that have some are candidates, and so
-                are items of the joined table that train does not know. Shape (num_items,).
+            counts: How many rows of train each encoded item has; those that have some are candidates, and for
+                models that look at features items of the joined table that train does not know. Shape (num_items,).
             seen: Encoded items to leave out, because the user has met them.
             k: How many at most.
 
         Raises:
             TrainingError: A score is no number.
         """
-        candidates = np.concatenate([most_met(counts), self._cold.rows])
+        cold = self._cold.rows if self._model.by_content else self._cold.rows[:0]
+        candidates = np.concatenate([most_met(counts), cold])
         scorer = ModelScorer(
             self._model, self._tables, self._schema, torch.from_numpy(candidates), batch_size=self._batch_size
         )

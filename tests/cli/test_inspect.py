@@ -139,7 +139,8 @@ def test_unknown_ids_name_those_that_are_near(trained: Recsys) -> None:
     assert "hint: an ID is a value of userId in the raw data, of which there are 3 in train" in answer.err
     assert "near it are 1 (Toy Story (1995))" in trained("inspect", "item", "Toi Story (1995)").err
     assert trained("inspect", "item", "toy", "--json").json["item"] == "1"
-    assert "near it are 3, 2, 1" in trained("inspect", "item", "4").err  # nobody met it in train
+    assert "neither train nor the joined table has item '5'; near it are 4, 3, 2" in trained("inspect", "item", "5").err
+    assert trained("inspect", "item", "4", "--json").json["rows"]["train"] == 0  # nobody met it, and movies.csv has it
 
 
 def test_a_model_that_cannot_recommend_says_why(recsys: Recsys, ratings: Path) -> None:
