@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from recsys_cli.models.retrieval.options import Comparing
 
@@ -29,6 +29,3 @@ class Config(Comparing):
     """`softmax`: each positive should be chosen among many drawn items. `bpr`: it should be above a drawn item (Rendle et al.,
     2009). `warp`: the same, with more weight on positives far down the ranking (Weston et al., 2011). How a model is trained
     where train says nothing is meant for softmax; it does for warp, and bpr takes two or three times as many epochs."""
-    regularization: float = Field(0.05, ge=0)
-    """L2 penalty: each row that is learnt from adds so many times the squared length of what is learnt for its user, its item and
-    (their mean) its negatives to the loss of training. Chosen for softmax; bpr and warp take less, such as 0.002."""
