@@ -19,6 +19,7 @@ from recsys_cli.models.sequence.negatives import sampled_softmax
 
 Loss = Literal["bpr", "warp", "softmax"]
 _NEGATIVES: Mapping[Loss, int] = {"bpr": 1, "warp": 20, "softmax": 512}
+_REGULARIZATION: Mapping[Loss, float] = {"bpr": 0.002, "warp": 0.05, "softmax": 0.05}
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class ComparingModel(Retrieval):
         self.options = options
         self.rule = loss
         self.negatives = options.negatives or _NEGATIVES[loss]
+        given = options.regularization
+        self.regularization = _REGULARIZATION[loss] if given is None else given
 
     @abstractmethod
     def sides(self, users: Tensor, items: Tensor) -> tuple[Side, Side]:
@@ -85,10 +88,10 @@ class ComparingModel(Retrieval):
         positive = (users.vectors * liked[0]).sum(dim=1).float()
         negative = self._negative(users.vectors, liked[1], drawn)
         found = self._compare(positive, negative, positives, drawn)
-        if self.training and self.options.regularization:
+        if self.training and self.regularization:
             lengths = _squared(others[1]).view(drawn.shape)
             mean = lengths.mean(dim=1) if drawn.dim() == 2 else lengths.mean()
-            found = found + self.options.regularization * (_squared(users.learnt) + _squared(others[0]) + mean)
+            found = found + self.regularization * (_squared(users.learnt) + _squared(others[0]) + mean)
         return positives.mean(found)
 
     def _draw(self, positives: Positives) -> Tensor:

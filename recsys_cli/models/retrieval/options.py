@@ -15,6 +15,6 @@ class Comparing(Section):
     other, and for `softmax` all rows of a batch share them. None: 1 for bpr, 20 for warp, 512 for softmax."""
     avoid_positives: bool = True
     """Draw no item that the user has a positive of in train; for `softmax`, leave those out of the sum."""
-    regularization: float = Field(0.002, ge=0)
-    """How much vectors cost: each row that is learnt from adds so many times the squared length of what is learnt for its user, its
-    item and (their mean) its negatives to the loss of training."""
+    regularization: float | None = Field(None, ge=0)
+    """L2 penalty: each row that is learnt from adds so many times the squared length of what is learnt for its user, its item and
+    (their mean) its negatives to the loss of training. None: 0.002 for bpr, 0.05 for warp and softmax."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recsys_cli.config import RunConfig, dump, load
-from recsys_cli.config.load import model_config, model_config_type
+from recsys_cli.config.load import model_config, model_config_type, train_defaults
 from recsys_cli.errors import ConfigError
 
 GOOD = """\
@@ -394,3 +394,12 @@ def test_defaults_of_another_way_to_update_tables_are_left_out(
     monkeypatch.setattr(model_config_type("mlp"), "train_defaults", defaults, raising=False)
     found = load(config_file, [written]).train
     assert (found.sparse, found.embedding_optimizer, found.embedding_learning_rate) == (sparse, optimizer, rate)
+
+
+@pytest.mark.parametrize(
+    "name", ["logistic", "fm", "mlp", "dcn-v2", "deepfm", "dlrm", "neumf", "wide-deep", "mf", "two-tower"]
+)
+def test_models_of_rows_and_of_pairs_have_epochs_enough_and_stop_early(name: str) -> None:
+    """Their best epoch was up to the 15th of 15 on data sets of a hundred thousand rows."""
+    defaults = train_defaults(model_config_type(name))
+    assert defaults["epochs"] > 15 > defaults["early_stopping"]

@@ -100,3 +100,9 @@ def test_planted_groups_are_found(loss: str) -> None:
     model = learn(build("mf", {"loss": loss, "dim": 16}, SCHEMA), data)
     assert popularity(data) < 0.25
     assert found_by(model, data) > 0.5
+
+
+@pytest.mark.parametrize(("loss", "expected"), [("bpr", 0.002), ("warp", 0.05), ("softmax", 0.05)])
+def test_the_penalty_of_the_vectors_goes_by_the_loss_unless_it_is_given(loss: str, expected: float) -> None:
+    assert two_items(loss=loss, regularization=None).regularization == expected
+    assert two_items(loss=loss, regularization=0.0).regularization == 0.0
