@@ -49,10 +49,10 @@ def validate(document: Document, *, source: Path) -> RunConfig:
         if all(problem.startswith(OF_OVERRIDE) for problem in problems):
             raise ConfigError(message, hint=f"mend it on the line; all keys that there are: recsys config {source}")
         raise ConfigError(message, hint=f"mend it, then check it with: recsys validate {source}")
-    return config.model_copy(update={"model": _spelled_out(config.model)})
+    return config.model_copy(update={"model": spelled_out(config.model)})
 
 
-def _spelled_out(model: ModelConfig) -> ModelConfig:
+def spelled_out(model: ModelConfig) -> ModelConfig:
     """Return a model section with every option of the model, so that a run is told apart by what it learnt with."""
     with guarded(f"the options of {model.name}"):
         options = model_config(model.name, model.options).model_dump(mode="json")

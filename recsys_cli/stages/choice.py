@@ -12,7 +12,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from recsys_cli.config import RunConfig, dump, yaml12
-from recsys_cli.config.load import model_config_type
+from recsys_cli.config.load import model_config_type, spelled_out
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message
 from recsys_cli.stages import tell_version
@@ -30,7 +30,7 @@ def run_key(config: RunConfig, data: PreparedData) -> str:
     """Return what a run depends on: the model, how it is trained, and the data."""
     model, train = (
         section.model_dump(mode="json", exclude=_HOW[name])
-        for name, section in (("model", config.model), ("train", config.train))
+        for name, section in (("model", spelled_out(config.model)), ("train", config.train))
     )
     version = getattr(model_config_type(config.model.name), "format", 1)
     return key_of("run", _FORMAT, version, code_of_model(config.model.name), model, train, data.key)
