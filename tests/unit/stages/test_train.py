@@ -246,7 +246,7 @@ def test_train_without_data_says_what_to_run_first(workspace: Workspace) -> None
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from recsys_cli.config import load
+from recsys_cli.config import RunConfig
 from recsys_cli.events import Progress
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, Workspace
@@ -262,7 +262,7 @@ def emit(event):
             os.kill(os.getpid(), int(number))
 
 try:
-    train_on(PreparedData(Path(data)), load(Path(config)), Workspace(Path(root)), emit=emit)
+    train_on(PreparedData(Path(data)), RunConfig.model_validate_json(Path(config).read_text()), Workspace(Path(root)), emit=emit)
 except KeyboardInterrupt:
     sys.exit(130)  # Python's own -SIGINT is lost where an exit handler of torch imports something
 """
@@ -270,11 +270,9 @@ except KeyboardInterrupt:
 
 def stopped_by(number: signal.Signals, data: PreparedData, config: RunConfig, root: Path, *, step: int) -> int:
     """Train in another process, which sends itself a signal in a step; returns its exit status."""
-    from recsys_cli.config import dump
-
     root.mkdir(parents=True, exist_ok=True)
-    (root / "child.yaml").write_text(dump(config))
-    arguments = [str(root / "child.yaml"), str(data.folder), str(root), str(int(number)), str(step)]
+    (root / "child.json").write_text(config.model_dump_json())
+    arguments = [str(root / "child.json"), str(data.folder), str(root), str(int(number)), str(step)]
     return subprocess.run([sys.executable, "-c", CHILD, *arguments], capture_output=True, check=False).returncode
 
 
