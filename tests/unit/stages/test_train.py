@@ -83,7 +83,8 @@ def test_train_leaves_a_whole_run(make_prepared: MakePrepared, workspace: Worksp
     assert not made.up_to_date
     assert run.key == run_key(config, data)
     assert run.folder.name.endswith(f"-mlp-{run.key[:8]}")
-    assert load(run.config) == config
+    assert run_key(load(run.config), data) == run.key
+    assert load(run.config).train == config.train
     manifest = run.manifest
     assert (manifest["rows"], manifest["steps"], manifest["epochs"]) == (4_000, 16, 2)
     assert manifest["data"] == {"key": data.key, "folder": data.folder.name}
