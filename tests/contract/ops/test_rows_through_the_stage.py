@@ -142,7 +142,7 @@ def test_sessions_of_users_who_span_files(
     monkeypatch.setattr(buckets, "bucket_bytes", lambda memory: 1000)
     write(tmp_path)
     features = {"item": "item_last", "label": "rating_last", "timestamp": "time_last"}
-    options = {"split": {"method": "temporal", "valid": 0.25}, "features": features}
+    options = {"split": {"method": "temporal", "valid": 0.25, "test": 0}, "features": features}
     data = prepare(tmp_path, SESSIONS, engine=name, **options, etl={"engine": name, "shard_rows": 6, "layout": layout})
     users: dict[str, list[dict[str, Any]]] = {}
     for row in sorted((row for row in raw(tmp_path) if row["rating"] >= 3), key=lambda row: row["time"]):

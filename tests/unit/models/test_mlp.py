@@ -158,7 +158,7 @@ def test_weights_of_another_model_are_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not the weights of this model"):
         load_weights(model, tmp_path / "best.safetensors")
     (tmp_path / "best.safetensors").write_bytes(b"<html>")
-    with pytest.raises(DataError, match="not the weights of this model"):
+    with pytest.raises(DataError, match="is damaged"):
         load_weights(model, tmp_path / "best.safetensors")
 
 

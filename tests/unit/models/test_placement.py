@@ -13,6 +13,7 @@ import pytest
 import torch
 from rated import FEATURES
 from safetensors.torch import load_file
+from sealing import reseal
 
 from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, MissingExtraError
@@ -44,8 +45,9 @@ def a_config(placement: str, *, model: dict[str, Any] | None = None, **train: An
 
 
 def measured(run: TrainedRun) -> dict[str, Any]:
-    """What was measured, but how long it took."""
-    return {key: value for key, value in json.loads(run.evaluation.read_text()).items() if key != "seconds"}
+    """What was measured, but how long it took, and the checksums of files that say it."""
+    timed = {"seconds", "files", "checksum"}
+    return {key: value for key, value in json.loads(run.evaluation.read_text()).items() if key not in timed}
 
 
 def tensors(run: TrainedRun, which: str = "last") -> dict[str, torch.Tensor]:
@@ -111,6 +113,7 @@ def test_a_run_is_evaluated_in_one_process_wherever_its_tables_were(
     monkeypatch.setattr(Workspace, "data_of", lambda *_: data)
     first = measured(evaluate(run, workspace).artifact)
     run.config.write_text(run.config.read_text().replace("placement: device", f"placement: {placement}"))
+    reseal(run)
     assert load(run.config).model.embedding.placement == placement
     assert measured(evaluate(run, workspace, force=True).artifact) == first
 

@@ -144,6 +144,7 @@ def test_tables_that_nobody_has_memory_for_are_planned_at_once(make_prepared: Ma
     schema = json.loads((data.folder / "schema.json").read_text())
     next(c for c in schema["columns"] if c["name"] == "userId")["cardinality"] = 400_000_000
     (data.folder / "schema.json").write_text(json.dumps(schema))
+    reseal(data)
     before = hardware.peak_memory()["host"]
     plan = plan_on(data, a_config(dim=64))
     assert hardware.peak_memory()["host"] - before < 1 << 30
