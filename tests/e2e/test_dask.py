@@ -74,7 +74,7 @@ def contents(data: PreparedData) -> dict[str, bytes]:
     """Return every file, and of the manifest what does not tell how it was done."""
     files = {str(p.relative_to(data.folder)): p.read_bytes() for p in sorted(data.folder.rglob("*")) if p.is_file()}
     del files["config.yaml"]
-    how = ("created", "engine", "cluster", "workers", "threads", "seconds", "peak_memory")
+    how = ("created", "engine", "cluster", "workers", "threads", "seconds", "peak_memory", "files", "checksum")
     manifest = {key: value for key, value in json.loads(files["manifest.json"]).items() if key not in how}
     return files | {"manifest.json": json.dumps(manifest).encode()}
 

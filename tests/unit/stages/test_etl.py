@@ -190,7 +190,7 @@ def test_etl_of_real_movielens_equals_a_plain_count(workspace: Workspace, shared
     values = {name: pq.read_table(data.vocabulary(name)) for name in ("userId", "movieId")}
     decoded = [values[n]["value"].take(pa.array(train[n].to_numpy() - 3)).to_pylist() for n in values]
     keys = list(zip(*decoded, train["timestamp"].to_pylist(), strict=True))
-    assert len(set(keys)) == len(keys) == data.rows("train") == 100_836 - data.rows("valid")
+    assert len(set(keys)) == len(keys) == data.rows("train") == 100_836 - data.rows("valid") - data.rows("test")
     assert [label_of[key] for key in keys] == [label == 1 for label in train["label"].to_pylist()]
     counts = sorted(Counter(decoded[1]).items(), key=lambda pair: (-pair[1], pair[0]))
     assert list(zip(*values["movieId"].to_pydict().values(), strict=True)) == counts
