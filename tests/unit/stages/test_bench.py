@@ -79,7 +79,9 @@ def test_models_are_ranked_over_their_seeds(data: PreparedData, workspace: Works
     assert not popularity.is_baseline  # a model of the bench, and not twice in the table
     assert popularity.parameters == workspace.run(popularity.runs[0]).manifest["parameters"]
     assert any(one.is_baseline for one in found.standings)
-    assert "ease is better by NDCG@5 than all others" in in_words(found)
+    assert "ease is first by NDCG@5; mlp cannot be told apart from it." in in_words(
+        found
+    )  # its two seeds differ too much
     assert said(events) == ["1 of 4: popularity", "2 of 4: mlp, seed 1", "3 of 4: ease", "4 of 4: mlp, seed 2"]
     bars = [event for event in events if isinstance(event, Progress) and event.task == "bench"]
     assert [(bar.done, bar.total) for bar in bars] == [(done, 4) for done in range(5)]
