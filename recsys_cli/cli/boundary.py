@@ -16,9 +16,10 @@ import typer
 
 from recsys_cli.cli.escape import escaped
 from recsys_cli.cli.session import Session
-from recsys_cli.errors import DiskFullError, RecsysError
+from recsys_cli.errors import DiskFullError, RecsysError, TrainingError
 
 UNEXPECTED, USAGE, INTERRUPTED = 1, 2, 130
+_NO_MEMORY = ("alloc_cpu", "not enough memory", "out of memory")
 _FLAGS = ("--json", "--quiet", "-q", "--verbose", "-v")
 _WITH_VALUE = ("--workspace", "-w", "--trust")
 
@@ -65,9 +66,14 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
         command = context.command_path if context else "recsys"
         message = error.format_message().replace(": Value error, ", ": ")
         return show_error(message, f"{command} --help", USAGE, as_json=as_json)
+    if _is_out_of_memory(error):
+        hint: str | None = (
+            "recsys train --plan shows what training needs; etl.memory and train.memory are budgets in MiB"
+        )
+        return show_error(f"not enough memory: {error}", hint, TrainingError.exit_code, as_json=as_json)
     if isinstance(error, OSError) and error.strerror and not verbose:
         where = f"{error.filename}: " if error.filename else ""
-        hint: str | None = "look at the path, its permissions and the space on the disk; --verbose shows the traceback"
+        hint = "look at the path, its permissions and the space on the disk; --verbose shows the traceback"
         return show_error(f"{where}{error.strerror}", hint, UNEXPECTED, as_json=as_json)
     if verbose:
         traceback.print_exception(error, file=sys.stderr)
@@ -75,6 +81,13 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
     else:
         hint = "run it again with --verbose to see the traceback; this is a bug if the message does not help you"
     return show_error(f"unexpected {type(error).__name__}: {error}", hint, UNEXPECTED, as_json=as_json)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether an error of Python, numpy or torch says that memory could not be had."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+    )
 
 
 def _for_this_python(hint: str | None) -> str | None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from recsys_cli.errors import ConfigError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -41,9 +43,14 @@ class Session:
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace to read and write."""
+        """The workspace to read and write.
+
+        Raises:
+            ConfigError: The path is taken by something else, or cannot be one.
+        """
         from recsys_cli.workspace import Workspace
 
+        _check_folder(self.root)
         return Workspace(self.root)
 
     @property
@@ -77,6 +84,16 @@ class Session:
         from recsys_cli.cli.tables import console
 
         draw(console(), result)
+
+
+def _check_folder(root: Path) -> None:
+    try:
+        if root.is_dir() or not (root.exists() or root.is_symlink()):
+            return
+        reason = "the link leads nowhere" if root.is_symlink() and not root.exists() else "it is not a folder"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise ConfigError(f"--workspace {root}: {reason}", hint="name a folder, there or to be made")
 
 
 def _finite(value: Any) -> Any:

@@ -106,12 +106,16 @@ class ModelConfig(BaseModel):
         return dict(self.model_extra or {})
 
 
+MAX_CUT_OFF = 10_000
+"""The longest ranking: its memory is users times cut-off."""
+
+
 class EvaluateConfig(Section):
     """What is measured."""
 
     split: Literal["auto", "valid", "test"] = "auto"
     """Which rows; `auto` is test where there is one, valid otherwise."""
-    k: tuple[Annotated[int, Field(ge=1)], ...] = (10, 50)
+    k: tuple[Annotated[int, Field(ge=1, le=MAX_CUT_OFF)], ...] = (10, 50)
     """Cut-offs of the ranking metrics."""
     ranking_users: int | None = Field(2_000, ge=1)
     """Rank for a seeded sample of so many users (named as a sample in all results); None for all."""

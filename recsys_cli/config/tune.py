@@ -22,6 +22,9 @@ def _number(value: Any) -> Any:
 Number = Annotated[int | float, BeforeValidator(_number)]
 
 
+_MAX_STEPS = 1_000_000
+
+
 class Values(Section):
     """The values that one key may take: a range, or a list of choices."""
 
@@ -48,6 +51,10 @@ class Values(Section):
             raise ValueError(f"low has to be less than high, and {self.low:g} is not less than {self.high:g}")
         if self.step is not None and not 0 < self.step <= self.high - self.low:
             raise ValueError(f"step has to be more than 0 and at most high - low, not {self.step:g}")
+        if self.step is not None and (self.high - self.low) / self.step > _MAX_STEPS:
+            raise ValueError(
+                f"step {self.step:g} makes more than {_MAX_STEPS:,} values; leave it out for a range without steps"
+            )
         if self.log and (self.low <= 0 or self.step is not None):
             raise ValueError("log needs a low above 0, and no step")
         return self

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import torch
 
-from recsys_cli.cpu import has_bf16
+from recsys_cli.cpu import cores, has_bf16
 from recsys_cli.errors import ConfigError
 from recsys_cli.training.distributed.environment import Member
 
@@ -25,14 +25,21 @@ def device(choice: Literal["auto", "cpu", "cuda"], member: Member | None = None)
         member: Which process it is for; None is this one.
 
     Raises:
-        ConfigError: It asks for a GPU, and torch sees none; or there are fewer of them than processes.
+        ConfigError: It asks for a GPU, and torch sees none; or there are fewer of them than processes, or far fewer cores.
     """
     if choice == "cuda" and not torch.cuda.is_available():
         raise ConfigError("train.device is cuda, and torch sees no GPU", hint="set train.device=auto")
     if choice == "auto":
         choice = "cuda" if torch.cuda.is_available() else "cpu"
     member = member or Member.from_environment()
-    if choice == "cpu" or member is None:
+    if member is None:
+        return torch.device(choice)
+    if choice == "cpu":
+        if member.local_world_size > (most := max(8, 4 * cores())):
+            raise ConfigError(
+                f"{member.local_world_size} processes on a machine with {cores()} cores",
+                hint=f"set train.devices={most} or less",
+            )
         return torch.device(choice)
     if member.local_world_size > (gpus := torch.cuda.device_count()):
         raise ConfigError(

@@ -101,7 +101,12 @@ def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[li
             hint="for letters of another encoding say encoding: latin-1 beside the table's files",
         ) from error
     reader = csv.reader(io.StringIO(line, newline=""), delimiter=plain_separator(table), quotechar=table.quote or '"')
-    names = [name.replace(plain_separator(table), table.separator) for name in next(reader, [])]
+    try:
+        names = [name.replace(plain_separator(table), table.separator) for name in next(reader, [])]
+    except csv.Error as error:
+        raise DataError(
+            f"{file}:1: the header cannot be read: {error}", hint="name the columns with names: [..]"
+        ) from error
     if not any(names):
         raise DataError(f"{file} has no header and no rows")
     if len(set(names)) < len(names):

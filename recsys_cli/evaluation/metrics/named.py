@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from recsys_cli.config.sections import MAX_CUT_OFF
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
 from recsys_cli.evaluation.metrics.metric import Better, PointwiseMetric, RankingMetric
@@ -87,6 +88,8 @@ def _cut_off(name: str) -> int:
         raise ConfigError(f"{name} needs a cut-off, such as {name}@10")
     if not (cut_off.isascii() and cut_off.isdecimal() and int(cut_off)):
         raise ConfigError(f"the cut-off of {name} has to be a whole number from 1, such as {base}@10")
+    if int(cut_off) > MAX_CUT_OFF:
+        raise ConfigError(f"the cut-off of {name} is more than {MAX_CUT_OFF:,}")
     return int(cut_off)
 
 
