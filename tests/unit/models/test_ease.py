@@ -180,3 +180,16 @@ def test_items_beyond_the_memory_budget_are_left_out() -> None:
     scores = scores_after("ease", matrix, memory=1, regularization=50.0)
 
     assert np.count_nonzero(np.abs(scores).sum(0)) == 418
+
+
+@pytest.mark.parametrize(
+    ("num_users", "num_items", "expected"),
+    [(30, 600, 600), (600, 5_000, 1_000), (30_000, 5_000, 2_500), (3_000, 20_000, 2_823)],
+    ids=["few items", "few users", "many users", "users fewer than items"],
+)
+def test_the_penalty_is_tried_on_half_of_the_items_where_that_is_cheap_beside_the_fit(
+    num_users: int, num_items: int, expected: int
+) -> None:
+    history = History(torch.arange(num_users + 1), torch.arange(num_users) % num_items, num_items)
+
+    assert penalty._num_items(history) == expected
