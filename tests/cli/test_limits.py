@@ -63,8 +63,10 @@ def test_a_workspace_that_cannot_be_is_named(recsys: Recsys, tmp_path: Path) -> 
 
 def test_a_header_that_cannot_be_read_is_named(recsys: Recsys) -> None:
     Path("long.csv").write_text("user,item,rating,time," + "x" * 200_000 + "\n1,2,3,4,5\n")
+    ops = "[{op: Categorify, columns: [user, item]}]"
     Path("long.yaml").write_text(
-        "dataset: {name: files, interactions: long.csv}\nfeatures: {user: user, item: item, label: rating, ops: [{op: Categorify, columns: [user, item]}]}\n"
+        "dataset: {name: files, interactions: long.csv}\n"
+        f"features: {{user: user, item: item, label: rating, ops: {ops}}}\n"
     )
     answer = recsys("etl", "long.yaml")
     assert answer.code == 4
