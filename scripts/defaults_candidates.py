@@ -19,7 +19,7 @@ OF_RANKINGS: dict[str, Candidates] = {
     "ease": grid(model__regularization=(20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)),
     "item-knn": (
         *grid(model__neighbours=(20, 100, 200), model__shrinkage=(20.0,)),
-        *grid(model__neighbours=(50,), model__shrinkage=(0.0, 5.0, 100.0)),
+        *grid(model__neighbours=(50,), model__shrinkage=(0.0, 5.0, 20.0)),
         *grid(model__neighbours=(200,), model__shrinkage=(0.0, 5.0, 100.0)),
         *grid(model__weighting=("tfidf", "bm25"), model__neighbours=(20, 50, 200)),
         *grid(model__neighbours=(10, 20), model__shrinkage=(50.0, 100.0)),
