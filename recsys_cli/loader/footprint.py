@@ -49,7 +49,9 @@ def tables_footprint(data: PreparedData) -> int:
         columns = [column for column in schema.features if column.table == key]
         groups = groups_of(data.table(key), columns)
         num_rows = sum(group.num_rows for group in groups)
-        shared_ids = 4 * num_rows if num_rows > int(schema[key].cardinality or 0) else 0  # only where there are cold keys
+        shared_ids = (
+            4 * num_rows if num_rows > int(schema[key].cardinality or 0) else 0
+        )  # only where there are cold keys
         total += Layout.of(columns, groups).num_bytes(groups) + shared_ids
     return total
 
