@@ -233,15 +233,15 @@ def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
 def _shown(value: Any) -> str:
     match value:
         case None:
-            return "none"
+            return "null"
         case "":
             return '""'
         case bool():
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
-        case list() | tuple() | dict() if not value:
-            return "none"
+        case dict() if not value:
+            return "{}"
         case dict():
             return f"{{{', '.join(f'{key}: {_shown(inner)}' for key, inner in value.items())}}}"
         case list() | tuple():

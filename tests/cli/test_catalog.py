@@ -87,12 +87,20 @@ def test_paragraphs_of_a_docstring_stay_apart() -> None:
 
 
 def test_types_are_said_in_words() -> None:
-    assert options.type_name(dict[str, int | None]) == "mapping of text to int or none"
+    assert options.type_name(dict[str, int | None]) == "mapping of text to int or null"
     fields = {
         name: options.type_name(field.annotation) for name, field in options.ops()["ListSlice"].model_fields.items()
     }
     assert fields["columns"] == "list of text"
-    assert fields["end"] == "int or none"
+    assert fields["end"] == "int or null"
+
+
+def test_no_value_is_written_as_yaml_does(recsys: Recsys) -> None:
+    """What `ls` shows as a type or a default is what a config takes."""
+    shown = " ".join(recsys("ls", "sections", "train").out.split())
+    assert "early_stopping: int or null, default null" in shown
+    assert "null trains all epochs" in shown
+    assert "none" not in re.findall(r"default (\w+)", shown)
 
 
 def test_models_are_listed_by_what_they_are_for_with_the_best_measured_first(recsys: Recsys) -> None:

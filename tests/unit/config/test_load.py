@@ -274,6 +274,20 @@ def test_overrides_are_where_their_mistakes_are(problems, config_file: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("text", "advised"),
+    [
+        ("train.early_stopping=none", True),
+        ("evaluate.ranking_users=None", True),
+        ("train.early_stopping=never", False),
+        ("train.epochs=none", False),
+    ],
+)
+def test_a_text_for_no_value_is_told_to_be_null(problems, config_file: Path, text: str, advised: bool) -> None:
+    (found,) = problems(config_file, text)
+    assert found.endswith(f"not {text.partition('=')[2]!r}{'; write null' if advised else ''}")
+
+
+@pytest.mark.parametrize(
     ("text", "line"),
     [
         ("model=bert4rec", "; write model.name=bert4rec"),
