@@ -116,12 +116,13 @@ class Names:
         shown = [f"{values[place]} ({self._title(place)})" for place in titled[:_NEAR]]
         near = ", ".join(shown or self._near(role, text))
         known = ", ".join(str(value) for value in values[:_NEAR])
-        joined = len(values) > len(self._vocabulary(self._columns[role]))
+        trained = len(self._vocabulary(self._columns[role]))
+        joined = len(values) - trained
         nobody = "neither train nor the joined table has" if joined else "train has no"
-        where = "train and the joined table" if joined else "train"
+        where = f"train and {joined:,} more in the joined table" if joined else "train"
         raise ConfigError(
             f"{nobody} {role.value} {text!r}{f'; near it are {near}' if near else ''}",
-            hint=f"an ID is a value of {self._columns[role].name} in the raw data, of which there are {len(values):,} in {where}"
+            hint=f"an ID is a value of {self._columns[role].name} in the raw data, of which there are {trained:,} in {where}"
             + ("" if near else f", such as {known}"),
         )
 
