@@ -86,8 +86,8 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
 
     Returns:
         JSON values: run, item, title, features, label (the column's name), mean (as for a user), rows and positive (by split),
-        popularity (its place among the items of train, null for an item without a row there, and of how many), recommended (null where nothing was ranked), nearest,
-        notes.
+        popularity (its place among the items of train, null for an item without a row there, and of how many), recommended (null
+        where nothing was ranked), nearest, notes.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
