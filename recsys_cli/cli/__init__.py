@@ -24,7 +24,7 @@ EPILOG = (
 
 app = typer.Typer(
     cls=Recsys,
-    help="Raw interactions to a served recommender, with one YAML file and one workspace folder.",
+    help="Raw interactions to a trained and measured recommender, with one YAML file and one workspace folder.",
     epilog=EPILOG,
     # Plain help: the formatted one loads rich and its markdown, which doubles the time to an answer.
     rich_markup_mode=None,

@@ -34,6 +34,16 @@ class Kind(StrEnum):
     CONFIGS = "configs"
 
 
+_ELSEWHERE = {
+    "split": Kind.SPLITS,
+    "schedule": Kind.SCHEDULES,
+    "train.schedule": Kind.SCHEDULES,
+    "ops": Kind.OPS,
+    "features.ops": Kind.OPS,
+}
+"""What people look for among the sections and has several forms: the list that has these."""
+
+
 def ls(
     ctx: typer.Context,
     kind: Annotated[
@@ -59,6 +69,11 @@ def ls(
     found = next((row for row in rows if row["name"] == name), None)
     if found is None:
         names = [row["name"] for row in rows]
+        if kind is Kind.SECTIONS and name in _ELSEWHERE:
+            raise ConfigError(
+                f"section {name!r} has a list of its own",
+                hint=f"recsys ls {_ELSEWHERE[name].value} names what it may have",
+            )
         raise ConfigError(
             f"no {kind.value[:-1]} {name!r}{registry.suggest(name, names)}", hint=f"known: {', '.join(names)}"
         )
@@ -233,15 +248,15 @@ def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
 def _shown(value: Any) -> str:
     match value:
         case None:
-            return "none"
+            return "null"
         case "":
             return '""'
         case bool():
             return "yes" if value else "no"
         case int():
             return f"{value:,}"
-        case list() | tuple() | dict() if not value:
-            return "none"
+        case dict() if not value:
+            return "{}"
         case dict():
             return f"{{{', '.join(f'{key}: {_shown(inner)}' for key, inner in value.items())}}}"
         case list() | tuple():

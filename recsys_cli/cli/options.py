@@ -80,7 +80,7 @@ def _options(
             "type": type_name(field.annotation),
             "default": _plain(default),
             "required": required,
-            "meaning": unwrapped(docs.get(name, "")),
+            "meaning": re.sub(r"\bNone\b(?! of\b)", "null", unwrapped(docs.get(name, ""))),  # what YAML writes
         }
         for step, kind in _inside(field.annotation).items():
             yield from _options(kind, {}, path=f"{path}{name}{step}.")
@@ -130,7 +130,7 @@ def unwrapped(text: str) -> str:
 
 
 def type_name(annotation: Any) -> str:
-    """Write a type as one would say it: `list of int`, `int or none`, `mapping`."""
+    """Write a type as one would say it: `list of int`, `int or null`, `mapping`."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return type_name(inner[0])
@@ -144,6 +144,6 @@ def type_name(annotation: Any) -> str:
         return f"mapping of {type_name(inner[0])} to {type_name(inner[1])}"
     if _is_model(annotation):
         return "mapping"
-    return {str: "text", types.NoneType: "none", Any: "any"}.get(annotation) or str(
+    return {str: "text", types.NoneType: "null", Any: "any"}.get(annotation) or str(
         getattr(annotation, "__name__", annotation)
     )

@@ -12,6 +12,7 @@ from yaml.reader import ReaderError
 
 from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.split import split_options
 from recsys_cli.registry import DEFAULT_MODEL, suggest
 
 Key = tuple[str | int, ...]
@@ -20,6 +21,7 @@ OF_OVERRIDE = "override "
 _BY_NAME: frozenset[Key] = frozenset({("train", "schedule")})
 """Keys at which a bare NAME stands for {name: NAME}, so that an override may go into it."""
 _MODEL_NAME: Key = ("model", "name")
+_SPLIT_METHOD: Key = ("split", "method")
 _NAMED_BY = {"dataset": "name", "split": "method", "model": "name"}
 """By section that people write as a word: the key that the word belongs to."""
 _OF_EVERY_MODEL = frozenset({"embedding"})
@@ -75,7 +77,7 @@ def read(path: Path) -> Document:
 def override(document: Document, overrides: Sequence[str], *, place: str | None = None) -> None:
     """Put `section.key=value` over the document; the value is read as YAML, list elements are numbered from 0.
 
-    Another model.name comes first, and takes the options of the model before away.
+    Another model.name or split.method comes first, and takes the options of the one before away.
 
     Args:
         document: Is changed.
@@ -85,7 +87,7 @@ def override(document: Document, overrides: Sequence[str], *, place: str | None 
     Raises:
         ConfigError: An override has no `=`, or goes through something that is not a mapping or list.
     """
-    for text in sorted(overrides, key=lambda text: not text.startswith("model.name=")):
+    for text in sorted(overrides, key=lambda text: not text.startswith(("model.name=", "split.method="))):
         name, equals, value = text.partition("=")
         key: Key = tuple(part.strip() for part in name.split("."))
         if not equals or not all(key):
@@ -100,6 +102,8 @@ def override(document: Document, overrides: Sequence[str], *, place: str | None 
             ) from error
         if key == _MODEL_NAME:
             _forget_options(document, parsed)
+        elif key == _SPLIT_METHOD:
+            _forget_split(document, parsed)
         set_key = _set(document.values, key, parsed, text)
         for inner in [known for known in document.places if known[: len(set_key)] == set_key]:
             del document.places[inner]  # what it replaced
@@ -123,6 +127,17 @@ def _forget_options(document: Document, name: Any) -> None:
     if isinstance(tune, dict) and isinstance(space, dict):
         kept = {key: value for key, value in space.items() if not str(key).startswith("model.")}
         document.values["tune"] = {**tune, "space": kept} if kept else None
+
+
+def _forget_split(document: Document, method: Any) -> None:
+    """Leave out what another split does not have, or has with values of another type: `valid` of files is no share."""
+    split = document.values.get("split")
+    before = split_options(split.get("method")) if isinstance(split, dict) else None
+    after = split_options(method)
+    if isinstance(split, dict) and before is not None and after is not None and before != after:
+        document.values["split"] = {
+            key: value for key, value in split.items() if key not in before or before[key] == after.get(key)
+        }
 
 
 def _set(values: dict[str, Any], key: Key, value: Any, text: str) -> Key:

@@ -66,6 +66,8 @@ def describe(
         sentences.setdefault(path, []).append(_sentence(detail, known, path))
         if _KINDS.get(detail["type"]) == _MAPPING and isinstance(detail["input"], str):
             advice[path] = _as_tag(detail["input"], _type_at(root, values, path[len(prefix) :]), path, document)
+        elif str(detail["input"]).casefold() == "none" and _may_be_null(root, values, path[len(prefix) :]):
+            advice[path] = "; write null"
     lines = [
         _line(document.place(path), path, _joined(found) + advice.get(path, "")) for path, found in sentences.items()
     ]
@@ -80,6 +82,13 @@ def _as_tag(text: str, kind: Any, path: Key, document: Document) -> str:
     if document.place(path).startswith(OF_OVERRIDE):
         return f"; write {'.'.join(map(str, path))}.{tag}={text}"
     return f"; write {'' if isinstance(path[-1], int) else f'{path[-1]}: '}{{{tag}: {text}}}"
+
+
+def _may_be_null(root: type[BaseModel] | None, values: Any, path: Key) -> bool:
+    parent = _type_at(root, values, path[:-1])
+    if not (isinstance(parent, type) and issubclass(parent, BaseModel)) or path[-1] not in parent.model_fields:
+        return False
+    return types.NoneType in get_args(parent.model_fields[str(path[-1])].annotation)
 
 
 def _line(where: str, path: Key, sentence: str) -> str:

@@ -123,8 +123,9 @@ class EvaluateConfig(Section):
     """Which held-out interactions a ranking should find: those with label 1, or all. Of a label that is a number `positive` is what
     is above its mean in train, and a number such as 4 what is at least so much."""
     candidates: Literal["all", "sampled-uniform", "sampled-popularity"] = "all"
-    """What is ranked: all items with a train row, or those to be found among some that are drawn for each user, evenly or by
-    their train rows. Sampled figures compare with none of a full ranking, and are named as such in all results."""
+    """What is ranked: all items with a train row and the others of the joined table of items, or those to be found among some that
+    are drawn for each user, evenly or by their train rows. Sampled figures compare with none of a full ranking, and are named as
+    such in all results."""
     sampled_items: int = Field(100, ge=1)
     """How many are drawn for each user, from those that are neither seen nor to be found."""
     bootstrap: int = Field(1_000, ge=10)

@@ -101,7 +101,8 @@ class NewRows:
     def _reader(self, path: str) -> Reader:
         dataset, threads = self.config.dataset, cores()
         times = {name: DETECT for name in self.config.features.raw_times if name in self.fitted_on.names}
-        read = partial(Reader, threads=threads, chunk_bytes=chunk_bytes(self.config.etl.memory, threads), times=times)
+        size = chunk_bytes(self.config.etl.memory, threads)
+        read = partial(Reader, every_row=True, threads=threads, chunk_bytes=size, times=times)
         table = open_given(dataset.name, dataset.options, path).tables(Path())[0]
         if table.format == "csv" and not table.header:
             return read(_described(table, [column.name for column in table.columns], self.fitted_on, path))

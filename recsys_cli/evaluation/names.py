@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.rankings import Rankings
+from recsys_cli.features.hashing import can_hash, hash_values
 from recsys_cli.features.schema import FIRST, NULL, PADDING, Column, Role
+from recsys_cli.loader.interactions import read_user_hashes
 from recsys_cli.workspace import PreparedData
 
 _NEAR = 3
@@ -101,7 +103,8 @@ class Names:
             text: The raw id as somebody typed it; or of an item its title, or letters that no other title has.
 
         Raises:
-            ConfigError: Train has no such id, nor a joined table of items; the message has those that are near.
+            ConfigError: Train has no such id, nor a joined table of items; the message has those that are near, or the split that
+                has the user.
         """
         values = self.values(role)
         with suppress(
@@ -110,20 +113,39 @@ class Names:
             place = pc.index(values, pa.scalar(text).cast(values.type)).as_py()
             if place >= 0:
                 return self._encoded(role, int(place))
+        if role is Role.USER and (split := self._held_out(text)) is not None:
+            raise ConfigError(
+                f"user {text!r} is in {split}, not in train; only users of train are shown",
+                hint=f"take one of the {len(values):,} users of train, such as "
+                + ", ".join(str(value) for value in values[:_NEAR]),
+            )
         titled = self._titled(text) if role is Role.ITEM else []
         if len(titled) == 1:
             return self._encoded(role, titled[0])
         shown = [f"{values[place]} ({self._title(place)})" for place in titled[:_NEAR]]
         near = ", ".join(shown or self._near(role, text))
         known = ", ".join(str(value) for value in values[:_NEAR])
-        joined = len(values) > len(self._vocabulary(self._columns[role]))
+        trained = len(self._vocabulary(self._columns[role]))
+        joined = len(values) - trained
         nobody = "neither train nor the joined table has" if joined else "train has no"
-        where = "train and the joined table" if joined else "train"
+        where = f"train and {joined:,} more in the joined table" if joined else "train"
         raise ConfigError(
             f"{nobody} {role.value} {text!r}{f'; near it are {near}' if near else ''}",
-            hint=f"an ID is a value of {self._columns[role].name} in the raw data, of which there are {len(values):,} in {where}"
+            hint=f"an ID is a value of {self._columns[role].name} in the raw data, of which there are {trained:,} in {where}"
             + ("" if near else f", such as {known}"),
         )
+
+    def _held_out(self, text: str) -> str | None:
+        """Return the split that has rows of a user whom train does not have; None where none has."""
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            value = pa.array([text]).cast(self._vocabulary(self._columns[Role.USER]).type)
+            if can_hash(value.type):
+                wanted = hash_values(value)[0]
+                for split in ("test", "valid"):
+                    hashes = read_user_hashes(self._data, split)
+                    if hashes is not None and (hashes == wanted).any():
+                        return split
+        return None
 
     def _encoded(self, role: Role, place: int) -> int:
         """Return the encoded id of a place among the values, or of a cold item its row of the table."""

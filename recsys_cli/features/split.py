@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -173,6 +173,18 @@ class FilesSplit(_Split):
 
 
 AnySplit = Annotated[RandomSplit | TemporalSplit | LeaveLastOut | UserSplit | FilesSplit, Field(discriminator="method")]
+
+
+def split_options(method: object) -> dict[str, object] | None:
+    """Return the types of a split's options by name; None where there is no such split.
+
+    Args:
+        method: What `split.method` says.
+    """
+    for kind in get_args(get_args(AnySplit)[0]):
+        if kind.model_fields["method"].default == method:
+            return {name: field.annotation for name, field in kind.model_fields.items() if name != "method"}
+    return None
 
 
 def assign(split: TemporalSplit | LeaveLastOut | UserSplit, columns: Columns) -> Iterator[Codes]:

@@ -86,8 +86,8 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
 
     Returns:
         JSON values: run, item, title, features, label (the column's name), mean (as for a user), rows and positive (by split),
-        popularity (its place among the items of train, and of how many), recommended (null where nothing was ranked), nearest,
-        notes.
+        popularity (its place among the items of train, null for an item without a row there, and of how many), recommended (null
+        where nothing was ranked), nearest, notes.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
@@ -191,11 +191,11 @@ def _counts(found: Mapping[str, Interactions]) -> dict[str, Any]:
     }
 
 
-def _popularity(item_idx: int, counts: npt.NDArray[np.int64]) -> dict[str, int]:
-    """Return an item's place among the items of train by their rows, and how many items there are."""
+def _popularity(item_idx: int, counts: npt.NDArray[np.int64]) -> dict[str, int | None]:
+    """Return an item's place among the items of train by their rows, null where it has none, and how many items there are."""
     own = counts[FIRST:]
     rows = counts[item_idx] if item_idx < len(counts) else 0  # an item that train does not know
-    return {"place": int(np.count_nonzero(own > rows)) + 1, "items": int(np.count_nonzero(own))}
+    return {"place": int(np.count_nonzero(own > rows)) + 1 if rows else None, "items": int(np.count_nonzero(own))}
 
 
 def _recommended_to(item_idx: int, rankings: Rankings, names: Names, *, k: int) -> dict[str, Any] | None:

@@ -210,6 +210,7 @@ class Job:
             precision=training.step.precision,
             device=training.device.type,
             devices=self.ranks.world_size,
+            unit=_counted(training.model),
             notes=list(notes(training)),
         )  # fmt: skip
 

@@ -25,8 +25,8 @@ def summary(
         data: What it learnt from.
         history: Its epochs.
         best: The one whose weights are kept.
-        facts: What else there is: parameters, steps, device, precision, devices, notes, and `last_session` and `compiling` in
-            seconds.
+        facts: What else there is: parameters, steps, device, precision, devices, notes, unit (rows or users, of what is
+            counted), and `last_session` and `compiling` in seconds.
     """
     seconds, rows = sum(record.seconds for record in history), sum(record.rows for record in history)
     wall, compiling = facts.pop("last_session"), facts.pop("compiling")

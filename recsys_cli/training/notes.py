@@ -26,9 +26,9 @@ def notes(training: Training) -> tuple[str, ...]:
         )
     if best is history[-1] and len(history) > 1:
         number = len(history)
+        stopping = "" if training.config.early_stopping else f" train.early_stopping={max(2, number // 4)}"
         found.append(
-            f"the best epoch is the last of {number}: more may be better, such as train.epochs={2 * number} "
-            f"train.early_stopping={max(2, number // 4)}"
+            f"the best epoch is the last of {number}: more may be better, such as train.epochs={2 * number}{stopping}"
         )
     return tuple(found)
 

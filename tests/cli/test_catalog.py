@@ -87,12 +87,20 @@ def test_paragraphs_of_a_docstring_stay_apart() -> None:
 
 
 def test_types_are_said_in_words() -> None:
-    assert options.type_name(dict[str, int | None]) == "mapping of text to int or none"
+    assert options.type_name(dict[str, int | None]) == "mapping of text to int or null"
     fields = {
         name: options.type_name(field.annotation) for name, field in options.ops()["ListSlice"].model_fields.items()
     }
     assert fields["columns"] == "list of text"
-    assert fields["end"] == "int or none"
+    assert fields["end"] == "int or null"
+
+
+def test_no_value_is_written_as_yaml_does(recsys: Recsys) -> None:
+    """What `ls` shows as a type or a default is what a config takes."""
+    shown = " ".join(recsys("ls", "sections", "train").out.split())
+    assert "early_stopping: int or null, default null" in shown
+    assert "null trains all epochs" in shown
+    assert "scale_learning_rate: none | " in shown, "a text that means no scaling stays a text"
 
 
 def test_models_are_listed_by_what_they_are_for_with_the_best_measured_first(recsys: Recsys) -> None:
@@ -113,3 +121,13 @@ def test_models_are_listed_by_what_they_are_for_with_the_best_measured_first(rec
     text = recsys("ls", "models").out
     assert text.index("sasrec") < text.index("popularity") < text.index("lightgbm") < text.index("logistic")
     assert "To rank the catalog: " in recsys("ls", "models", "ease").out
+
+
+@pytest.mark.parametrize(
+    ("section", "kind"),
+    [("split", "splits"), ("schedule", "schedules"), ("train.schedule", "schedules"), ("ops", "ops")],
+)
+def test_a_section_with_several_forms_is_in_the_list_that_is_named(recsys: Recsys, section: str, kind: str) -> None:
+    answer = recsys("ls", "sections", section)
+    assert answer.code == 2
+    assert f"hint: recsys ls {kind} names" in answer.err

@@ -140,7 +140,26 @@ def test_unknown_ids_name_those_that_are_near(trained: Recsys) -> None:
     assert "near it are 1 (Toy Story (1995))" in trained("inspect", "item", "Toi Story (1995)").err
     assert trained("inspect", "item", "toy", "--json").json["item"] == "1"
     assert "neither train nor the joined table has item '5'; near it are 4, 3, 2" in trained("inspect", "item", "5").err
-    assert trained("inspect", "item", "4", "--json").json["rows"]["train"] == 0  # nobody met it, and movies.csv has it
+    assert "there are 3 in train and 1 more in the joined table" in trained("inspect", "item", "5").err
+
+
+def test_a_user_of_the_test_split_alone_is_said_to_be_there(recsys: Recsys, tmp_path: Path) -> None:
+    texts = {"train.csv": TRAIN, "test.csv": TEST + "dan,1,5,1100000003\n", "movies.csv": MOVIES, "tiny.yaml": CONFIG}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    for line in (("etl", "tiny.yaml"), ("train",)):
+        assert recsys("-q", *line).code == 0
+    answer = recsys("inspect", "user", "dan")
+    assert answer.code == 2
+    assert "error: user 'dan' is in test, not in train; only users of train are shown" in answer.err
+    assert "hint: take one of the 3 users of train, such as " in answer.err
+    assert "train has no user 'dana'" in recsys("inspect", "user", "dana").err
+
+
+def test_a_cold_item_has_no_place_among_those_of_train(trained: Recsys) -> None:
+    found = trained("inspect", "item", "4", "--json").json  # nobody met it, and movies.csv has it
+    assert (found["rows"]["train"], found["popularity"]) == (0, {"place": None, "items": 3})
+    assert "none of the 3 items of train" in trained("inspect", "item", "4").out
 
 
 def test_a_model_that_cannot_recommend_says_why(recsys: Recsys, ratings: Path) -> None:

@@ -286,3 +286,10 @@ def test_an_unfinished_run_is_shown_and_resumed_from(recsys: Recsys, ran: dict[s
         assert f"process {os.getpid()} on {socket.gethostname()} works on run-{folder.name}" in locked.err
     assert recsys("evaluate", folder.name).code == 3
     assert recsys("train", "--resume", "--json").json["run"] == folder.name
+
+
+def test_epochs_are_paced_in_what_the_model_learns_from() -> None:
+    assert "rows/s" in drawn(train.draw, TRAIN, 120)  # a run of before has no unit
+    of_users = drawn(train.draw, {**TRAIN, "unit": "users"}, 120)
+    assert "users/s" in of_users
+    assert "rows/s" not in of_users

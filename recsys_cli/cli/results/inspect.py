@@ -33,7 +33,6 @@ def draw_user(to: Console, found: Mapping[str, Any]) -> None:
 
 def draw_item(to: Console, found: Mapping[str, Any]) -> None:
     """Show an item: what it is, the counts, whom it is recommended to, what is near it."""
-    place = found["popularity"]
     facts(
         to,
         [
@@ -41,7 +40,7 @@ def draw_item(to: Console, found: Mapping[str, Any]) -> None:
             ("title", _plain(found["title"] or "")),
             *_features(found),
             *_counts(found),
-            ("popularity", f"place {place['place']:,} of the {place['items']:,} items of train"),
+            ("popularity", _popularity(found["popularity"])),
             ("run", found["run"]),
         ],
     )
@@ -51,6 +50,12 @@ def draw_item(to: Console, found: Mapping[str, Any]) -> None:
     near = [(*_title(to, one), f"{one['cosine']:.4f}") for one in found["nearest"]]
     table(to, "nearest items", (*_heads(to), "cosine"), near, text=len(_heads(to)))
     _notes(to, found)
+
+
+def _popularity(place: Mapping[str, Any]) -> str:
+    if place["place"] is None:
+        return f"none of the {place['items']:,} items of train"
+    return f"place {place['place']:,} of the {place['items']:,} items of train"
 
 
 def _draw_recommended(to: Console, found: Mapping[str, Any]) -> None:

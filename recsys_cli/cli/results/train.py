@@ -34,7 +34,7 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     else:
         cells = [_epoch(epoch, is_best=epoch["epoch"] == found["best_epoch"]) for epoch in found["history"]]
         figures = [f"valid {name}" for name in found["history"][0]["valid"]]
-        headings = ("epoch", "train loss", *figures, "rows/s", "waiting", "time")
+        headings = ("epoch", "train loss", *figures, f"{found.get('unit', 'rows')}/s", "waiting", "time")
         table(to, "", headings, cells, text=0)
         kept = " (* best epoch, which is kept)" if len(found["history"]) > 1 else ""
         line(to, f"trained {found['parameters']:,} parameters on {found['device']}, {found['precision']}{kept}")

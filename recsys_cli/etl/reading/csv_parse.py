@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -32,13 +32,22 @@ class Parsed:
     bad: Sequence[BadRow] = ()
 
 
-def parse(chunk: Chunk, columns: Sequence[str] | None, *, skip_bad: bool = False) -> Parsed:
+def parse(
+    chunk: Chunk,
+    columns: Sequence[str] | None,
+    *,
+    skip_bad: bool = False,
+    every_row: bool = False,
+    times: Collection[str] = (),
+) -> Parsed:
     """Read a chunk.
 
     Args:
         chunk: The text.
         columns: Names to keep, in order; None for all.
         skip_bad: Return bad rows, instead of stopping at them.
+        every_row: No row may be left out and types are given, so the error proposes neither.
+        times: Columns that have to be times, for the error to say it.
 
     Raises:
         DataError: A row is bad and bad rows are not skipped.
@@ -57,7 +66,7 @@ def parse(chunk: Chunk, columns: Sequence[str] | None, *, skip_bad: bool = False
         line = chunk.lines.at(chunk.offset)
         rows, bad = sift(text, table, types=types, first_line=line, file=chunk.file)
         if bad and not skip_bad:
-            raise _error(bad, table)
+            raise _error(bad, table, times, every_row=every_row)
         rows = _with_times(rows, table)
     return Parsed(_finished(rows, table, columns), bad)
 
@@ -92,17 +101,19 @@ def _needed(columns: Sequence[str], table: RawTable) -> list[str]:
     return [name for name in columns if name in names] + flags
 
 
-def _error(bad: Sequence[BadRow], table: RawTable) -> DataError:
+def _error(bad: Sequence[BadRow], table: RawTable, times: Collection[str], *, every_row: bool) -> DataError:
     shown = "\n".join(f"  {row}" for row in bad[:_SHOWN])
     more = f"\n  and {len(bad) - _SHOWN} more near there" if len(bad) > _SHOWN else ""
     hint = "mend the file, or leave such rows out with etl.on_bad_rows=skip"
-    types = {column.name: column.dtype for column in table.columns if column.nullable}
-    mistyped = {row.column: types[row.column] for row in bad if row.column in types}
-    if mistyped:
-        guessed = ", ".join(f"{name} {kind}" for name, kind in mistyped.items())
+    if every_row:
+        hint = "mend the file: every row of it is prepared, in its order and with the types of the prepared data"
+    elif mistyped := [column for column in table.columns if column.nullable and column.name in {r.column for r in bad}]:
+        guessed = ", ".join(f"{column.name} {column.time or column.dtype}" for column in mistyped)
+        first = mistyped[0]
+        option = f"times: {{{first.name}: FORMAT}}" if first.name in times else f"types: {{{first.name}: string}}"
         hint += (
             f"; types come from the first rows ({guessed}), where the dataset does not say others "
-            f"(types: {{{next(iter(mistyped))}: string}} beside the table's files)"
+            f"({option} beside the table's files)"
         )
     if any(row.reason.endswith(NO_UTF_8) for row in bad):
         hint += "; for letters of another encoding say encoding: latin-1 beside the table's files"

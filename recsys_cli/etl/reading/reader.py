@@ -46,6 +46,7 @@ class Reader:
         table: What to read.
         columns: Names to keep, in order; None for all.
         skip_bad: Leave bad rows out and collect them, instead of stopping at them.
+        every_row: No row may be left out and types are given: see `parse`.
         threads: Parsers at work at the same time.
         chunk_bytes: Size of the text parsed at a time, and about that of the batches handed out.
         times: Which columns are times, with how they are written (see `RawColumn`), where the dataset does not say it.
@@ -55,6 +56,7 @@ class Reader:
     table: RawTable
     columns: Sequence[str] | None = None
     skip_bad: bool = False
+    every_row: bool = False
     threads: int = 2
     chunk_bytes: int = _MAX_CHUNK
     times: Mapping[str, str] = field(default_factory=dict)
@@ -152,7 +154,7 @@ class Reader:
             )
 
     def _parse(self, chunk: Chunk) -> Parsed:
-        return parse(chunk, self._wanted, skip_bad=self.skip_bad)
+        return parse(chunk, self._wanted, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
 
     def _kept(self, parsed: Iterable[Parsed]) -> Generator[pa.Table]:
         for part in parsed:

@@ -274,6 +274,20 @@ def test_overrides_are_where_their_mistakes_are(problems, config_file: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("text", "advised"),
+    [
+        ("train.early_stopping=none", True),
+        ("evaluate.ranking_users=None", True),
+        ("train.early_stopping=never", False),
+        ("train.epochs=none", False),
+    ],
+)
+def test_a_text_for_no_value_is_told_to_be_null(problems, config_file: Path, text: str, advised: bool) -> None:
+    (found,) = problems(config_file, text)
+    assert found.endswith(f"not {text.partition('=')[2]!r}{'; write null' if advised else ''}")
+
+
+@pytest.mark.parametrize(
     ("text", "line"),
     [
         ("model=bert4rec", "; write model.name=bert4rec"),
@@ -357,6 +371,34 @@ def test_another_model_takes_the_options_of_the_one_before_away(config_file: Pat
     assert load(config_file, ["model.name=mlp"]).model.options == full("mlp", hidden=[128, 128])
     both = load(config_file, ["model.dropout=0.5", "model.name=mlp"]).model.options
     assert both == full("mlp", hidden=[128, 128], dropout=0.5)
+
+
+@pytest.mark.parametrize(
+    ("written", "method", "left"),
+    [
+        ("{method: random, valid: 0.3, test: 0.2, seed: 7}", "leave-last-out", {}),
+        ("{method: random, valid: 0.3, test: 0.2, seed: 7}", "temporal", {"valid": 0.3, "test": 0.2}),
+        ("{method: files, train: a.csv, valid: b.csv}", "temporal", {"valid": 0.2, "test": 0.1}),
+        ("{method: random, seed: 7}", "random", {"valid": 0.2, "test": 0.1, "seed": 7}),
+    ],
+)
+def test_another_split_takes_the_options_of_the_one_before_away(
+    config_file: Path, written: str, method: str, left: dict[str, object]
+) -> None:
+    change(config_file, "split: {method: random, valid: 0.2, seed: 42}", f"split: {written}")
+
+    assert load(config_file, [f"split.method={method}", "features.timestamp=timestamp"]).split.model_dump() == {
+        "method": method,
+        **left,
+    }
+
+
+def test_what_a_split_does_not_have_stays_a_mistake_beside_its_name(config_file: Path, problems) -> None:
+    change(config_file, "split: {method: random, valid: 0.2, seed: 42}", "split: {method: random, valid: 0.3}")
+
+    (found,) = problems(config_file, "split.valid=0.1", "split.method=leave-last-out")
+    assert found.startswith("override split.valid=0.1: split.valid: unknown key")
+    assert "unknown method 'temporl'" in problems(config_file, "split.method=temporl")[0]
 
 
 def test_a_model_says_how_it_is_trained_where_the_config_does_not(

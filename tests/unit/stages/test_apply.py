@@ -356,6 +356,10 @@ def test_files_are_not_written_over(here: Path, workspace: Workspace) -> None:
         apply(str(data.folder), [], workspace)
     with pytest.raises(ConfigError, match=r"only etl\.engine, etl\.device, etl\.memory go with --apply"):
         apply(str(data.folder), ["valid.parquet"], workspace, overrides=["etl.seed=1"])
+    Path("bad.csv").write_text("userId,movie,time,rating\n1,10,oops,4\n")
+    with pytest.raises(DataError) as found:
+        apply(str(data.folder), ["bad.csv"], workspace)
+    assert "on_bad_rows" not in str(found.value.hint)
     with pytest.raises(DataError, match=r"there is no file nowhere.parquet"):
         apply(str(data.folder), ["nowhere.parquet"], workspace)
     assert not (here / "nowhere.prepared.parquet").exists()

@@ -44,7 +44,7 @@ def test_a_model_of_users_is_trained_and_measured(make_prepared: MakePrepared, w
     events: list[Event] = []
     run = train_on(make_prepared(), a_config(), workspace, emit=events.append).artifact
     manifest = run.manifest
-    assert (manifest["rows"], manifest["steps"]) == (3 * 40, 3 * 6)
+    assert (manifest["rows"], manifest["unit"], manifest["steps"]) == (3 * 40, "users", 3 * 6)
     for record in manifest["history"]:
         assert record["valid"]["loss"] is None  # of rows, which such a model has no loss for
         assert 0 < record["valid"]["ndcg@10"] < 1

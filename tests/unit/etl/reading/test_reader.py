@@ -118,6 +118,26 @@ def test_bad_rows_are_named_by_file_line_and_column(tmp_path: Path) -> None:
     assert "etl.on_bad_rows=skip" in str(found.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("times", "option"), [({}, "(n int64), where"), ({"t": "detect"}, "times: {t: FORMAT} beside the table's files")]
+)
+def test_the_hint_for_a_bad_row_names_the_option_for_its_column(
+    tmp_path: Path, times: dict[str, str], option: str
+) -> None:
+    good = "2026-01-31 12:00:00,1\n" * 200_000  # more than decides the types
+    raw = table(tmp_path / "r.csv", f"t,n\n{good}{'oops,1' if times else '2026-01-31 12:00:00,oops'}\n", columns=())
+
+    with pytest.raises(DataError) as found:
+        Reader(raw, times=times).read()
+    assert option in str(found.value.hint)
+    assert ("types: {n: string}" in str(found.value.hint)) == (not times)
+
+    with pytest.raises(DataError) as found:
+        Reader(raw, times=times, every_row=True).read()
+    assert str(found.value.hint).startswith("mend the file: every row of it is prepared")
+    assert "skip" not in str(found.value.hint)
+
+
 def test_bad_rows_are_kept_apart_when_skipped(tmp_path: Path) -> None:
     reader = Reader(table(tmp_path / "r.csv", BAD), skip_bad=True)
 
