@@ -10,7 +10,7 @@ from recsys_cli.evaluation.measure import Place
 from recsys_cli.evaluation.metrics import OF_NUMBERS, PointwiseMetric
 from recsys_cli.evaluation.metrics.named import CutOff, find_metric
 from recsys_cli.evaluation.monitored import of_rankings, of_rows
-from recsys_cli.events import Emit
+from recsys_cli.events import Emit, Message
 from recsys_cli.loader.balance import negatives_per_positive
 from recsys_cli.models.model import Model
 from recsys_cli.training.goal import Goal, Monitor
@@ -38,6 +38,33 @@ def goal_of(config: TrainConfig, data: PreparedData, model: Model, *, emit: Emit
         label_smoothing=config.label_smoothing,
         numbers=frozenset(column.name for column in data.schema.labels if column.is_regression),
     )
+
+
+def goal_or_usual(config: TrainConfig, data: PreparedData, model: Model, *, default: str | None, emit: Emit) -> Goal:
+    """Work out what to be after; where the model's own default cannot be measured, the usual figure of rows takes its place.
+
+    The default is known by its value: a config that a stage has written down spells all defaults out.
+
+    Args:
+        config: What is monitored, and what rows count.
+        data: As of `goal_of`.
+        model: What is trained.
+        default: What the model's Config monitors where a config says nothing; None where that is the usual figure.
+        emit: Is told of the figure that takes the place.
+
+    Raises:
+        ConfigError: Something other than the default is wanted, and cannot be measured.
+        DataError: There is nothing to balance.
+    """
+    try:
+        return goal_of(config, data, model, emit=emit)
+    except ConfigError as error:
+        usual = "rmse" if data.schema.label.is_regression else "auc"
+        if config.monitor != default or config.monitor == usual:
+            raise
+        instead = f"{usual} decides which epoch is best, or the loss where {usual} is not defined"
+        emit(Message(f"{error.message}; {instead} (train.monitor)", "warning"))
+        return goal_of(config.model_copy(update={"monitor": usual}), data, model, emit=emit)
 
 
 def yardstick(name: str) -> Monitor:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from recsys_cli.config import RunConfig, TrainConfig
+from recsys_cli.config.load import model_config_type, train_defaults
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.events import Emit, Message, Progress, Unit
 from recsys_cli.loader import Loader, Users, check_targets, scales
@@ -20,7 +21,7 @@ from recsys_cli.models.ranking.pointwise import Pointwise
 from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.fit import fit
-from recsys_cli.stages.goal import goal_of
+from recsys_cli.stages.goal import goal_or_usual
 from recsys_cli.stages.summary import summary
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.allocator import keep_freed_memory
@@ -140,7 +141,8 @@ class Job:
         elif options.monitor == "loss" and model.rows == "users":
             text = "a model that learns from users has no loss of the valid split, so train.monitor=loss keeps the last epoch"
             self.emit(Message(f"{text}; train.monitor=ndcg@10 would choose", "warning"))
-        goal = goal_of(options, self.data, model, emit=self.emit)
+        default = train_defaults(model_config_type(self.config.model.name)).get("monitor")
+        goal = goal_or_usual(options, self.data, model, default=default, emit=self.emit)
         return Training(model, options, train, valid, goal=goal, ranks=self.ranks)
 
     def _batches(self, model: Trained, known: Known, *, memory: int) -> Loader | Users:

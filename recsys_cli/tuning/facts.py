@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from recsys_cli.config.tune import TuneConfig
@@ -29,6 +30,27 @@ def gather(trials: Sequence[Trial], config: TuneConfig, *, runs: Collection[str]
         "best": _entry(best, 1, runs) if best is not None else None,
         "ranking": [_entry(trial, place, runs) for place, trial in enumerate(sorted(trials, key=_place), start=1)],
     }
+
+
+def caveat(found: Mapping[str, Any]) -> str | None:
+    """Say what the best figure is worth; None without a best trial.
+
+    Args:
+        found: What `gather` returned, of now or of an earlier version.
+    """
+    best, metric = found["best"], found["metric"]["name"]
+    if best is None:
+        return None
+    reached = [e["value"] for e in found["ranking"] if e["state"] == "finished" and e["value"] is not None]
+    on_test = "recsys evaluate measures the run on test"
+    if len(reached) < 2:
+        return (
+            f"trial {best['trial']} is the only finished one, and its epoch was chosen by {metric} on valid: {on_test}"
+        )
+    return (
+        f"the best of {len(reached)} finished trials by {metric} on valid, which is optimistic: {on_test}; the median trial has "
+        f"{median(reached):.4f}, and whether the difference is more than chance was not measured"
+    )
 
 
 def line(trial: Trial) -> str:

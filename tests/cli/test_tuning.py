@@ -26,12 +26,14 @@ def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -
     assert answer.code == 0, answer.err
     assert "trial 1 of 2: train.learning_rate=" in answer.err
     assert "best auc: " in answer.out
+    assert "the best of 2 finished trials by auc on valid, which is optimistic" in " ".join(answer.out.split())
     (study,) = Path("workspace/tune").iterdir()
     assert f"next: recsys train {study}/best.yaml" in answer.out
     assert (study / "tune.html").read_text().count("<svg") == 3
     found = recsys("tune", "--trials", "3", "--json").json  # the config of the last stage
     assert (found["study"], found["up_to_date"], found["trials"]["finished"]) == (study.name, False, 3)
     assert found["report"] == f"{study}/tune.html"
+    assert found["caveat"].startswith("the best of 3 finished trials by auc on valid")
     again = recsys("tune")
     assert "tuning is up to date: 3 of 3 trials" in again.out
     assert [entry["trials"]["finished"] for entry in recsys("status", "--json").json["studies"]] == [3]
@@ -58,6 +60,7 @@ def an_entry(trial: int, state: str, value: float | None, rank: int | None = Non
 def test_the_table_shows_every_trial_and_the_line_to_paste() -> None:
     best = an_entry(2, "finished", 0.81234, rank=1)
     found = {
+        "caveat": "which is optimistic",
         "up_to_date": False, "report": "w/tune/x/tune.html", "next": "recsys train w/tune/x/best.yaml",
         "metric": {"name": "auc", "better": "higher"}, "space": {"train.learning_rate": {}, "model.hidden": {}},
         "trials": {"wanted": 4, "finished": 1, "pruned": 1, "running": 1, "failed": 1}, "best": best,
@@ -72,5 +75,5 @@ def test_the_table_shows_every_trial_and_the_line_to_paste() -> None:
     assert ["1", "2", "0.8123", "0.002469", "[64,", "64]", "3", "61", "s", "finished"] in rows
     assert ["4", "–", "0.004938", "[64,", "64]", "3", "running"] in rows
     assert "trial 1 failed: the loss is not finite [1]" in text
-    assert "best auc: 0.8123, of trial 2: a=1 'b=[2, 3]'" in text
+    assert "best auc: 0.8123, of trial 2: a=1 'b=[2, 3]'\nwhich is optimistic" in text
     assert "next: recsys train w/tune/x/best.yaml" in text

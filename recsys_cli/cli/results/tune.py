@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from recsys_cli.cli.quantities import duration
 from recsys_cli.cli.tables import line, table
+from recsys_cli.tuning.facts import caveat
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +26,7 @@ def result(made: Made[TunedStudy]) -> dict[str, Any]:
         "path": str(study.folder),
         "report": str(study.report),
         **found,
+        "caveat": caveat(found),
         "next": f"recsys train {study.best}" if found["best"] else None,
     }
 
@@ -45,6 +47,7 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     best = found["best"]
     if best:
         line(to, f"best {metric}: {_figure(best['value'])}, of trial {best['trial']}: {best['overrides']}")
+        line(to, str(found["caveat"]))
     line(to, f"page: {found['report']}")
     if found["next"]:
         line(to, f"next: {found['next']}", style="dim")

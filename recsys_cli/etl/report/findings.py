@@ -33,11 +33,17 @@ def _repeated(facts: Facts) -> Iterator[Finding]:
         for before, rows in earlier.items():
             if rows:
                 told = f"{_of(rows, pairs.rows[split])} rows of {split} have a user and an item that {before} has together, too"
-                yield Finding(level="warning", text=told + _sampled(pairs))
+                yield Finding(level="warning", text=told + _left_out(facts, pairs, split) + _sampled(pairs))
     repeated = pairs.repeated[_TRAIN]
     if repeated:
         told = f"{_of(repeated, pairs.rows[_TRAIN])} rows of train repeat the user and the item of another row of train"
-        yield Finding(level="note", text=told + _sampled(pairs))
+        yield Finding(level="note", text=told + _left_out(facts, pairs, _TRAIN) + _sampled(pairs))
+
+
+def _left_out(facts: Facts, pairs: Pairs, split: str) -> str:
+    """Say why fewer rows are compared than the split has."""
+    complete = pairs.share == 1 and pairs.rows[split] == facts.splits[split].rows
+    return "" if complete else "; rows with unknown ids are left out"
 
 
 def _sampled(pairs: Pairs) -> str:

@@ -57,10 +57,11 @@ def show(facts: Facts) -> str:
 
 def _headlines(facts: Facts) -> list[Headline]:
     rows = sum(split.rows for split in facts.splits.values())
-    found = [Headline("rows", _count(rows), f"{share(facts.splits[_TRAIN].rows, rows)} of them train")]
+    found = [Headline("rows", _count(rows), f"of all splits, {share(facts.splits[_TRAIN].rows, rows)} of them train")]
     for title, frequency in (("users", facts.users), ("items", facts.items)):
         if frequency is not None:
-            found.append(Headline(title, _count(frequency.distinct), f"{frequency.median:g} rows each at the median"))
+            remark = f"of train, {frequency.median:g} rows each at the median"
+            found.append(Headline(title, _count(frequency.distinct), remark))
     if facts.items is not None:
         found.append(
             Headline("head", f"{100 * facts.items.head['0.1']:.3g} %", "of the rows have the top 10 % of items")

@@ -8,6 +8,7 @@ from typing import Any
 
 from recsys_cli.config import yaml12
 from recsys_cli.page import Axis, render
+from recsys_cli.tuning.facts import caveat
 from recsys_cli.tuning.report import plots
 
 
@@ -37,6 +38,7 @@ def show(found: Mapping[str, Any], *, data: str, config: str) -> str:
         data=data,
         config=config,
         headlines=list(_headlines(found)),
+        caveat=caveat(found),
         head=["trial", found["metric"]["name"], "state", *found["space"], "epochs", "seconds"],
         rows=[_row(entry, list(found["space"])) for entry in entries],
         failures=[(entry["trial"], entry["message"]) for entry in entries if entry["state"] == "failed"],

@@ -112,13 +112,32 @@ def test_a_metric_that_is_not_there_ends_it_before_it_begins(make_prepared: Make
         trained(make_prepared(), workspace, monitor="aucc")
 
 
-def test_rankings_need_somebody_with_something_to_find(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    data = make_prepared(rows=300)
+def of_new_users(data: PreparedData) -> PreparedData:
+    """Let no user of valid be known to train."""
     for path in data.shards("valid"):
         table = pq.read_table(path)
         nobody = pa.array(np.full(table.num_rows, 2, np.int32))
         pq.write_table(table.set_column(table.column_names.index("userId"), "userId", nobody), path)
     reseal(data)
+    return data
+
+
+def test_a_default_that_cannot_be_measured_gives_way_to_a_figure_of_rows(
+    make_prepared: MakePrepared, workspace: Workspace
+) -> None:
+    data, told = of_new_users(make_prepared(rows=300)), list[Event]()
+    two_tower = a_config(model={"name": "two-tower", "embedding_dim": 4}, epochs=1, monitor="ndcg@10")
+    run = train_on(data, two_tower, workspace, emit=told.append).artifact
+    texts = [event.text for event in told if isinstance(event, Message) and event.level == "warning"]
+    assert any("ndcg@10 cannot be measured" in text and "auc decides which epoch is best" in text for text in texts)
+    assert set(run.manifest["history"][0]["valid"]) == {"loss", "auc"}
+    written = a_config(model={"name": "two-tower", "embedding_dim": 4}, epochs=1, monitor="recall@5")
+    with pytest.raises(ConfigError, match="recall@5 cannot be measured"):
+        train_on(data, written, workspace)
+
+
+def test_rankings_need_somebody_with_something_to_find(make_prepared: MakePrepared, workspace: Workspace) -> None:
+    data = of_new_users(make_prepared(rows=300))
     with pytest.raises(
         ConfigError, match="ndcg@10 cannot be measured: no user that train knows has anything to find"
     ) as error:

@@ -77,6 +77,14 @@ def test_text_is_escaped_and_reasons_are_told() -> None:
     assert "&lt;1&gt;" in page
 
 
+def test_the_page_says_what_the_best_of_several_is_worth() -> None:
+    page = " ".join(show(a_study(RANKING), data="d", config="").split())
+    assert "the best of 2 finished trials by auc on valid, which is optimistic: recsys evaluate" in page
+    assert "the median trial has 0.7500, and whether the difference is more than chance was not measured." in page
+    alone = show(a_study(RANKING[:1]), data="d", config="")
+    assert "trial 3 is the only finished one" in alone
+
+
 def test_a_study_without_a_result_has_a_page() -> None:
     page = show(a_study([an_entry(1, "failed", []), an_entry(2, "running", [])]), data="d", config="")
     assert "<svg" not in page

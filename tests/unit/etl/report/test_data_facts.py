@@ -49,7 +49,11 @@ def test_pairs_that_repeat_within_and_across_splits_are_counted(report: Report) 
     assert facts.pairs.repeated == {"train": 2, "valid": 1, "test": 0}
     assert facts.pairs.seen == {"valid": {"train": 2}, "test": {"train": 2, "valid": 1}}
     warnings = texts(facts, "warning")
-    assert "2 of 3 (66.7 %) rows of valid have a user and an item that train has together, too" in warnings
+    assert (
+        "2 of 3 (66.7 %) rows of valid have a user and an item that train has together, too; rows with unknown ids"
+        in warnings
+    )
+    assert "2 of 3 (66.7 %) rows of test have a user and an item that train has together, too\n" in warnings + "\n"
     assert "1 of 3 (33.3 %) rows of test have a user and an item that valid has together, too" in warnings
     assert "2 of 5 (40.0 %) rows of train repeat the user and the item of another row" in texts(facts, "note")
 

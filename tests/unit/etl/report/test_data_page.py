@@ -56,6 +56,12 @@ def test_page_shows_every_section_and_figure(page: str) -> None:
     assert "works before the split" in page
 
 
+def test_headlines_name_the_splits_that_they_count(page: str) -> None:
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert len(re.findall(r"of all splits, \S+ % of them train", text)) == 1
+    assert len(re.findall(r"of train, \S+ rows each at the median", text)) == 2
+
+
 def test_page_loads_nothing(page: str) -> None:
     loading = re.findall(r"""(?:src|href|srcset|data|action)\s*=\s*["']([^"']*)""", page)
     loading += re.findall(r"url\(([^)]*)\)|@import", page)
