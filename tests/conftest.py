@@ -13,8 +13,9 @@ import pytest
 from strategies import known_state
 
 from recsys_cli import cpu
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest
 
 # Tests use small tensors, and share the cores with each other: torch's threads would only wait for one another.

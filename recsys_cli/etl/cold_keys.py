@@ -16,8 +16,8 @@ from recsys_cli.etl.fitting.categorify import counts_of
 from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.join_keys import keyed
 from recsys_cli.etl.polars_engine.encoder import encoder_of
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Locate, State, Step
 from recsys_cli.features.schema import FIRST, row_column
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.events import Emit, ignore
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Step
 from recsys_cli.plugins import require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup

@@ -18,10 +18,11 @@ from recsys_cli.etl.engine import ROW, WEIGHT, Engine, Learnt, Walk
 from recsys_cli.etl.executor import Executor, Threads
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.ops.categorify import REST
 from recsys_cli.features.ops.op import Op
-from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.program import COLD, GATHERED, Gather, Program, Step
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.split import SPLITS, TRAIN

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.expression import Name, kind, kind_of_type, parse, shown
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import LambdaOp, ReduceDtypeSize
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.steps import Step
 

@@ -26,7 +26,7 @@ from recsys_cli.etl.staging import NUMBER, rows_per_shard
 from recsys_cli.etl.transform import Written, flattened, prepare
 from recsys_cli.etl.write import ROW_GROUP_ROWS, count_missing
 from recsys_cli.events import Emit, Message, Progress
-from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.spec import is_list
 from recsys_cli.workspace import PreparedData

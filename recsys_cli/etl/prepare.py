@@ -33,9 +33,9 @@ from recsys_cli.etl.summary import cold_shares
 from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table, write_table
 from recsys_cli.events import Emit, Message
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import can_hash
 from recsys_cli.features.ops import Categorify
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Program
 from recsys_cli.features.schema import SHARED_ID, file_of
 from recsys_cli.features.split import SPLITS, TRAIN

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.etl.staging import Staged
-from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import FIRST, NULL
 from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS

@@ -21,8 +21,8 @@ from recsys_cli.etl.packed import with_texts
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
 from recsys_cli.events import Emit, Progress
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import hash_values
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import FLAT, Gather, Step
 from recsys_cli.features.schema import ROW_NUMBER, UNSEEN, USER_HASH, Role, Schema
 from recsys_cli.features.split import SPLITS, TRAIN

@@ -1,20 +1,14 @@
-"""FeaturePlan: the ops in order and which column plays which part. FittedPlan: the same with what was learnt from train."""
+"""FeaturePlan: the ops in order and which column plays which part."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import unquote
+from collections.abc import Mapping
+from typing import Annotated
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
-from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.errors import ConfigError
 from recsys_cli.features.ops import (
     AnyOp,
     Categorify,
@@ -25,9 +19,8 @@ from recsys_cli.features.ops import (
     Rename,
     TimeWindow,
 )
-from recsys_cli.features.program import COLD, GATHERED, INTERACTIONS, Program, State, compile_plan
-from recsys_cli.features.schema import Column, Kind, Role, Schema, Task, file_of
-from recsys_cli.features.spec import Spec
+from recsys_cli.features.program import Program, State, compile_plan
+from recsys_cli.features.schema import Role, Task
 
 _NUMBERS = {Role.LABEL, Role.WEIGHT, Role.LIST_WEIGHT}
 """Parts that only numbers can play."""
@@ -254,156 +247,3 @@ class FeaturePlan(BaseModel):
             elif weights in there and there[weights][1] != there[name][1]:
                 problems.append(f"list_weights: {name!r} and {weights!r} have to live in the same table")
         return problems
-
-
-@dataclass(frozen=True)
-class FittedPlan:
-    """A plan and its engine-neutral state: whichever engine fitted it, any engine can apply it.
-
-    Attributes:
-        plan: The plan.
-        inputs: Columns and types of the raw tables that it was fitted on; of the interactions only those that are read.
-        state: What was learnt, by place of the op and name of the table.
-    """
-
-    plan: FeaturePlan
-    inputs: Mapping[str, pa.Schema]
-    state: Mapping[tuple[int, str], pa.Table]
-
-    @cached_property
-    def program(self) -> Program:
-        """The plan worked out, cardinalities included."""
-        return self.plan.compile(self.inputs, self.state)
-
-    def for_new_rows(self, have: Collection[str]) -> FittedPlan:
-        """Return the plan for rows that it was not fitted on, which may lack columns: what needs those is left out.
-
-        Its program says what is lacking. Ops that choose rows are no part of it, nor are joins: the tables by id are there.
-
-        Args:
-            have: The columns of the new rows.
-        """
-        lacks = frozenset(self.inputs[INTERACTIONS].names) - set(have)
-        made = replace(self)
-        made.__dict__["program"] = self.plan.compile(self.inputs, self.state, lacks=lacks)
-        return made
-
-    @property
-    def vocabularies(self) -> dict[str, pa.Table]:
-        """Each vocabulary by its name: `value` (raw type) and `count` (int64); row i is id i + 3."""
-        return {
-            name: table
-            for (index, name), table in self.state.items()
-            if index >= 0 and self._is_vocabulary(index, name)
-        }
-
-    def vocabulary_of(self, column: str) -> pa.Table:
-        """Return a column's vocabulary with the counts of its own values, where it shares the vocabulary with others."""
-        index, op = next(
-            (index, op) for index, op in enumerate(self.plan.ops) if isinstance(op, Categorify) and column in op.columns
-        )
-        counts = self.state[index, op.counts_of(column)].column("count")
-        return pa.table({"value": self.state[index, op.vocabulary_of(column)].column("value"), "count": counts})
-
-    def cold_keys(self, key: str) -> pa.Table | None:
-        """Return the keys of joined tables that the key's vocabulary lacks, as `steps.COLD` says; None where there is none."""
-        found = self.state.get((COLD, key))
-        return found if found is not None and found.num_rows else None
-
-    def has_cold(self, key: str, *, train: bool) -> bool:
-        """Return whether rows of train, or held-out rows, may have cold keys."""
-        found = self.cold_keys(key)
-        return found is not None and (not train or bool(pc.max(found.column("count")).as_py()))
-
-    def _is_vocabulary(self, index: int, name: str) -> bool:
-        op = self.plan.ops[index]
-        return isinstance(op, Categorify) and name in op.vocabularies
-
-    def of(self, index: int) -> dict[str, pa.Table]:
-        """Return what one op has learnt, by name."""
-        return {name: table for (place, name), table in self.state.items() if place == index}
-
-    def schema(self, layout: str) -> Schema:
-        """Describe the prepared columns.
-
-        Args:
-            layout: "star", or "flat" where joined columns stand in the interactions.
-        """
-        kept = {name: (spec, home) for name, spec, home in self.program.columns if name not in self.plan.drop}
-        labels = iter(
-            [name for name in self.plan.labels if name in kept]
-        )  # the main one first, whichever op came first
-        order = [next(labels) if self.plan.roles.get(name) is Role.LABEL else name for name in kept]
-        columns = ((name, *kept[name]) for name in order)
-        return Schema(
-            columns=tuple(self._column(n, spec, home if layout == "star" else None) for n, spec, home in columns)
-        )
-
-    def _column(self, name: str, spec: Spec, home: str | None) -> Column:
-        role = self.plan.roles.get(name, Role.FEATURE)
-        shared: dict[str, Any] = {"name": name, "role": role, "ragged": spec.ragged, "table": home, "tags": spec.tags}
-        shared |= {"lengths": spec.lengths}
-        if spec.categorical:
-            return Column(
-                kind=Kind.CATEGORICAL, dtype="int32", cardinality=spec.cardinality, vocabulary=spec.vocabulary,
-                buckets=spec.buckets, weights=self.plan.list_weights.get(name), **shared,
-            )  # fmt: skip
-        if role is Role.LABEL:
-            shared["task"] = self.plan.tasks[name]
-        if role is Role.TIMESTAMP:
-            return Column(kind=Kind.NUMERIC, **_as_time(spec), **shared)
-        dtype: Any = spec.dtype or "float32"
-        return Column(kind=Kind.NUMERIC, dtype=dtype, **shared)
-
-    def write(self, folder: Path) -> None:
-        """Write plan.json, vocab/<name>.parquet, and what else was learnt to state/<place>/<name>.parquet."""
-        (folder / "plan.json").write_text(self.plan.model_dump_json(indent=2) + "\n")
-        for name, schema in self.inputs.items():
-            _write(schema.empty_table(), folder / "state" / "inputs" / file_of(name))
-        for (index, name), table in self.state.items():
-            in_vocab = index >= 0 and self._is_vocabulary(index, name)
-            _write(table, folder / ("vocab" if in_vocab else f"state/{index}") / file_of(name))
-
-    @classmethod
-    def read(cls, folder: Path) -> FittedPlan:
-        """Read what `write` wrote.
-
-        Raises:
-            DataError: The files are missing or not of this version.
-        """
-        try:
-            plan = FeaturePlan.model_validate_json((folder / "plan.json").read_text())
-            inputs = {
-                unquote(p.stem): pq.read_schema(p) for p in sorted((folder / "state" / "inputs").glob("*.parquet"))
-            }
-            if INTERACTIONS not in inputs:
-                raise ValueError("it does not say what it was fitted on")
-            state = {}
-            for index, op in enumerate(plan.ops):
-                for name in op.states:
-                    in_vocab = isinstance(op, Categorify) and name in op.vocabularies
-                    beside = folder / ("vocab" if in_vocab else f"state/{index}")
-                    state[index, name] = pq.read_table(beside / file_of(name))
-            for place in (GATHERED, COLD):
-                for path in sorted((folder / "state" / str(place)).glob("*.parquet")):
-                    state[place, unquote(path.stem)] = pq.read_table(path)
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise DataError(
-                f"{folder}: not a fitted plan that this version reads: {error}", hint="recsys etl --force"
-            ) from error
-        return cls(plan, inputs, state)
-
-
-def _as_time(spec: Spec) -> dict[str, Any]:
-    """Return how a time is written: in its own unit, so that no two events become one."""
-    if pa.types.is_timestamp(spec.element):
-        return {"dtype": "int64", "unit": spec.element.unit}
-    if pa.types.is_date(spec.element):
-        return {"dtype": "int64", "unit": "s"}
-    real = pa.types.is_floating(spec.element) and not (spec.dtype or "").startswith("int")
-    return {"dtype": "float64" if real else "int64"}
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, compression="zstd")

@@ -22,8 +22,8 @@ from strategies import Case, cases, known_state
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.engine import Engine
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.schema import FIRST, row_column
 from recsys_cli.registry import ENGINES, load
 from recsys_cli.stages.download import download

@@ -17,9 +17,9 @@ from recsys_cli.etl.nvtabular_engine import frames, join_external, pins
 from recsys_cli.etl.nvtabular_engine.frames import alone
 from recsys_cli.etl.nvtabular_engine.weighted import repeated
 from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.ops.op import file_name
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Step
 
 

@@ -18,9 +18,9 @@ from recsys_cli.etl.packed import Packed, with_texts
 from recsys_cli.etl.polars_engine import counted
 from recsys_cli.etl.polars_engine.categorify import encode
 from recsys_cli.etl.polars_engine.encoder import encoder_of
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.ops.op import Op
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import COLD, Gather, Locate, Step
 from recsys_cli.features.spec import is_list, is_text
 

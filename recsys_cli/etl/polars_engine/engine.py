@@ -20,9 +20,9 @@ from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_cat
 from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.etl.polars_engine.gpu import Gpu
 from recsys_cli.events import Emit, ignore
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.ops.op import file_name
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Step
 
 

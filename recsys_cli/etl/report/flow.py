@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from recsys_cli.etl.report.facts import OpRows, Split
 from recsys_cli.etl.rows import RowCount
-from recsys_cli.features.plan import FittedPlan
+from recsys_cli.features.fitted_plan import FittedPlan
 
 Chosen = Mapping[str, Sequence[RowCount]]
 """What ops did to the rows before the split, by source: "all", or the splits that are given."""

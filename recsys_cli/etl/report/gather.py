@@ -17,8 +17,8 @@ from recsys_cli.etl.report.flow import Chosen, flow
 from recsys_cli.etl.report.frequency import frequency, growth
 from recsys_cli.etl.report.sample import Sample, known, repetitions
 from recsys_cli.etl.report.tables import in_tables
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.schema import FIRST, Column, Role
 from recsys_cli.features.split import SPLITS, TRAIN
 

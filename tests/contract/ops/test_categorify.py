@@ -20,10 +20,10 @@ from pydantic import ValidationError
 from strategies import Case, cases
 
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import below, hash_values
 from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.ops.categorify import COUNTS, REST
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.schema import FIRST
 from recsys_cli.registry import ENGINES
 

@@ -17,8 +17,8 @@ from strategies import known_state
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.engine import Engine
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, LambdaOp
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.registry import ENGINES, load
 
 UTC = datetime.UTC

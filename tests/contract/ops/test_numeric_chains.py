@@ -17,6 +17,7 @@ from numeric_cases import assert_same, in_order, numbers_case
 from strategies import Case
 
 from recsys_cli.etl.engine import Engine
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import (
     Bucketize,
     Categorify,
@@ -30,7 +31,6 @@ from recsys_cli.features.ops import (
     ReduceDtypeSize,
 )
 from recsys_cli.features.ops.op import Op
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.registry import ENGINES, load
 
 INF = math.inf

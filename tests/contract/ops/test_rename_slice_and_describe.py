@@ -16,6 +16,7 @@ from strategies import Case, known_state
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.engine import Engine
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import (
     AddTags,
     Categorify,
@@ -25,7 +26,6 @@ from recsys_cli.features.ops import (
     Rename,
     ValueCount,
 )
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.schema import Column
 from recsys_cli.registry import ENGINES, load
 

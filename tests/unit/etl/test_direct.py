@@ -13,8 +13,8 @@ from recsys_cli.etl.counts import unpacked
 from recsys_cli.etl.engine import WEIGHT
 from recsys_cli.etl.fit import row_numbers
 from recsys_cli.etl.polars_engine.direct import Direct
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, LambdaOp, Rename
-from recsys_cli.features.plan import FittedPlan
 from recsys_cli.features.program import Step
 
 ROWS = pa.table({"a": ["x", "y", None, "x"], "tags": [["p"], None, [], ["q", None, "p"]], "n": [1, 2, 3, 4]})

@@ -9,8 +9,9 @@ import pytest
 from strategies import known_state
 
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.plan import FeaturePlan, FittedPlan
+from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.schema import Role, Schema
 
 TABLES = {
