@@ -80,8 +80,8 @@ class TrainConfig(Section):
     monitor: str = "auc"
     """Figure of the validation split that decides which epoch is best: `loss`, or one that `recsys ls metrics` lists, such as
     log_loss or ndcg@10 (of a sample of 2,000 users whom train knows; after a split by user of those of valid, where the model folds
-    in). Where it is not defined the loss decides, and where there is no loss either the last epoch is kept. Of a label that is a
-    number it is rmse where left out."""
+    in). Where it is not defined the loss decides, and where there is no loss either the last epoch is kept. A model's own default
+    that the data cannot measure gives way to auc, with a warning. Of a label that is a number it is rmse where left out."""
     early_stopping: int | None = Field(None, ge=1)
     """Stop after so many epochs that were no better by what is monitored; None trains all epochs."""
     checkpoint_steps: int = Field(1_000, ge=1)
