@@ -189,12 +189,9 @@ def _told(parts: Sequence[Collaborative], rows: Rows, fold: Tensor) -> Tensor:
 
 
 def _balanced(weight: Tensor | None, rows: Rows, unknown: Sequence[str]) -> Tensor | None:
-    """Return the weights of rows whose ids are unknown: each id counts the same, because a new one is more like a rare one."""
-    if not unknown:
+    """Return the weights of rows whose ids are unknown: without items, each item counts the same, as a new one is like a rare one."""
+    if "items" not in unknown:
         return weight
-    balanced = torch.ones(len(rows), dtype=torch.float64)
-    for side in unknown:
-        ids = getattr(rows, side)
-        balanced /= torch.bincount(ids)[ids]
+    balanced = 1 / torch.bincount(rows.items)[rows.items].double()
     balanced /= balanced.mean()
     return balanced if weight is None else balanced * weight
