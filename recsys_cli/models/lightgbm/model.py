@@ -189,7 +189,7 @@ def _told(parts: Sequence[Collaborative], rows: Rows, fold: Tensor) -> Tensor:
 
 
 def _balanced(weight: Tensor | None, rows: Rows, unknown: Sequence[str]) -> Tensor | None:
-    """Return the weights of rows whose ids are unknown: without items, each item counts the same, as a new one is like a rare one."""
+    """Return the weights of rows without some ids: without items, each item counts the same, as a new one is like a rare one."""
     if "items" not in unknown:
         return weight
     balanced = 1 / torch.bincount(rows.items)[rows.items].double()
