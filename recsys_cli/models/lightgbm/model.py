@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,23 @@ except ImportError as _error:
     raise MissingExtraError.for_extra("lightgbm", what="the model lightgbm") from _error
 
 
+_TREES: dict[str, tuple[str, ...]] = {
+    "trees": (),
+    "trees_cold_user": ("users",),
+    "trees_cold_item": ("items",),
+    "trees_cold_both": ("users", "items"),
+}
+"""The buffers of trees, and which ids of a row are unknown to train where they score it."""
+
+
 class Model(Fitted):
     """Trees that predict the main label of a row from its features and from what other rows tell of its user and item.
 
     What a row of train is told is learnt without the fold that the row is in, so its own label is no part of it; a new row is
-    told what all of train says. Folds and draws follow from torch's global generator at construction. Trees are grown the
-    same by any number of threads; positions may differ in their last digits where LAPACK has another number of them.
+    told what all of train says. Rows with a user or an item unknown to train have trees of their own, grown on rows of train
+    without those ids: other trees lean on columns that such a row lacks. Folds and draws follow from torch's global generator at
+    construction. Trees are grown the same by any number of threads; positions may differ in their last digits where LAPACK has
+    another number of them.
 
     Raises:
         ConfigError: There is no label, or not one user and one item.
@@ -40,7 +52,6 @@ class Model(Fitted):
 
     probabilistic = True
     by_content = True
-    trees: Tensor
 
     def __init__(self, config: Config, schema: Schema) -> None:
         super().__init__()
@@ -50,29 +61,37 @@ class Model(Fitted):
         self.collaborative = Collaborative(config, schema, self.categories)
         self.plain = Plain(schema, self.categories)
         self.seed = int(torch.randint(2**31 - 1, ()))
-        self.register_buffer("trees", torch.zeros(0, dtype=torch.uint8))
-        self._booster: lightgbm.Booster | None = None
+        for name in _TREES:
+            self.register_buffer(name, torch.zeros(0, dtype=torch.uint8))
+        self._boosters: dict[str, lightgbm.Booster] = {}
 
     def fit(self, known: Known, *, progress: Progress = unheard) -> None:
         """Learn what is told of rows, fold by fold and of all, and grow the trees; on the CPU, with all of train in memory."""
         rows, plain, weight = self._read(known)
-        total = self.config.folds + 2
-        told = self.out_of_fold(rows, progress=lambda done, _: progress(done, total))
+        total = self.config.folds + 1 + len(_TREES)
+        fold = self._fold_of(rows)
+        parts = self._learn_parts(rows, fold, progress=lambda done: progress(done, total))
         whole = Collaborative(self.config, self.schema, self.categories)
         whole.fit(rows, seed=self.seed)
         self.collaborative.load_state_dict(whole.state_dict())
-        progress(total - 1, total)
+        progress(self.config.folds + 1, total)
+        for number, (name, unknown) in enumerate(_TREES.items()):
+            told = torch.cat([plain, _told(parts, rows.without(*unknown), fold)], dim=1)
+            self._grow(name, told, rows, _balanced(weight, rows, unknown))
+            progress(self.config.folds + 2 + number, total)
+
+    def _grow(self, name: str, told: Tensor, rows: Rows, weight: Tensor | None) -> None:
         label = rows.labels[:, [column.name for column in self.schema.labels].index(self.label)]
         data = lightgbm.Dataset(
-            torch.cat([plain, told], dim=1).numpy(),
+            told.numpy(),
             label.numpy(),
             weight=None if weight is None else weight.numpy(),
             categorical_feature=list(range(len(self.plain.single))),
         )
-        self._booster = lightgbm.train(self._how(), data, num_boost_round=self.config.num_trees)
-        text = self._booster.model_to_string().encode()
-        self.trees = torch.from_numpy(np.frombuffer(text, np.uint8).copy()).to(self.device)
-        progress(total, total)
+        booster = lightgbm.train(self._how(), data, num_boost_round=self.config.num_trees)
+        text = booster.model_to_string().encode()
+        self._boosters[name] = booster
+        setattr(self, name, torch.from_numpy(np.frombuffer(text, np.uint8).copy()).to(self.device))
 
     def _read(self, known: Known) -> tuple[Rows, Tensor, Tensor | None]:
         """Return the rows of train, their own features, and what they count."""
@@ -85,23 +104,30 @@ class Model(Fitted):
             weights += [batch.weight] if batch.weight is not None else []
         return Rows.joined(parts), torch.cat(plain), torch.cat(weights) if weights else None
 
-    def out_of_fold(self, rows: Rows, *, progress: Progress = unheard) -> Tensor:
+    def out_of_fold(self, rows: Rows) -> Tensor:
         """Return what rows of train are told, each by the folds that it is not in; shape (N, F), float32.
 
         Args:
             rows: In file order: a row's fold is a hash of its number.
-            progress: Hears of the folds.
         """
-        folds = self.config.folds
+        fold = self._fold_of(rows)
+        return _told(self._learn_parts(rows, fold), rows, fold)
+
+    def _fold_of(self, rows: Rows) -> Tensor:
         hashed = hash_counters(np.arange(len(rows), dtype=np.uint64), mix(self.seed))
-        fold = torch.from_numpy((hashed % np.uint64(folds)).astype(np.int64))
+        return torch.from_numpy((hashed % np.uint64(self.config.folds)).astype(np.int64))
+
+    def _learn_parts(
+        self, rows: Rows, fold: Tensor, *, progress: Callable[[int], None] = lambda _: None
+    ) -> list[Collaborative]:
+        """Return for each fold what the rows of the others tell."""
         parts = []
-        for number in range(folds):
+        for number in range(self.config.folds):
             part = Collaborative(self.config, self.schema, self.categories)
             part.fit(rows.chosen(fold != number), seed=self.seed)
-            parts.append(part.columns(rows.chosen(fold == number)))
-            progress(number + 1, folds)
-        return torch.cat(parts)[torch.argsort(torch.argsort(fold, stable=True))]
+            parts.append(part)
+            progress(number + 1)
+        return parts
 
     def _how(self) -> dict[str, Any]:
         options = self.config
@@ -130,19 +156,42 @@ class Model(Fitted):
         rows = Rows.of(batch, self.schema, self.categories)
         plain = self.plain.columns(batch, rows.elements)
         told = torch.cat([plain, self.collaborative.columns(rows)], dim=1)
-        logits = self._grown().predict(told.cpu().numpy(), raw_score=True)
-        return torch.from_numpy(np.asarray(logits)).float().to(self.device)
+        matrix, logits = told.cpu().numpy(), np.zeros(len(rows))
+        cold_user = self.collaborative.rows_of_user[rows.users] == 0
+        cold_item = self.collaborative.rows_of_item[rows.items] == 0
+        for name, unknown in _TREES.items():
+            chosen = (cold_user == ("users" in unknown)) & (cold_item == ("items" in unknown))
+            if (wanted := chosen.cpu().numpy()).any():
+                logits[wanted] = self._grown(name).predict(matrix[wanted], raw_score=True)
+        return torch.from_numpy(logits).float().to(self.device)
 
-    def _grown(self) -> lightgbm.Booster:
-        if self._booster is None:
-            if not len(self.trees):
+    def _grown(self, name: str) -> lightgbm.Booster:
+        if name not in self._boosters:
+            text = self.get_buffer(name)
+            if not len(text):
                 raise TrainingError("the model lightgbm has no trees yet", hint="recsys train")
-            self._booster = lightgbm.Booster(model_str=self.trees.cpu().numpy().tobytes().decode())
-        return self._booster
+            self._boosters[name] = lightgbm.Booster(model_str=text.cpu().numpy().tobytes().decode())
+        return self._boosters[name]
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Let the trees be as long as those in the file."""
-        if (trees := state_dict.get(f"{prefix}trees")) is not None:
-            self.trees = self.trees.new_empty(len(trees))
-            self._booster = None
+        self._boosters = {}
+        for name in _TREES:
+            if (trees := state_dict.get(f"{prefix}{name}")) is not None:
+                setattr(self, name, self.get_buffer(name).new_empty(len(trees)))
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _told(parts: Sequence[Collaborative], rows: Rows, fold: Tensor) -> Tensor:
+    """Return what each row is told by the part of its fold; shape (N, F), float32."""
+    told = [part.columns(rows.chosen(fold == number)) for number, part in enumerate(parts)]
+    return torch.cat(told)[torch.argsort(torch.argsort(fold, stable=True))]
+
+
+def _balanced(weight: Tensor | None, rows: Rows, unknown: Sequence[str]) -> Tensor | None:
+    """Return the weights of rows without some ids: without items, each item counts the same, as a new one is like a rare one."""
+    if "items" not in unknown:
+        return weight
+    balanced = 1 / torch.bincount(rows.items)[rows.items].double()
+    balanced /= balanced.mean()
+    return balanced if weight is None else balanced * weight

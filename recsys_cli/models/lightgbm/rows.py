@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -147,3 +147,11 @@ class Rows:
         numbers = rows.cumsum(0) - 1
         renumbered = Elements(numbers[elements.row], elements.column, elements.category, elements.weight)
         return type(self)(self.users[rows], self.items[rows], renumbered, self.labels[rows])
+
+    def without(self, *sides: str) -> Self:
+        """Return the rows as if train did not know the ids of some sides, `users` or `items`; they have the padding's id."""
+        users, items = (
+            torch.full_like(ids, PADDING) if side in sides else ids
+            for side, ids in (("users", self.users), ("items", self.items))
+        )
+        return replace(self, users=users, items=items)

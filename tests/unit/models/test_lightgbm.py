@@ -14,7 +14,7 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import MissingExtraError, TrainingError
 from recsys_cli.evaluation.known import known_of
-from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.lightgbm.model import Model
 from recsys_cli.models.lightgbm.rows import Rows
@@ -173,6 +173,32 @@ def test_ids_that_train_did_not_have_are_scored() -> None:
         {"user": ids, "item": ids.flip(0), "shop": ids, "keys": lists, "hour": torch.full((3,), torch.nan)}, {}
     )
     assert torch.isfinite(model.score(unseen)).all()
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_features_decide_for_users_and_items_unknown_to_train(side: str) -> None:
+    """The label is the sign of a number of one side, turned by a category of the other side; right 90 % of the time."""
+    draw = torch.Generator().manual_seed(6)
+    other, number = ("item", "user") if side == "user" else ("user", "item")
+    value = torch.randn(300, generator=draw)
+    sizes = {number: 300, other: ITEMS}
+    columns = [column.model_copy(update={"cardinality": sizes[column.name]}) for column in (USER, ITEM)]
+    parity = SHOP.model_copy(update={"cardinality": 5})
+
+    def planted(first: int, last: int, *, cold: bool) -> Batch:
+        ids = torch.arange(first, last).repeat_interleave(8)
+        others = torch.randint(3, ITEMS, (len(ids),), generator=draw)
+        right = torch.rand(len(ids), generator=draw) < 0.9
+        label = ((value[ids] > 0) == (others % 2 == 0)) == right
+        known_ids = torch.full_like(ids, UNSEEN) if cold else ids
+        features = {number: known_ids.int(), other: others.int(), "shop": (3 + others % 2).int(), "hour": value[ids]}
+        return Batch(features, {"label": label.float()})
+
+    torch.manual_seed(0)
+    model = build("lightgbm", {}, Schema(columns=(*columns, parity, HOUR, LABEL)))
+    assert isinstance(model, Model)
+    model.fit(known(planted(3, 170, cold=False)))
+    assert auc(model, planted(170, 300, cold=True)) > 0.85
 
 
 def test_trees_of_any_size_are_loaded() -> None:
