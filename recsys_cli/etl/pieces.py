@@ -136,7 +136,7 @@ def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
         return rows
     place, field = rows.column_names.index(ROW_NUMBER), schema.field(ROW_NUMBER)
     offsets = rows.column(place).to_numpy()
-    whole = np.add(offsets, first, dtype=field.type.to_pandas_dtype(), casting="unsafe")
+    whole = np.add(offsets, first, dtype=np.dtype(str(field.type)), casting="unsafe")
     return rows.set_column(place, field, pa.array(whole))
 
 

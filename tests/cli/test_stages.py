@@ -200,6 +200,6 @@ def test_a_workspace_that_cannot_be_written_is_said_plainly(recsys: Recsys, rati
     recsys("-q", "init", ratings)
     Path("taken").write_text("a file, no folder")
     answer = recsys("-w", "taken", "etl", "ratings.yaml")
-    assert answer.code == 1
-    assert "error: taken: " in answer.err
+    assert answer.code == 2
+    assert "error: --workspace taken: it is not a folder" in answer.err
     assert "unexpected" not in answer.err

@@ -127,17 +127,25 @@ def test_of_equal_trainings_at_once_the_second_waits_and_finds_the_run(
     make_prepared: MakePrepared, workspace: Workspace
 ) -> None:
     data, config = make_prepared(rows=300), a_config(epochs=1)
-    events: list[Event] = []
-    threads = [
-        threading.Thread(target=train_on, args=(data, config, workspace), kwargs={"emit": events.append})
-        for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    said: list[str] = []
+    waits = threading.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Message):
+            said.append(event.text)
+            if "waiting for it" in event.text:
+                waits.set()
+
+    second = threading.Thread(target=train_on, args=(data, config, workspace), kwargs={"emit": hear})
+
+    def start_the_second(_: Event) -> None:
+        if second.ident is None:
+            second.start()
+            waits.wait(60)  # the first goes on when the second is there
+
+    train_on(data, config, workspace, emit=start_the_second)
+    second.join()
     assert [run.exists for run in workspace.runs()] == [True]
-    said = [event.text for event in events if isinstance(event, Message)]
     assert any(f"process {os.getpid()} on " in text and "waiting for it" in text for text in said)
 
 
