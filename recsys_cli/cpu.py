@@ -15,7 +15,7 @@ _OWN_CGROUP = Path("/proc/self/cgroup")
 def configure_threads(environment: MutableMapping[str, str] | None = None) -> None:
     """Set the thread variables of OpenMP and Polars, as far as the user has not.
 
-    OpenMP reads them when torch loads, so this comes before. Idle threads sleep instead of spinning: a spinning thread
+    OpenMP reads them when torch loads, so this comes before. Idle threads sleep after a short spin: a spinning thread
     holds the core of a thread with work to do as soon as any other process runs. In a container with a CPU quota, the
     number of threads follows the quota.
 
@@ -24,7 +24,7 @@ def configure_threads(environment: MutableMapping[str, str] | None = None) -> No
     """
     environment = os.environ if environment is None else environment
     if not any(name in environment for name in _WAITING):
-        environment["OMP_WAIT_POLICY"] = "passive"
+        environment["GOMP_SPINCOUNT"] = "10000"
     if (quota := cpu_quota()) is not None and quota < _affinity():
         for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
             environment.setdefault(name, str(max(1, math.ceil(quota))))
