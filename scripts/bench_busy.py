@@ -2,8 +2,9 @@
 
 usage: bench_busy.py [--rounds 3] [--busy 0 1]
 
-The demo's data, 4 epochs, whole process. `spin` is OpenMP's own default, `short` is ours (GOMP_SPINCOUNT=10000), `sleep`
-does not spin. They run in turn. The result goes to scripts/results/busy.json, as seconds and processor seconds, with the ratio of each round.
+The demo's data, 4 epochs, whole process. `spin` is OpenMP's own default, `short` is ours (GOMP_SPINCOUNT=10000), `sleep` does not
+spin. They run in turn. The result goes to scripts/results/busy.json, as seconds and processor seconds, with the ratio of each
+round.
 """
 
 from __future__ import annotations
