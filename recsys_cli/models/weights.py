@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors import safe_open
 from torch import Tensor
 
@@ -48,3 +51,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def _not_weights(path: Path, error: Exception) -> DataError:
     return DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force")
+
+
+def checksum_of_tensors(tensors: Mapping[str, Tensor], start: int = 0) -> str:
+    """Compute the CRC-32 of tensors in host memory, with their names, types and shapes, as eight hexadecimal digits.
+
+    Args:
+        tensors: By name.
+        start: The CRC-32 of what stands beside them.
+    """
+    crc = start
+    for name, tensor in sorted(tensors.items()):
+        crc = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), crc)
+        crc = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, crc)
+    return f"{crc:08x}"

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from recsys_cli.errors import TrainingError
 from recsys_cli.models.embedding import ShardedEmbeddings
-from recsys_cli.models.weights import PREFIX
+from recsys_cli.models.weights import PREFIX, checksum_of_tensors
 from recsys_cli.workspace import replacing, whole
 
 _OPTIMIZER = "optimizer."
@@ -61,11 +61,7 @@ class Checkpoint:
 
 def _checksum(tensors: Mapping[str, Tensor], meta: str) -> str:
     """Compute the CRC-32 of all that a checkpoint holds: a run is resumed before a manifest has one of the file."""
-    crc = zlib.crc32(meta.encode())
-    for name, tensor in sorted(tensors.items()):
-        crc = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), crc)
-        crc = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, crc)
-    return f"{crc:08x}"
+    return checksum_of_tensors(tensors, zlib.crc32(meta.encode()))
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

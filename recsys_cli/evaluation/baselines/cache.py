@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
 
 from recsys_cli import __version__
 from recsys_cli.config.load import model_config_type
 from recsys_cli.errors import RecsysError
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.model import Fitted
+from recsys_cli.models.weights import checksum_of_tensors
 from recsys_cli.workspace import key_of
 from recsys_cli.workspace.writing import replacing
 
@@ -50,7 +49,7 @@ class FittedCache:
                 checksum = (file.metadata() or {}).get(_CHECKSUM)
         except (OSError, SafetensorError):
             return False
-        if checksum != _checksum_of_tensors(tensors):
+        if checksum != checksum_of_tensors(tensors):
             return False
         try:
             model.load_state_dict(tensors)
@@ -65,7 +64,7 @@ class FittedCache:
             suppress(OSError, RecsysError),  # the evaluation has its model; a full disk is told of where results go
             replacing(path, partial=f".{path.name}.{uuid.uuid4().hex[:8]}.partial") as partial,
         ):
-            save_file(tensors, partial, metadata={_CHECKSUM: _checksum_of_tensors(tensors)})
+            save_file(tensors, partial, metadata={_CHECKSUM: checksum_of_tensors(tensors)})
 
 
 def _checksum_of_rows(rows: Interactions) -> str:
@@ -74,12 +73,4 @@ def _checksum_of_rows(rows: Interactions) -> str:
         value = getattr(rows, field.name)
         data = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else np.array([value], dtype=np.float64)
         crc = zlib.crc32(data.data, zlib.crc32(f"{field.name} {data.dtype} {len(data)}".encode(), crc))
-    return f"{crc:08x}"
-
-
-def _checksum_of_tensors(tensors: dict[str, Tensor]) -> str:
-    crc = 0
-    for name in sorted(tensors):
-        data = tensors[name].reshape(-1).view(torch.uint8).numpy()
-        crc = zlib.crc32(data.data, zlib.crc32(f"{name} {tuple(tensors[name].shape)}".encode(), crc))
     return f"{crc:08x}"
