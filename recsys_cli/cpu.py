@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import MutableMapping
 from pathlib import Path
 
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
+_LOAD = Path("/proc/loadavg")
+_LOOKS = 5
 
 
 def configure_threads(environment: MutableMapping[str, str] | None = None) -> None:
     """Set the thread variables of OpenMP and Polars, as far as the user has not.
 
-    OpenMP reads them when torch loads, so this comes before. Idle threads sleep after a short spin: a spinning thread
-    holds the core of a thread with work to do as soon as any other process runs. In a container with a CPU quota, the
-    number of threads follows the quota.
+    OpenMP reads them when torch loads, so this comes before. Idle threads spin, which is fastest on an idle machine. Beside
+    other busy processes they sleep: there, a spinning thread holds the core of a thread with work to do. In a container
+    with a CPU quota, the number of threads follows the quota.
 
     Args:
         environment: Variables to read and set; None is this process's.
     """
     environment = os.environ if environment is None else environment
-    if not any(name in environment for name in _WAITING):
-        environment["GOMP_SPINCOUNT"] = "10000"
+    if not any(name in environment for name in _WAITING) and lacks_cores():
+        environment["OMP_WAIT_POLICY"] = "passive"
     if (quota := cpu_quota()) is not None and quota < _affinity():
         for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
             environment.setdefault(name, str(max(1, math.ceil(quota))))
@@ -54,6 +57,25 @@ def cpu_quota(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float | None
         elif "cpu" in controllers.split(","):
             found += [_quota_v1(folder) for folder in _parents(cgroups / "cpu", path)]
     return min((quota for quota in found if quota is not None), default=None)
+
+
+def lacks_cores(load: Path = _LOAD) -> bool:
+    """Return whether other processes leave fewer cores than this process may use.
+
+    The number of runnable threads is read five times within 8 ms; the least counts, because short tasks come and go.
+
+    Args:
+        load: File with Linux's load; its fourth field begins with the number of runnable threads.
+    """
+    counts = []
+    for look in range(_LOOKS):
+        time.sleep(0.002 if look else 0)
+        try:
+            counts.append(int(load.read_text(encoding="ascii").split()[3].partition("/")[0]))
+        except (OSError, ValueError, IndexError):  # not Linux
+            return False
+    others = min(counts) - 1  # without this thread
+    return (os.cpu_count() or 1) - others < cores()
 
 
 def has_bf16() -> bool:

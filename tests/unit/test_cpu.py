@@ -5,19 +5,47 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from recsys_cli.contention import Contention, CpuTime, read_cpu_time
-from recsys_cli.cpu import configure_threads, cores, cpu_quota
+from recsys_cli.cpu import configure_threads, cores, cpu_quota, lacks_cores
 
 
-def test_idle_threads_sleep_unless_the_user_says_otherwise() -> None:
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """A busy process for each core."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    time.sleep(0.5)
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+
+
+def load_file(folder: Path, runnable: int) -> Path:
+    """A file as /proc/loadavg, with a number of runnable threads."""
+    path = folder / f"load-{runnable}"
+    path.write_text(f"0.00 0.01 0.05 {runnable}/812 4711\n")
+    return path
+
+
+def test_other_runnable_threads_take_cores(tmp_path: Path) -> None:
+    spare = (os.cpu_count() or 1) - cores()
+    assert not lacks_cores(load_file(tmp_path, 1 + spare))
+    assert lacks_cores(load_file(tmp_path, 2 + spare))
+    assert not lacks_cores(tmp_path / "no such file")
+
+
+@pytest.mark.usefixtures("busy")
+def test_idle_threads_sleep_beside_busy_processes_unless_the_user_says_otherwise() -> None:
     environment: dict[str, str] = {}
     configure_threads(environment)
-    assert environment["GOMP_SPINCOUNT"] == "10000"
+    assert environment["OMP_WAIT_POLICY"] == "passive"
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
         chosen = {name: "1"}
         configure_threads(chosen)
@@ -25,6 +53,7 @@ def test_idle_threads_sleep_unless_the_user_says_otherwise() -> None:
         assert {key for key in chosen if key != name} <= {"OMP_NUM_THREADS", "POLARS_MAX_THREADS"}
 
 
+@pytest.mark.usefixtures("busy")
 def test_the_console_script_configures_threads_before_torch_loads() -> None:
     program = (
         "import sys, os\n"
@@ -33,11 +62,11 @@ def test_the_console_script_configures_threads_before_torch_loads() -> None:
         "try: main()\n"
         "except SystemExit: pass\n"
         "assert 'torch' not in sys.modules\n"
-        "print(os.environ['GOMP_SPINCOUNT'])\n"
+        "print(os.environ['OMP_WAIT_POLICY'])\n"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == "10000"
+    assert done.stdout.split()[-1] == "passive"
 
 
 def group(root: Path, path: str, **files: str) -> None:
