@@ -16,7 +16,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,11 @@ features:
 model: {name: fm}
 train: {epochs: 1, device: cpu}
 """
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+        """Print nothing."""
 
 
 def cases() -> Iterator[tuple[str, str, list[str]]]:
@@ -164,7 +172,9 @@ def main() -> int:
         before, after = json.loads(given.before.read_text()), json.loads(given.after.read_text())
         return int(compare(before, after) > 0)
     shared = os.environ.get("RECSYS_SHARED_DATA", HERE.parent.parent / "shared" / "data")
-    os.environ["RECSYS_MIRROR"] = Path(shared).resolve().as_uri()
+    mirror = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(shared)))
+    threading.Thread(target=mirror.serve_forever, daemon=True).start()
+    os.environ["RECSYS_MIRROR"] = f"http://127.0.0.1:{mirror.server_port}"
     found = {}
     for name, config, overrides in cases():
         if given.only is None or any(part in name for part in given.only):
