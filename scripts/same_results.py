@@ -126,7 +126,7 @@ def _weights(workspace: Path) -> Iterator[tuple[str, str]]:
 
 
 def _figures(workspace: Path) -> Iterator[tuple[str, str]]:
-    for path in workspace.glob("runs/*/evaluation.json"):
+    for path in workspace.glob("runs/*/evaluation*.json"):
         evaluation = json.loads(path.read_text())
         for part in ("pointwise", "ranking", "beyond"):
             yield from _leaves(part, evaluation.get(part))
