@@ -17,7 +17,7 @@ from strategies import Case
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.fit import Tables, fit
-from recsys_cli.etl.pieces import Piece
+from recsys_cli.etl.partitions import PartitionedFile
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table
@@ -104,15 +104,15 @@ def stage_by_hand(case: Case, folder: Path, *, shards: int = 2) -> Staged:
     cuts = [min(train, size * shard) for shard in range(shards + 1)]
     held_out = [case.splits[split].num_rows if split in case.splits else 0 for split in SPLITS[1:]]
     starts = np.array([*cuts, *np.cumsum(held_out) + train], dtype=np.int64)
-    with pa.ipc.new_file(str(folder / "piece.arrow"), schema) as file:
+    with pa.ipc.new_file(str(folder / "batch.arrow"), schema) as file:
         together = pa.concat_tables([case.splits[split] for split in SPLITS if split in case.splits])
         columns = [pa.concat_arrays([pa.array([], c.type), *c.chunks]) for c in together.columns]
         dealt = pa.RecordBatch.from_arrays(columns, schema=schema)
         for start, end in itertools.pairwise(starts.tolist()):
             file.write_batch(dealt.slice(start, end - start))
     rows = dict(zip(SPLITS, [train, *held_out], strict=True))
-    pieces = (Piece(folder / "piece.arrow", starts),)
-    return Staged(pieces, rows, shards, max(1, -(-max(held_out) // shards)), case.tables, schema, seed=7)
+    files = (PartitionedFile(folder / "batch.arrow", starts),)
+    return Staged(files, rows, shards, max(1, -(-max(held_out) // shards)), case.tables, schema, seed=7)
 
 
 def answer(name: str, case: Case, folder: Path, *, device: str = "cpu", emit: Emit = ignore) -> Answer:

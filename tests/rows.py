@@ -15,9 +15,9 @@ from unittest import mock
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from recsys_cli.etl.rows import Chosen, Part, buckets, choose_rows, groupby
-from recsys_cli.etl.staging import NUMBER
+from recsys_cli.etl.filters import Chosen, Part, buckets, choose_rows, groupby
 from recsys_cli.events import Event, Message
+from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.program import Program, compile_plan
 
 Row = dict[str, Any]
@@ -46,7 +46,7 @@ class Sent:
     """What came out.
 
     Attributes:
-        table: The rows, NUMBER among the columns.
+        table: The rows, ROW_NUMBER among the columns.
         chosen: What was gone over.
         source: Where they came from.
         events: What was said.
@@ -60,7 +60,7 @@ class Sent:
     @property
     def numbers(self) -> list[int]:
         """The raw numbers of the rows."""
-        return self.table.column(NUMBER).to_pylist()
+        return self.table.column(ROW_NUMBER).to_pylist()
 
     def column(self, name: str) -> list[Any]:
         return self.table.column(name).to_pylist()
@@ -111,7 +111,7 @@ def send(
 
 def plain_rows(table: pa.Table) -> list[Row]:
     """Return rows as the reference looks at them: NaN is null, -0.0 is 0.0, and each has its number."""
-    rows = [{**row, NUMBER: number} for number, row in enumerate(table.to_pylist())]
+    rows = [{**row, ROW_NUMBER: number} for number, row in enumerate(table.to_pylist())]
     return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
 def in_order(rows: Sequence[Row], order_by: Sequence[str]) -> list[Row]:
     """Return rows by some columns, nulls last, then by their numbers."""
     return sorted(
-        rows, key=lambda row: (*((row[n] is None, 0 if row[n] is None else row[n]) for n in order_by), row[NUMBER])
+        rows, key=lambda row: (*((row[n] is None, 0 if row[n] is None else row[n]) for n in order_by), row[ROW_NUMBER])
     )
 
 

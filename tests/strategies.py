@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from recsys_cli.features.columns import REST
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.ops.categorify import REST
 from recsys_cli.features.plan import FeaturePlan
 
 TEXTS = st.sampled_from(["", "a", "b", "B", "é", "e\u0301", "日本", "🎬", "a b", "nan", "0"])

@@ -12,14 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.fitting.categorify import counts_of
+from recsys_cli.etl.aggregators.categorify import counts_of
 from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.join_keys import keyed
 from recsys_cli.etl.polars_engine.encoder import encoder_of
+from recsys_cli.features.columns import row_column
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.program import Locate, State, Step
-from recsys_cli.features.schema import FIRST, row_column
+from recsys_cli.features.schema import FIRST
 
 NOT_COLD = -1
 """The row of a key that is not cold: its row is its id."""
@@ -36,7 +37,7 @@ def find_cold(
         joins: All by this key.
         tables: The raw tables, by name.
         state: What the op has learnt.
-        index: Its place in the plan.
+        index: Its position in the plan.
 
     Raises:
         ConfigError: The key has another kind of type in a table.

@@ -2,7 +2,7 @@
 
 Whole numbers and short texts are counted as 64-bit numbers, which is many times faster than counting texts. A table of
 counts has the columns `value`, each value once, and `count` (int64), in no order; one row may be that of null. Short texts
-stay the numbers that `words.pack` makes of them, in a column `packed` in place of `value`, until they are put in order.
+stay the numbers that `string_keys.pack` makes of them, in a column `packed` in place of `value`, until they are put in order.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.packed import is_packed, numbers_of
+from recsys_cli.etl.packed_strings import is_packed, numbers_of
 from recsys_cli.features.spec import is_text
-from recsys_cli.features.words import pack, unpack
+from recsys_cli.features.string_keys import pack, unpack
 
 Keys = npt.NDArray[np.integer]
 Tally = tuple[Keys, npt.NDArray[np.int64]]
@@ -157,13 +157,13 @@ def _in_one(tallies: Sequence[Tally]) -> Tally:
 def _into(large: Tally, small: Tally) -> Tally:
     """Return two tallies in ascending order as one: the large one is only copied, because it may be most of the memory."""
     keys, counts = large
-    places = np.searchsorted(keys, small[0])
-    there = np.append(keys, keys.dtype.type(0))[places] == small[0]
-    there &= places < len(keys)
+    positions = np.searchsorted(keys, small[0])
+    there = np.append(keys, keys.dtype.type(0))[positions] == small[0]
+    there &= positions < len(keys)
     counts = counts.copy()
-    counts[places[there]] += small[1][there]
+    counts[positions[there]] += small[1][there]
     new = np.flatnonzero(~there)
-    at = places[new] + np.arange(len(new))
+    at = positions[new] + np.arange(len(new))
     is_old = np.ones(len(keys) + len(new), dtype=bool)
     is_old[at] = False
 

@@ -1,6 +1,6 @@
 """What an engine has to do, and which one `auto` takes.
 
-Rows are chosen, split and dealt before (`staging`); what engines learn from parts of train is merged after them (`fitting`);
+Rows are chosen, split and dealt before (`staging`); what engines learn from parts of train is merged after them (`aggregators`);
 neither depends on the engine.
 """
 
@@ -20,14 +20,9 @@ from recsys_cli.features.program import Step
 from recsys_cli.plugins import require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup
 
-ROW = "\x01row"
-"""A column that rows of train may have beside their own: a number (uint64) of each row, for ops that tell rows apart."""
-WEIGHT = "\x01weight"
-"""A column (int64) that a table by id may have: how many interactions of train each row stands for."""
-
 Walk = Sequence[tuple[Step, Literal["fit", "apply"]]]
 Learnt = dict[tuple[int, str], pa.Table]
-"""What one part of train tells, by place of the op and name of the table: to be merged with that of other parts."""
+"""What one part of train tells, by position of the op and name of the table: to be merged with that of other parts."""
 
 
 class Engine(Protocol):
@@ -60,18 +55,18 @@ class Engine(Protocol):
         """Go over some rows of train, applying and learning as `walk` says.
 
         Args:
-            walk: Steps of one place, in order.
+            walk: Steps of one table, in order.
             fitted: What is learnt so far.
-            rows: Some rows of train, maybe none, with WEIGHT where they are those of a table by id.
+            rows: Some rows of train, maybe none, with ROW_WEIGHT where they are those of a table by id.
         """
 
     def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
         """Send rows through steps, one after the other; rows keep their number and their order.
 
         Args:
-            steps: Steps of one place, in order.
+            steps: Steps of one table, in order.
             fitted: Everything that was learnt.
-            rows: Some rows, maybe none, with ROW where they are rows of train.
+            rows: Some rows, maybe none, with TRAIN_ROW where they are rows of train.
         """
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:

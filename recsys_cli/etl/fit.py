@@ -12,15 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl import fitting
+from recsys_cli.etl import aggregators
 from recsys_cli.etl.cold_keys import counted, find_cold, without_idle
-from recsys_cli.etl.engine import ROW, WEIGHT, Engine, Learnt, Walk
+from recsys_cli.etl.engine import Engine, Learnt, Walk
 from recsys_cli.etl.executor import Executor, Threads
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
+from recsys_cli.features.columns import REST, ROW_WEIGHT, TRAIN_ROW
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify
-from recsys_cli.features.ops.categorify import REST
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.program import COLD, GATHERED, Gather, Program, Step
@@ -63,7 +63,7 @@ class Learn:
         columns, packed = list(dict.fromkeys([*needed, *sampled])), self.engine.takes_packed
         rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered, packed=packed)
         if numbered:
-            rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows))
+            rows = rows.append_column(TRAIN_ROW, row_numbers(shard, rows.num_rows))
         if program.draw is None:
             return self.engine.learn(walk, self.fitted, rows)
         met = rows.filter(pc.equal(rows.column(program.draw.output), 0))
@@ -78,7 +78,7 @@ class Learn:
     def nothing(self) -> Learnt:
         """Return what no row at all tells, so that types are known where train is empty."""
         rows = self.staged.schema.empty_table()
-        rows = rows.append_column(ROW, row_numbers(0, 0))
+        rows = rows.append_column(TRAIN_ROW, row_numbers(0, 0))
         return self.engine.learn(self._walk(), self.fitted, rows)
 
 
@@ -158,7 +158,7 @@ class _Merged:
         return dict(zip(self._parts, Threads(threads).map(self._merge, self._parts), strict=True))
 
     def _merge(self, key: tuple[int, str]) -> pa.Table:
-        return fitting.of(self._ops[key[0]]).merge(self._parts[key])
+        return aggregators.of(self._ops[key[0]]).merge(self._parts[key])
 
 
 def _finish(program: Program, number: int, learnt: Learnt) -> Learnt:
@@ -168,7 +168,7 @@ def _finish(program: Program, number: int, learnt: Learnt) -> Learnt:
             assert isinstance(step.op, Op)
             merged = {name: table for (index, name), table in learnt.items() if index == step.index}
             mine = {name: merged[name] for name in step.op.learns}
-            found = fitting.of(step.op).finish(step.op, mine)
+            found = aggregators.of(step.op).finish(step.op, mine)
             state |= {(step.index, name): table for name, table in found.items()}
     return state
 
@@ -188,7 +188,7 @@ def _cold(program: Program, number: int, learnt: Learnt, state: Learnt, staged: 
 
 
 def _encoder(program: Program, key: str) -> tuple[int, Categorify, int]:
-    """Return the op that makes ids of a key, its place in the plan, and the pass in which it learns."""
+    """Return the op that makes ids of a key, its position in the plan, and the pass in which it learns."""
     return next((s.index, s.op, s.after) for s in program.steps if isinstance(s.op, Categorify) and key in s.writes)
 
 
@@ -219,10 +219,10 @@ class Tables:
                 raw = self.raw(key)
                 weights = self._weights(key, raw.num_rows)
                 stands = np.flatnonzero(weights)  # values of the others do not occur in train
-                raw = raw.take(pa.array(stands)).append_column(WEIGHT, pa.array(weights[stands]))
+                raw = raw.take(pa.array(stands)).append_column(ROW_WEIGHT, pa.array(weights[stands]))
                 found = self.engine.learn(walk, self.fitted, raw)
                 ops = self.fitted.plan.ops
-                learnt |= {at: fitting.of(ops[at[0]]).merge([table]) for at, table in found.items()}
+                learnt |= {at: aggregators.of(ops[at[0]]).merge([table]) for at, table in found.items()}
         return learnt
 
     def gathered(self) -> Learnt:
@@ -284,14 +284,14 @@ class Tables:
 
 
 def row_numbers(shard: int, rows: int, order: npt.NDArray[np.int64] | None = None) -> pa.Array:
-    """Return a number for each row of a shard of train, by its place in the final order, that no other row has.
+    """Return a number for each row of a shard of train, by its position in the final order, that no other row has.
 
     Args:
         shard: Which shard.
         rows: How many rows it has.
         order: Where each row of the final order stands among the rows, where they are not in that order.
     """
-    places = np.arange(rows, dtype=np.uint64)
+    positions = np.arange(rows, dtype=np.uint64)
     if order is not None:
-        places[order] = np.arange(rows, dtype=np.uint64)
-    return pa.array(places + (np.uint64(shard) << np.uint64(32)))
+        positions[order] = np.arange(rows, dtype=np.uint64)
+    return pa.array(positions + (np.uint64(shard) << np.uint64(32)))

@@ -12,14 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.features.columns import EXACT
 from recsys_cli.features.expression import Name, kind, kind_of_type, parse, shown
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import LambdaOp, ReduceDtypeSize
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.steps import Step
-
-EXACT = "\x01exact "
-"""What the name of a column begins with that has a label's values before they were brought to their type."""
 
 
 def with_exact_labels(steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> list[Step]:

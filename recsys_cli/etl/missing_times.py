@@ -1,4 +1,4 @@
-"""Rows without a time have no place in an order: they are refused, the same for every split, before any row is split."""
+"""Rows without a time have no order: they are refused, the same for every split, before any row is split."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.spool import Rows
-from recsys_cli.features.schema import ROW_NUMBER
+from recsys_cli.etl.spill import Rows
+from recsys_cli.features.columns import ROW_NUMBER
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,20 @@ class Timed:
         for batch in self.rows.batches():
             lacks = without_time(batch.column(self.column))
             if lacks is not None:
-                places = np.flatnonzero(lacks)
-                missing += len(places)
+                positions = np.flatnonzero(lacks)
+                missing += len(positions)
                 if first is None:
                     numbered = ROW_NUMBER in batch.column_names
-                    first = batch.column(ROW_NUMBER)[int(places[0])].as_py() if numbered else done + int(places[0])
+                    first = (
+                        batch.column(ROW_NUMBER)[int(positions[0])].as_py() if numbered else done + int(positions[0])
+                    )
             done += batch.num_rows
             yield batch
         if first is not None:
             raise missing_times(self.column, missing, done, self._where(first))
 
     def _where(self, number: int) -> str:
-        """Say where a row stands: in which file, and at which place there, not counting a header or bad rows."""
+        """Say where a row stands: in which file, and at which position there, not counting a header or bad rows."""
         if self.raw is None:
             return f"row {number + 1}"
         for file in self.raw.table.files:
@@ -103,7 +105,7 @@ def missing_times(column: str, missing: int, rows: int, where: str) -> DataError
         where: The first of them.
     """
     return DataError(
-        f"{missing:,} of {rows:,} interactions have no {column}, the first is {where}: they have no place in the order of events",
+        f"{missing:,} of {rows:,} interactions have no {column}, the first is {where}, so their order is unknown",
         hint=f"leave them out: {{op: Dropna, columns: [{column}]}} as the first of features.ops; or, where nothing depends on the "
         "time, leave features.timestamp out",
     )

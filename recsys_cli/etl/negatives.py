@@ -1,4 +1,4 @@
-"""Negative sampling: pieces of staged interactions become pieces that have the sampled negatives as well.
+"""Negative sampling: files of staged interactions become files that have the sampled negatives as well.
 
 A negative avoids the user's interactions of its own split and of those before it, never of a later one: what train never samples
 would otherwise tell what is held out.
@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.pieces import Piece
-from recsys_cli.etl.spool import Numbering
+from recsys_cli.etl.partitions import PartitionedFile
+from recsys_cli.etl.spill import Numbering
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
 from recsys_cli.features.hashing import below, hash_counters, mix
@@ -86,40 +86,40 @@ def draw(op: NegativeSampling, staged: Staged, folder: Path, emit: Emit) -> Stag
     users, items = Numbering(), Numbering()
     met = _met(op, staged, users, items)
     schema = staged.schema.append(pa.field(op.output, pa.int8()))
-    places = {place: SPLITS.index(split) + 1 for split in op.splits for place in staged.places(split)}
-    offsets = np.zeros(len(staged.pieces[0].starts) if staged.pieces else 1, dtype=np.int64)
-    pieces = []
+    sampled = {partition: SPLITS.index(split) + 1 for split in op.splits for partition in staged.partitions(split)}
+    offsets = np.zeros(len(staged.files[0].starts) if staged.files else 1, dtype=np.int64)
+    files = []
     done, total = 0, sum(staged.rows.values())
-    for number, piece in enumerate(staged.pieces):
+    for number, file in enumerate(staged.files):
         path = folder / f"drawn-{number:06d}.arrow"
         starts = [0]
-        with pa.ipc.new_file(str(path), schema) as file:
-            for place, rows in enumerate(staged.batches(piece)):
-                if rows.num_rows and place in places:
-                    first = (place << 40) + int(offsets[place])
-                    table = _with_drawn(op, rows, met, users, first=first, splits=places[place])
+        with pa.ipc.new_file(str(path), schema) as drawn:
+            for partition, rows in enumerate(staged.batches(file)):
+                if rows.num_rows and partition in sampled:
+                    first = (partition << 40) + int(offsets[partition])
+                    table = _with_drawn(op, rows, met, users, first=first, splits=sampled[partition])
                 else:
                     table = rows.append_column(op.output, pa.array(np.zeros(rows.num_rows, dtype=np.int8)))
-                file.write_batch(_one_batch(table, schema))
+                drawn.write_batch(_one_batch(table, schema))
                 starts.append(starts[-1] + table.num_rows)
-                offsets[place] += rows.num_rows
-        piece.path.unlink()
-        pieces.append(Piece(path, np.array(starts, dtype=np.int64)))
-        done += int(piece.starts[-1])
+                offsets[partition] += rows.num_rows
+        file.path.unlink()
+        files.append(PartitionedFile(path, np.array(starts, dtype=np.int64)))
+        done += int(file.starts[-1])
         emit(Progress("draw negatives", done, total))
-    return replace(staged, pieces=tuple(pieces), rows=staged.count(pieces), schema=schema)
+    return replace(staged, files=tuple(files), rows=staged.count(files), schema=schema)
 
 
 def _met(op: NegativeSampling, staged: Staged, users: Numbering, items: Numbering) -> _Met:
     """Number all users and items, and note who has met what, and what train has."""
     parts: list[list[tuple[Ints, Ints]]] = [[] for _ in SPLITS]
     in_train: list[Ints] = []
-    number_of = {place: number for number, split in enumerate(SPLITS) for place in staged.places(split)}
-    for place, rows in _placed(staged, [op.user, op.item]):
+    number_of = {partition: number for number, split in enumerate(SPLITS) for partition in staged.partitions(split)}
+    for partition, rows in _by_partition(staged, [op.user, op.item]):
         known = _known(op, rows)
         user, item = users.of(rows.column(op.user)).to_numpy(), items.of(rows.column(op.item)).to_numpy()
-        parts[number_of[place]].append((user[known], item[known]))
-        if number_of[place] == TRAIN:
+        parts[number_of[partition]].append((user[known], item[known]))
+        if number_of[partition] == TRAIN:
             in_train.append(np.bincount(item[known], minlength=len(items)))
     counts = np.zeros(len(items), dtype=np.int64)
     for some in in_train:
@@ -138,11 +138,11 @@ def _sorted(parts: list[Ints]) -> Ints:
     return together
 
 
-def _placed(staged: Staged, columns: list[str]) -> Iterator[tuple[int, pa.Table]]:
-    for piece in staged.pieces:
-        for place, rows in enumerate(staged.batches(piece, columns)):
+def _by_partition(staged: Staged, columns: list[str]) -> Iterator[tuple[int, pa.Table]]:
+    for file in staged.files:
+        for partition, rows in enumerate(staged.batches(file, columns)):
             if rows.num_rows:
-                yield place, rows
+                yield partition, rows
 
 
 def _known(op: NegativeSampling, rows: pa.Table) -> npt.NDArray[np.bool_]:
@@ -190,11 +190,11 @@ def _drawn(op: NegativeSampling, counters: npt.NDArray[np.uint64], users: Ints, 
         taken = met.by(users[open_], items, splits=splits)
         found[open_[~taken]] = items[~taken]
         open_ = open_[taken]
-    for place in open_:
-        left = met.left(int(users[place]), splits=splits)
+    for row in open_:
+        left = met.left(int(users[row]), splits=splits)
         if len(left):
-            hashed = hash_counters(counters[place : place + 1], mix(op.seed, _STREAM, _ATTEMPTS))
-            found[place] = left[int(below(hashed, len(left))[0])]
+            hashed = hash_counters(counters[row : row + 1], mix(op.seed, _STREAM, _ATTEMPTS))
+            found[row] = left[int(below(hashed, len(left))[0])]
     return found
 
 

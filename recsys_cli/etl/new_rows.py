@@ -19,13 +19,14 @@ from recsys_cli.data.source import RawType
 from recsys_cli.errors import DataError
 from recsys_cli.etl.engine import Engine, choose
 from recsys_cli.etl.executor import Threads
+from recsys_cli.etl.filters import choose_rows
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes
 from recsys_cli.etl.reading.times import DETECT
-from recsys_cli.etl.rows import choose_rows
-from recsys_cli.etl.staging import NUMBER, rows_per_shard
+from recsys_cli.etl.staging import rows_per_shard
 from recsys_cli.etl.transform import Written, flattened, prepare
 from recsys_cli.etl.write import ROW_GROUP_ROWS, count_missing
 from recsys_cli.events import Emit, Message, Progress
+from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.spec import is_list
@@ -176,8 +177,8 @@ def _left_out(fitted: FittedPlan, rows: NewRows) -> dict[str, tuple[str, ...]]:
 
 
 def _prepared(engine: Engine, fitted: FittedPlan, schema: Schema, rows: pa.Table) -> pa.Table:
-    if NUMBER in rows.column_names:
-        rows = rows.drop_columns([NUMBER])
+    if ROW_NUMBER in rows.column_names:
+        rows = rows.drop_columns([ROW_NUMBER])
     return prepare(engine, fitted, rows, schema)
 
 

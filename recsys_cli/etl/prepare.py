@@ -19,6 +19,7 @@ from recsys_cli.errors import DataError
 from recsys_cli.etl.cold_keys import shared_ids
 from recsys_cli.etl.engine import Engine, choose
 from recsys_cli.etl.executor import Executor, open_executor
+from recsys_cli.etl.filters import Chosen, Part, RowCount, choose_rows
 from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.inputs import Inputs
 from recsys_cli.etl.labels import refuse_lost
@@ -27,17 +28,17 @@ from recsys_cli.etl.negatives import draw
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.report import Counted, write_failure, write_report
-from recsys_cli.etl.rows import Chosen, Part, RowCount, choose_rows
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.etl.summary import cold_shares
 from recsys_cli.etl.transform import Transform, flattened, transform
 from recsys_cli.etl.write import typed_table, write_table
 from recsys_cli.events import Emit, Message
+from recsys_cli.features.columns import SHARED_ID
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import can_hash
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.program import Program
-from recsys_cli.features.schema import SHARED_ID, file_of
+from recsys_cli.features.schema import file_of
 from recsys_cli.features.split import SPLITS, TRAIN
 
 

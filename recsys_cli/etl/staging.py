@@ -1,4 +1,4 @@
-"""From raw interactions to scratch files: rows dealt to splits and shards by hash, so a shuffle sorts nothing large.
+"""From raw interactions to scratch files: rows assigned to splits and shards by hash, so a shuffle sorts nothing large.
 
 Every engine starts from here. So splits, order and bad rows cannot differ between engines.
 """
@@ -15,20 +15,17 @@ import pyarrow as pa
 
 from recsys_cli.config import EtlConfig, RunConfig
 from recsys_cli.etl.executor import Threads
-from recsys_cli.etl.packed import with_texts
-from recsys_cli.etl.pieces import Piece, Span, read
-from recsys_cli.etl.spool import Rows, spooled, typed
+from recsys_cli.etl.packed_strings import with_texts
+from recsys_cli.etl.partitions import PartitionedFile, Span, read
+from recsys_cli.etl.spill import Rows, spill_rows, typed
 from recsys_cli.events import Emit, Progress
+from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.hashing import below, hash_counters, mix, permutation
 from recsys_cli.features.program import INTERACTIONS
-from recsys_cli.features.schema import ROW_NUMBER
 from recsys_cli.features.spec import is_list
 from recsys_cli.features.split import SPLITS, TRAIN, AnySplit, Codes, FilesSplit, RandomSplit, assign
 
 _SHARD_STREAM, _ORDER_STREAM = 2, 3
-NUMBER = ROW_NUMBER
-"""A column (int64) with each row's number in the raw input, where rows were left out; without it they are counted."""
-
 _MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20
 
 
@@ -36,20 +33,20 @@ _MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20
 class Staged:
     """Raw interactions by split and shard, and the tables to join.
 
-    Places are the shards of train, then one for each held-out split, whose shards are its rows in order.
+    Partitions are the shards of train, then one for each held-out split, whose shards are its rows in order.
 
     Attributes:
-        pieces: The rows, in the order in which they were read.
+        files: The rows, in the order in which they were read.
         rows: Rows of each split.
-        num_shards: Shards of train that were dealt to; some may have got no row.
+        num_shards: Shards of train that were assigned to; some may have got no row.
         shard_rows: Rows of a held-out shard.
         tables: The dataset's other tables, whole, by name.
-        schema: Names and raw types of the interactions' columns; with NUMBER where rows have a time, whose ties it breaks.
+        schema: Names and raw types of the interactions' columns; with ROW_NUMBER where rows have a time, whose ties it breaks.
         seed: Decides the order inside a shard of train.
         raw: The interactions' columns as they were read; None where no op before the split has changed them.
     """
 
-    pieces: tuple[Piece, ...]
+    files: tuple[PartitionedFile, ...]
     rows: Mapping[str, int]
     num_shards: int
     shard_rows: int
@@ -62,7 +59,7 @@ class Staged:
     def inputs(self) -> dict[str, pa.Schema]:
         """Columns and types of all tables as they were read."""
         joined = {name: table.schema for name, table in self.tables.items()}
-        read = pa.schema([field for field in self.schema if field.name != NUMBER])
+        read = pa.schema([field for field in self.schema if field.name != ROW_NUMBER])
         return {INTERACTIONS: read if self.raw is None else self.raw} | joined
 
     @property
@@ -71,22 +68,22 @@ class Staged:
         held_out = {split: range(-(-self.rows[split] // self.shard_rows)) for split in SPLITS[1:]}
         return {SPLITS[TRAIN]: range(self.num_shards if self.rows[SPLITS[TRAIN]] else 0), **held_out}
 
-    def places(self, split: str) -> range:
-        """Return the places of a split."""
+    def partitions(self, split: str) -> range:
+        """Return the partitions of a split."""
         if split == SPLITS[TRAIN]:
             return range(self.num_shards)
-        place = self.num_shards + SPLITS.index(split) - 1
-        return range(place, place + 1)
+        partition = self.num_shards + SPLITS.index(split) - 1
+        return range(partition, partition + 1)
 
-    def count(self, pieces: Sequence[Piece]) -> dict[str, int]:
-        """Return the rows of each split that some pieces have."""
-        counts = sum((np.diff(piece.starts) for piece in pieces), np.zeros(self.num_shards + len(SPLITS) - 1, np.int64))
-        return {split: int(counts[list(self.places(split))].sum()) for split in SPLITS}
+    def count(self, files: Sequence[PartitionedFile]) -> dict[str, int]:
+        """Return the rows of each split that some files have."""
+        counts = sum((np.diff(file.starts) for file in files), np.zeros(self.num_shards + len(SPLITS) - 1, np.int64))
+        return {split: int(counts[list(self.partitions(split))].sum()) for split in SPLITS}
 
-    def batches(self, piece: Piece, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Return a piece's rows, place by place, in the order in which they were read."""
+    def batches(self, file: PartitionedFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Return a file's rows, partition by partition, in the order in which they were read."""
         names = self.schema.names if columns is None else list(columns)
-        return piece.tables(self.schema, names)
+        return file.tables(self.schema, names)
 
     def read(
         self,
@@ -111,25 +108,25 @@ class Staged:
             if shuffled:
                 table = table.take(pa.array(self.order(shard, table.num_rows)))
         else:
-            place = self.places(split)[0]
-            table = self._of(place, shard * self.shard_rows, (shard + 1) * self.shard_rows, columns)
+            partition = self.partitions(split)[0]
+            table = self._of(partition, shard * self.shard_rows, (shard + 1) * self.shard_rows, columns)
         return table if packed else with_texts(table)
 
     def order(self, shard: int, rows: int) -> npt.NDArray[np.int64]:
         """Return where each row of a shard of train, in its final order, stands in that in which rows were read."""
         return permutation(rows, mix(self.seed, _ORDER_STREAM, shard))
 
-    def _of(self, place: int, first: int, last: int | None, columns: Sequence[str] | None) -> pa.Table:
-        """Return rows first to last of a place, in one piece of memory."""
+    def _of(self, partition: int, first: int, last: int | None, columns: Sequence[str] | None) -> pa.Table:
+        """Return rows first to last of a partition, in one piece of memory."""
         names = self.schema.names if columns is None else list(columns)
         spans = []
         before = 0
-        for piece in self.pieces:
-            start, end = int(piece.starts[place]), int(piece.starts[place + 1])
+        for file in self.files:
+            start, end = int(file.starts[partition]), int(file.starts[partition + 1])
             low = max(first - before, 0)
             high = end - start if last is None else min(last - before, end - start)
             if low < high:
-                spans.append(Span(piece, place, low, high))
+                spans.append(Span(file, partition, low, high))
             before += end - start
         return read(spans, self.schema, names)
 
@@ -140,7 +137,7 @@ class _Batch:
 
     Attributes:
         number: Which batch it is.
-        first: How many rows came before it; where rows have a NUMBER, before that is counted.
+        first: How many rows came before it; where rows have a ROW_NUMBER, before that is counted.
         rows: The rows.
         codes: The split of each row; None where a hash of its number decides.
     """
@@ -152,8 +149,8 @@ class _Batch:
 
 
 @dataclass(frozen=True)
-class Deal:
-    """Sorts a batch by the place of each row and writes it: runs in a thread.
+class ShardAssignment:
+    """Sorts a batch by the partition of each row and writes it: runs in a thread.
 
     Attributes:
         folder: Where scratch files go.
@@ -171,7 +168,7 @@ class Deal:
     split: AnySplit
     numbered: bool = False
 
-    def __call__(self, batch: _Batch) -> Piece:
+    def __call__(self, batch: _Batch) -> PartitionedFile:
         """Write a batch.
 
         Raises:
@@ -180,18 +177,22 @@ class Deal:
         rows = batch.rows
         counted = _numbers(rows, batch.first)
         numbers = counted.view(np.uint64)
-        if NUMBER in rows.column_names:
-            rows = rows.drop_columns([NUMBER])
+        if ROW_NUMBER in rows.column_names:
+            rows = rows.drop_columns([ROW_NUMBER])
         codes = batch.codes
         if codes is None:
             assert isinstance(self.split, RandomSplit)
             codes = self.split.assign_rows(numbers)
         shards = below(hash_counters(numbers, mix(self.seed, _SHARD_STREAM)), self.num_shards)
-        places = np.where(codes == TRAIN, shards, self.num_shards + codes - 1)
-        places = places.astype(np.min_scalar_type(self.num_shards + len(SPLITS)))  # small ones are sorted faster
-        path = self.folder / f"piece-{batch.number:06d}.arrow"
-        num_places = self.num_shards + len(SPLITS) - 1
-        return Piece.write(path, typed(rows, self.schema), places, num_places, counted if self.numbered else None)
+        partitions = np.where(codes == TRAIN, shards, self.num_shards + codes - 1)
+        partitions = partitions.astype(
+            np.min_scalar_type(self.num_shards + len(SPLITS))
+        )  # small ones are sorted faster
+        path = self.folder / f"batch-{batch.number:06d}.arrow"
+        num_partitions = self.num_shards + len(SPLITS) - 1
+        return PartitionedFile.write(
+            path, typed(rows, self.schema), partitions, num_partitions, counted if self.numbered else None
+        )
 
 
 def stage(
@@ -203,7 +204,7 @@ def stage(
     folder: Path,
     emit: Emit,
 ) -> Staged:
-    """Read the raw interactions once (from a scratch file again where the split looks at columns) and deal them out.
+    """Read the raw interactions once (from a scratch file again where the split looks at columns) and assign its rows to shards.
 
     Args:
         sources: The interactions under "all", or those of each split where the split is given as files.
@@ -217,27 +218,27 @@ def stage(
         DataError: Rows cannot be read, or there is none.
     """
     names = next(iter(sources.values())).schema()
-    schema = pa.schema([field for field in names if field.name != NUMBER])
+    schema = pa.schema([field for field in names if field.name != ROW_NUMBER])
     shard_rows = rows_per_shard(config.etl, schema)
     num_shards = max(1, -(-estimated_rows // shard_rows))
     numbered = config.features.timestamp is not None
-    deal = Deal(folder, schema, num_shards, config.etl.seed, config.split, numbered)
-    pieces = []
+    to_shards = ShardAssignment(folder, schema, num_shards, config.etl.seed, config.split, numbered)
+    files = []
     done = 0
-    for piece in Threads().map(deal, _coded(sources, config, folder)):
-        pieces.append(piece)
-        done += int(piece.starts[-1])
+    for file in Threads().map(to_shards, _coded(sources, config, folder)):
+        files.append(file)
+        done += int(file.starts[-1])
         emit(Progress("read interactions", done, None))
     emit(Progress("read interactions", done, done))
     if numbered:
-        schema = schema.append(pa.field(NUMBER, _number_type(pieces)))
-    staged = Staged(tuple(pieces), {}, num_shards, shard_rows, tables, schema, config.etl.seed)
-    return replace(staged, rows=staged.count(pieces))
+        schema = schema.append(pa.field(ROW_NUMBER, _number_type(files)))
+    staged = Staged(tuple(files), {}, num_shards, shard_rows, tables, schema, config.etl.seed)
+    return replace(staged, rows=staged.count(files))
 
 
-def _number_type(pieces: Sequence[Piece]) -> pa.DataType:
+def _number_type(files: Sequence[PartitionedFile]) -> pa.DataType:
     """Return the type of row numbers: the smaller one where all fit into it, for they are a good part of a prepared row."""
-    return pa.int32() if max((piece.last for piece in pieces), default=0) < 2**31 else pa.int64()
+    return pa.int32() if max((file.last for file in files), default=0) < 2**31 else pa.int64()
 
 
 def rows_per_shard(config: EtlConfig, schema: pa.Schema) -> int:
@@ -264,13 +265,13 @@ def _coded(sources: Mapping[str, Rows], config: RunConfig, folder: Path) -> Iter
         if rows.num_rows:
             yield _Batch(number, first, rows, codes)
             number += 1
-            first += 0 if NUMBER in rows.column_names else rows.num_rows
+            first += 0 if ROW_NUMBER in rows.column_names else rows.num_rows
 
 
 def _numbers(rows: pa.Table, first: int) -> npt.NDArray[np.int64]:
     """Return each row's number in the raw input: that which it has, or counted on from `first`."""
-    if NUMBER in rows.column_names:
-        return rows.column(NUMBER).to_numpy()
+    if ROW_NUMBER in rows.column_names:
+        return rows.column(ROW_NUMBER).to_numpy()
     return np.arange(first, first + rows.num_rows, dtype=np.int64)
 
 
@@ -284,10 +285,10 @@ def _with_codes(
             last = -1
             for batch in source.batches():
                 rows = batch
-                if rows.num_rows and NUMBER in rows.column_names:  # counted in each source on its own
-                    numbers = rows.column(NUMBER).to_numpy() + first
+                if rows.num_rows and ROW_NUMBER in rows.column_names:  # counted in each source on its own
+                    numbers = rows.column(ROW_NUMBER).to_numpy() + first
                     last = int(numbers[-1])
-                    rows = rows.set_column(rows.column_names.index(NUMBER), NUMBER, pa.array(numbers))
+                    rows = rows.set_column(rows.column_names.index(ROW_NUMBER), ROW_NUMBER, pa.array(numbers))
                 yield rows, np.full(rows.num_rows, SPLITS.index(name), dtype=np.uint8)
             first = max(first, last + 1)
     elif isinstance(split, RandomSplit):
@@ -297,6 +298,6 @@ def _with_codes(
         plan = config.features
         names = {"user": plan.user, "timestamp": plan.timestamp}
         wanted: dict[str, str] = {key: plan.raw_name(column) for key in split.reads if (column := names[key])}
-        spool, columns = spooled(sources["all"], wanted, folder)
-        yield from zip(spool.batches(), assign(split, columns), strict=True)
-        spool.delete()
+        spill, columns = spill_rows(sources["all"], wanted, folder)
+        yield from zip(spill.batches(), assign(split, columns), strict=True)
+        spill.delete()

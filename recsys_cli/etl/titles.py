@@ -84,8 +84,8 @@ def _matched(reader: Reader, columns: tuple[str, str], ids: pa.Array) -> pa.Arra
             texts = rows[1].cast(pa.string())
             is_text = pc.not_equal(pc.utf8_trim_whitespace(texts), "").fill_null(False)
             keys = rows[0].filter(is_text).cast(ids.type).combine_chunks()
-            places = pc.index_in(ids, value_set=keys)
-            found = pc.coalesce(found, texts.filter(is_text).take(places).combine_chunks())
+            positions = pc.index_in(ids, value_set=keys)
+            found = pc.coalesce(found, texts.filter(is_text).take(positions).combine_chunks())
             if not found.null_count:
                 break
     except (RecsysError, pa.ArrowInvalid, pa.ArrowNotImplementedError):

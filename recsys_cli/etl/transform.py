@@ -12,19 +12,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.etl.cold_keys import with_rows, without_idle
-from recsys_cli.etl.engine import ROW, Engine
+from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.executor import Executor
 from recsys_cli.etl.fit import row_numbers
 from recsys_cli.etl.labels import count_lost, with_exact_labels
 from recsys_cli.etl.missing_times import missing_times, without_time
-from recsys_cli.etl.packed import with_texts
+from recsys_cli.etl.packed_strings import with_texts
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
 from recsys_cli.events import Emit, Progress
+from recsys_cli.features.columns import ROW_NUMBER, TRAIN_ROW, USER_HASH
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import hash_values
 from recsys_cli.features.program import FLAT, Gather, Step
-from recsys_cli.features.schema import ROW_NUMBER, UNSEEN, USER_HASH, Role, Schema
+from recsys_cli.features.schema import UNSEEN, Role, Schema
 from recsys_cli.features.split import SPLITS, TRAIN
 
 
@@ -88,7 +89,7 @@ class Transform:
             return Written()
         order = self.staged.order(shard, rows.num_rows) if in_train and not widens else None
         if in_train:
-            rows = rows.append_column(ROW, row_numbers(shard, rows.num_rows, order))
+            rows = rows.append_column(TRAIN_ROW, row_numbers(shard, rows.num_rows, order))
         rows, numbers = _without_numbers(rows)
         steps = without_idle(_steps(self.fitted), self.fitted, train=in_train)
         computed = self.engine.apply(with_exact_labels(steps, self.fitted, rows), self.fitted, rows)
@@ -175,7 +176,7 @@ def prepare(engine: Engine, fitted: FittedPlan, rows: pa.Table, schema: Schema) 
 
 def _steps(fitted: FittedPlan) -> list[Step]:
     """Return all that rows of the interactions go through."""
-    flat = _flat_steps(fitted) if any(place == FLAT for place, _ in fitted.state) else []
+    flat = _flat_steps(fitted) if any(position == FLAT for position, _ in fitted.state) else []
     return [*fitted.program.transforms(None), *flat]
 
 

@@ -30,7 +30,7 @@ class FittedPlan:
     Attributes:
         plan: The plan.
         inputs: Columns and types of the raw tables that it was fitted on; of the interactions only those that are read.
-        state: What was learnt, by place of the op and name of the table.
+        state: What was learnt, by position of the op and name of the table.
     """
 
     plan: FeaturePlan
@@ -88,7 +88,7 @@ class FittedPlan:
 
     def of(self, index: int) -> dict[str, pa.Table]:
         """Return what one op has learnt, by name."""
-        return {name: table for (place, name), table in self.state.items() if place == index}
+        return {name: table for (position, name), table in self.state.items() if position == index}
 
     def schema(self, layout: str) -> Schema:
         """Describe the prepared columns.
@@ -123,7 +123,7 @@ class FittedPlan:
         return Column(kind=Kind.NUMERIC, dtype=dtype, **shared)
 
     def write(self, folder: Path) -> None:
-        """Write plan.json, vocab/<name>.parquet, and what else was learnt to state/<place>/<name>.parquet."""
+        """Write plan.json, vocab/<name>.parquet, and what else was learnt to state/<position>/<name>.parquet."""
         (folder / "plan.json").write_text(self.plan.model_dump_json(indent=2) + "\n")
         for name, schema in self.inputs.items():
             _write(schema.empty_table(), folder / "state" / "inputs" / file_of(name))
@@ -151,9 +151,9 @@ class FittedPlan:
                     in_vocab = isinstance(op, Categorify) and name in op.vocabularies
                     beside = folder / ("vocab" if in_vocab else f"state/{index}")
                     state[index, name] = pq.read_table(beside / file_of(name))
-            for place in (GATHERED, COLD):
-                for path in sorted((folder / "state" / str(place)).glob("*.parquet")):
-                    state[place, unquote(path.stem)] = pq.read_table(path)
+            for position in (GATHERED, COLD):
+                for path in sorted((folder / "state" / str(position)).glob("*.parquet")):
+                    state[position, unquote(path.stem)] = pq.read_table(path)
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise DataError(
                 f"{folder}: not a fitted plan that this version reads: {error}", hint="recsys etl --force"

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli.features.spec import is_text
-from recsys_cli.features.words import BLOCK_ROWS, WORD_BYTES, Words, lengths
+from recsys_cli.features.string_keys import BLOCK_ROWS, WORD_BYTES, Words, lengths
 
 _TEXT_STREAM = 1
 
@@ -81,7 +81,7 @@ def hash_values(values: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Hash short texts as `hash_values` does, given the numbers that `words.pack` made of them."""
+    """Hash short texts as `hash_values` does, given the numbers that `string_keys.pack` made of them."""
     sizes = lengths(numbers).view(np.uint64)
     by_size = hash_counters(np.arange(WORD_BYTES + 1, dtype=np.uint64), mix(0, _TEXT_STREAM))
     if (sizes == WORD_BYTES).all():

@@ -36,9 +36,9 @@ class Border:
             step = -(-(high - low + 1) // _BINS)
             counts = sum(_count(batch, low, high, step) for batch in times())
             ends = below + np.cumsum(counts)
-            place = int(np.searchsorted(ends, rank, side="right"))
-            below = int(ends[place - 1]) if place else below
-            low, high = low + place * step, min(high, low + (place + 1) * step - 1)
+            position = int(np.searchsorted(ends, rank, side="right"))
+            below = int(ends[position - 1]) if position else below
+            low, high = low + position * step, min(high, low + (position + 1) * step - 1)
         return cls(low, rank - below)
 
     def reached(self, times: Ints) -> npt.NDArray[np.bool_]:

@@ -112,7 +112,7 @@ class FeaturePlan(BaseModel):
 
     def raw_name(self, column: str) -> str:
         """Return what a column is called before the Renames that come after the rows are chosen: as it is staged."""
-        last = max((place for place, op in enumerate(self.ops) if op.phase != "columns"), default=-1)
+        last = max((position for position, op in enumerate(self.ops) if op.phase != "columns"), default=-1)
         for op in reversed(self.ops[last + 1 :]):
             if isinstance(op, Rename):
                 column = next((old for old, new in op.columns.items() if new == column), column)
@@ -122,13 +122,13 @@ class FeaturePlan(BaseModel):
     def raw_times(self) -> tuple[str, ...]:
         """The raw columns that have to hold times: the timestamp, and what TimeWindow looks at, unless an op computes it."""
         named = [(self.timestamp, len(self.ops))] if self.timestamp else []
-        named += [(op.column, place) for place, op in enumerate(self.ops) if isinstance(op, TimeWindow)]
-        found = (self._raw_before(name, place) for name, place in named)
+        named += [(op.column, position) for position, op in enumerate(self.ops) if isinstance(op, TimeWindow)]
+        found = (self._raw_before(name, position) for name, position in named)
         return tuple(dict.fromkeys(name for name in found if name is not None))
 
-    def _raw_before(self, column: str, place: int) -> str | None:
+    def _raw_before(self, column: str, position: int) -> str | None:
         """Return the raw column behind a column before an op; None where an op computes it."""
-        for op in reversed(self.ops[:place]):
+        for op in reversed(self.ops[:position]):
             if isinstance(op, Rename):
                 column = next((old for old, new in op.columns.items() if new == column), column)
             elif isinstance(op, LambdaOp) and op.output == column:
@@ -195,7 +195,7 @@ class FeaturePlan(BaseModel):
 
     def _wrong_drops(self) -> list[str]:
         problems = []
-        for place, op in enumerate(self.ops):
+        for position, op in enumerate(self.ops):
             if isinstance(op, DropLowCardinality):
                 problems += [
                     f"{op.title}: {name!r} is named as {role} and cannot be dropped"
@@ -204,7 +204,7 @@ class FeaturePlan(BaseModel):
                 ]
                 problems += [
                     f"{later.title} reads {name!r}, which {op.title} may drop; let it come before that"
-                    for later in self.ops[place + 1 :]
+                    for later in self.ops[position + 1 :]
                     for name in later.reads
                     if name in op.columns
                 ]

@@ -39,7 +39,7 @@ class Program:
         rows: Ops that run before the split, in order: they choose the interactions, and what that choice needs.
         draw: The op that adds rows after the split, or None.
         steps: What runs after the split, in order.
-        joins: The joins, with their places, in order.
+        joins: The joins, with their positions, in order.
         reads: Columns of the raw interactions that are needed, each once.
         columns: What is there at the end: (name, what it is, where it lives), interactions first, then tables.
         problems: Why it cannot run; all of it is only worked out as far as they allow.
@@ -66,17 +66,17 @@ class Program:
         return tuple(dict.fromkeys(op.on for _, op in self.joins))
 
     def fits(self, number: int, home: str | None) -> list[Step]:
-        """Return the steps that learn in a pass, in one place."""
+        """Return the steps that learn in a pass, in one table."""
         return [step for step in self.steps if step.fitted and step.after == number and step.home == home]
 
     def walk(
         self, number: int, home: str | None, *, drawn: bool | None = None
     ) -> list[tuple[Step, Literal["fit", "apply"]]]:
-        """Return what a pass has to do to rows of one place, in order, and nothing that it need not.
+        """Return what a pass has to do to rows of one table, in order, and nothing that it need not.
 
         Args:
             number: The pass.
-            home: The place.
+            home: The key of the dimension table; None for the interactions.
             drawn: Only what learns from drawn rows as well, or only what does not; None for all.
         """
         needed: set[str] = set()
@@ -101,7 +101,7 @@ class Program:
         return tuple(needed)
 
     def transforms(self, home: str | None) -> list[Step]:
-        """Return what rows of one place go through in the end."""
+        """Return what rows of one table go through in the end."""
         return [step for step in self.steps if step.home == home and step.acts]
 
 
@@ -120,7 +120,7 @@ class _Compiler:
     keys: frozenset[str] = frozenset()
     """Columns by which tables are joined."""
     last: int = -1
-    """Place of the last op that chooses rows."""
+    """Position of the last op that chooses rows."""
     lacks: frozenset[str] | None = None
     """Raw columns that new rows do not have; None where it is not for new rows."""
     rows: list[tuple[int, AnyOp]] = field(default_factory=list)
@@ -217,21 +217,21 @@ class _Compiler:
                 raise ConfigError(f"{name!r} is the key of a join, so it cannot depend on something learnt from train")
 
     def _parts(self, index: int, op: Op) -> Iterator[tuple[Op, str | None]]:
-        """Cut an op where its columns live in several places, or bring them to the interactions."""
+        """Cut an op where its columns live in several tables, or bring them to the interactions."""
         homes = {name: self.columns[name].home for name in op.reads}
-        places = dict.fromkeys([*homes.values(), None] if op.numbers_rows else homes.values())
-        if len(places) <= 1:
-            yield from self._by_pass(op, next(iter(places), None))
+        tables = dict.fromkeys([*homes.values(), None] if op.numbers_rows else homes.values())
+        if len(tables) <= 1:
+            yield from self._by_pass(op, next(iter(tables), None))
         elif op.columnwise and not op.separable:
             lives = ", ".join(
                 f"{n} in {f'the table by {home}' if home else 'the interactions'}" for n, home in homes.items()
             )
-            raise ConfigError(f"its columns have to live in one place, because they share a vocabulary; here {lives}")
+            raise ConfigError(f"its columns have to live in one table, because they share a vocabulary; here {lives}")
         elif op.columnwise:
-            for home in places:
+            for home in tables:
                 yield from self._by_pass(op.only(tuple(n for n in op.reads if homes[n] == home)), home)
         else:
-            for home in places:
+            for home in tables:
                 if home is not None:
                     self._gather(index, home, tuple(name for name in op.reads if homes[name] == home))
             yield op, None
@@ -249,7 +249,7 @@ class _Compiler:
         key = self.columns[home]
         if not key.spec.categorical:
             raise ConfigError(
-                f"it reads {', '.join(names)} of the table by {home} beside columns of other places; "
+                f"it reads {', '.join(names)} of the table by {home} beside columns of other tables; "
                 f"let it come after the Categorify of {home!r}"
             )
         after = max(key.known, *(self.columns[name].known for name in names))
@@ -312,7 +312,7 @@ def compile_plan(
         state: What was learnt, where it is known: then cardinalities are, too.
         lacks: For new rows: columns of the interactions that they do not have. What needs those is left out.
     """
-    last = max((place for place, op in enumerate(ops) if op.phase != "columns"), default=-1)
+    last = max((position for position, op in enumerate(ops) if op.phase != "columns"), default=-1)
     early = [op for op in ops[: last + 1] if op.fitted or isinstance(op, JoinExternal)]
     encoded = frozenset(column for op in ops if isinstance(op, Categorify) for column in op.columns)
     keys = frozenset(op.on for op in ops if isinstance(op, JoinExternal))

@@ -15,26 +15,8 @@ from recsys_cli.errors import ConfigError, DataError
 PADDING, NULL, UNSEEN = 0, 1, 2
 """Encoded ids with a fixed meaning: padding, null, and out of vocabulary. The vocabulary starts at FIRST."""
 FIRST = 3
-USER_HASH = "\x01user"
-"""A column (uint64) that held-out rows have beside the schema's: a hash of the user who has no id of its own, null for others.
-Rows of train have it where the vocabulary leaves out users of train."""
-ROW_NUMBER = "\x01number"
-"""A column (int32 or int64) that prepared interactions with a timestamp have beside the schema's: the row's number in the raw
-input, over all files in their order; null for sampled negatives. It breaks ties in time."""
-
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """How many of a unit of time make a second."""
-
-SHARED_ID = "\x01id"
-"""A column (int32) that a table of joined features has where train does not know some of its keys: the encoded id of each row."""
-
-
-def row_column(key: str) -> str:
-    """Return the name of a column (int32) beside the schema's: the row of each key in the table of joined features.
-
-    Splits with keys that are in the table and not in the vocabulary have it; everywhere else the row is the encoded id.
-    """
-    return f"\x01row of {key}"
 
 
 def file_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a plan is made of once it is worked out: steps, each in one place, and the names of places and of what is learnt there."""
+"""What a plan is made of once it is worked out: steps, each in one table, and the keys of what is learnt."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from recsys_cli.features.columns import row_column
 from recsys_cli.features.ops.op import Op
-from recsys_cli.features.schema import row_column
 
 State = Mapping[tuple[int, str], pa.Table]
-"""What was learnt: by place of the op in the plan, and name of the table."""
+"""What was learnt: by position of the op in the plan, and name of the table."""
 INTERACTIONS = "interactions"
 GATHERED, FLAT = -1, -2
-"""Places, in the state, of columns by id that are brought to the interactions: for an op there, or for the flat layout."""
+"""Positions, in the state, of columns by id that are brought to the interactions: for an op there, or for the flat layout."""
 COLD = -3
-"""Place, in the state, of the cold keys of each joined table: those that the vocabulary lacks, ascending. Of each its raw `value`,
-its `row` in the table by id (behind those of all ids), the `id` that it shares, and its `count` of rows of train."""
+"""Position, in the state, of the cold keys of each joined table: its keys that the vocabulary lacks, ascending. Of each its raw
+`value`, its `row` in the table by id (behind those of all ids), the `id` that it shares, and its `count` of rows of train."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Gather:
     Attributes:
         table: The column of ids that number the table's rows.
         columns: Which of its columns.
-        number: Place of the op: a column may be needed before and after an op has changed it.
+        number: Position of the op: a column may be needed before and after an op has changed it.
     """
 
     table: str
@@ -93,10 +93,10 @@ class Locate:
 
 @dataclass(frozen=True)
 class Step:
-    """One op, or the part of it that works in one place.
+    """One op, or the part of it that works in one table.
 
     Attributes:
-        index: Place of the op in the plan; part of the name of what it learns.
+        index: Position of the op in the plan; part of the name of what it learns.
         op: The op, with those of its columns that this step computes; or a Gather or a Locate.
         home: Where it works: None for the interactions, else the column whose ids number the rows of a table.
         after: How many passes over train have to be done before what it reads is known.

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.schema import ROW_NUMBER, UNSEEN, USER_HASH, Column, Role, row_column
+from recsys_cli.features.columns import ROW_NUMBER, USER_HASH, row_column
+from recsys_cli.features.schema import UNSEEN, Column, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.scales import scales
 from recsys_cli.loader.targets import as_number

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch
-from recsys_cli.features.schema import row_column
+from recsys_cli.features.columns import row_column
 from recsys_cli.loader.copying import Built, SideStream, to_device
 from recsys_cli.loader.footprint import contents
 from recsys_cli.loader.prefetch import prefetch

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.schema import Column, Kind, Role, row_column
+from recsys_cli.features.columns import row_column
+from recsys_cli.features.schema import Column, Kind, Role
 from recsys_cli.workspace import PreparedData
 
 REDO = "recsys etl --force"

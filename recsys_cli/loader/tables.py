@@ -15,7 +15,8 @@ from torch import Tensor
 
 from recsys_cli.batch import Feature
 from recsys_cli.errors import DataError
-from recsys_cli.features.schema import SHARED_ID, Column, Schema
+from recsys_cli.features.columns import SHARED_ID
+from recsys_cli.features.schema import Column, Schema
 from recsys_cli.loader.reading import REDO, groups_of, open_parquet
 from recsys_cli.loader.records import Layout, Records, read_records
 from recsys_cli.workspace import PreparedData

@@ -22,9 +22,10 @@ from strategies import Case, cases, known_state
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.engine import Engine
+from recsys_cli.features.columns import row_column
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
-from recsys_cli.features.schema import FIRST, row_column
+from recsys_cli.features.schema import FIRST
 from recsys_cli.registry import ENGINES, load
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
@@ -364,7 +365,7 @@ def test_nothing_is_left_behind(name: str, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path / "here")
     answer(name, CASE, tmp_path / "staged")
     assert not list((tmp_path / "here").iterdir())
-    assert {path.name for path in (tmp_path / "staged").iterdir()} == {"piece.arrow", "star", "flat"}
+    assert {path.name for path in (tmp_path / "staged").iterdir()} == {"batch.arrow", "star", "flat"}
 
 
 def prepare(case: Case, folder: Path, *, engine: str, layout: str) -> PreparedData:

@@ -19,7 +19,9 @@ def apply(op: Bucketize, state: Mapping[str, pa.Table], rows: pa.Table, folder: 
     found = {name: numbers(rows.column(name), pa.float64()) for name in op.columns}
     for group in groups(found):
         made = through(
-            lambda places: nvtabular().ops.Bucketize({place: list(op.of(name)) for place, name in places.items()}),
+            lambda positions: nvtabular().ops.Bucketize(
+                {position: list(op.of(name)) for position, name in positions.items()}
+            ),
             {name: found[name].values for name in group},
         )
         for name in group:

@@ -1,4 +1,4 @@
-"""Categorify on NVTabular: it counts and looks up; nulls are settled around it, order, ties and what is kept after it.
+"""Categorify on NVTabular: it counts and looks up; nulls are handled around it, order, ties and what is kept after it.
 
 What it has not found is spread over buckets by the hash that all engines share: its own hashes by pandas on a CPU and by cuDF
 on a GPU, which give different ids, and puts the buckets before the vocabulary.
@@ -76,13 +76,15 @@ class Encoder:
     def __init__(self, vocabularies: Mapping[str, pa.Table], folder: Path, *, num_buckets: int = 0) -> None:
         self._num_buckets = num_buckets
         self._ends = {name: FIRST + table.num_rows for name, table in vocabularies.items()}
-        self._places = {name: f"c{place}" for place, name in enumerate(vocabularies)}
+        self._positions = {name: f"c{position}" for position, name in enumerate(vocabularies)}
         known = {
             name: plain(table.column("value").combine_chunks(), name).values for name, table in vocabularies.items()
         }
         self._filled = {name for name, values in known.items() if len(values)}
         with quiet():
-            vocabs = {self._places[name]: to_frame({"v": known[name]})["v"] for name in known if name in self._filled}
+            vocabs = {
+                self._positions[name]: to_frame({"v": known[name]})["v"] for name in known if name in self._filled
+            }
             self._op = nvtabular().ops.Categorify(vocabs=vocabs, out_path=str(folder), dtype=np.int32)
 
     def columns(self, table: pa.Table) -> pa.Table:
@@ -90,7 +92,7 @@ class Encoder:
         flat: dict[str, pa.Array] = {}
         encoded: dict[str, pa.Array] = {}
         for name in table.column_names:
-            if name in self._places:
+            if name in self._positions:
                 values, offsets = elements(table.column(name))
                 if offsets is None:
                     flat[name] = values
@@ -102,13 +104,13 @@ class Encoder:
     def __call__(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         """Return int32 ids of scalar columns of N values each; nulls are NULL, values not in it UNSEEN or in a bucket."""
         prepared = {name: plain(values, name) for name, values in columns.items()}
-        inputs = {self._places[name]: column.values for name, column in prepared.items() if name in self._filled}
+        inputs = {self._positions[name]: column.values for name, column in prepared.items() if name in self._filled}
         found = run(list(inputs) >> self._op, inputs) if any(map(len, inputs.values())) else pa.table({})
         ids = {}
         for name, column in prepared.items():
-            place = self._places[name]
-            if place in found.column_names:
-                codes = found.column(place).to_numpy().astype(np.int32)
+            position = self._positions[name]
+            if position in found.column_names:
+                codes = found.column(position).to_numpy().astype(np.int32)
             else:
                 codes = np.full(len(column.values), UNSEEN, dtype=np.int32)
             if self._num_buckets:

@@ -12,11 +12,12 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import WEIGHT, Learnt, Walk
+from recsys_cli.etl.engine import Learnt, Walk
 from recsys_cli.etl.nvtabular_engine import frames, join_external, pins
 from recsys_cli.etl.nvtabular_engine.frames import alone
 from recsys_cli.etl.nvtabular_engine.weighted import repeated
 from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.ops.op import file_name
@@ -36,7 +37,7 @@ class Computing(Protocol):
 class NVTabularEngine:
     """NVTabular, as users of Merlin know it: pandas on a CPU, cuDF on a GPU.
 
-    One workflow does not do: ties, nulls and keys without a match have to be settled between its ops. So each op is a
+    One workflow does not do: ties, nulls and keys without a match have to be handled between its ops. So each op is a
     workflow of its own, and what goes in has no nulls, no lists but those of ids, and none of the user's column names.
     """
 
@@ -59,30 +60,30 @@ class NVTabularEngine:
 
     @classmethod
     def rank(cls, device: str = "cpu") -> int:
-        """Return its place beside the others: last on either device."""
+        """Return its rank among the engines: last on either device."""
         del device
         return 0
 
     def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
         """Go over some rows of train, applying and learning as `walk` says."""
         self._tell_device()
-        if WEIGHT in rows.column_names:
+        if ROW_WEIGHT in rows.column_names:
             rows = repeated(rows)  # NVTabular knows no weights
         learnt: Learnt = {}
         with self._folder() as folder:
-            for place, (step, verb) in enumerate(walk):
+            for position, (step, verb) in enumerate(walk):
                 if verb == "apply":
-                    rows = _computing(step).apply(step.op, _state(step, fitted), rows, folder / str(place))
+                    rows = _computing(step).apply(step.op, _state(step, fitted), rows, folder / str(position))
                 else:
-                    found = _computing(step).learn(step.op, rows, folder / str(place))
+                    found = _computing(step).learn(step.op, rows, folder / str(position))
                     learnt |= {(step.index, name): table for name, table in found.items()}
         return learnt
 
     def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
         """Send rows through steps, one after the other."""
         with self._folder() as folder:
-            for place, step in enumerate(steps):
-                rows = _computing(step).apply(step.op, _state(step, fitted), rows, folder / str(place))
+            for position, step in enumerate(steps):
+                rows = _computing(step).apply(step.op, _state(step, fitted), rows, folder / str(position))
         return rows
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:

@@ -26,9 +26,9 @@ def learn(op: FillMedian, rows: pa.Table, folder: Path) -> dict[str, pa.Table]: 
 def apply(op: FillMedian, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
     """Fill the columns, and say where."""
 
-    def make(places: Mapping[str, str]) -> Any:
+    def make(positions: Mapping[str, str]) -> Any:
         made = nvtabular().ops.FillMedian(add_binary_cols=op.add_binary_cols)
-        made.medians = {place: state[name].column("median")[0].as_py() for place, name in places.items()}
+        made.medians = {position: state[name].column("median")[0].as_py() for position, name in positions.items()}
         return made
 
     return filled(rows, dict.fromkeys(op.columns, pa.float64()), make, indicators=op.add_binary_cols)

@@ -25,31 +25,31 @@ def filled(
     """
     found = {name: numbers(rows.column(name), kind) for name, kind in types.items()}
     for group in groups(found):
-        places = {f"c{place}": name for place, name in enumerate(group)}
-        made = _run(make, {place: found[name] for place, name in places.items()}, places)
-        for place, name in places.items():
-            values = made[place].cast(types[name]) if made else pa.array([], types[name])
+        positions = {f"c{position}": name for position, name in enumerate(group)}
+        made = _run(make, {position: found[name] for position, name in positions.items()}, positions)
+        for position, name in positions.items():
+            values = made[position].cast(types[name]) if made else pa.array([], types[name])
             rows = put(rows, name, found[name].shaped(values))
             if indicators:
-                flags = made[place + FILLED].cast(pa.int8()) if made else pa.array([], pa.int8())
+                flags = made[position + FILLED].cast(pa.int8()) if made else pa.array([], pa.int8())
                 rows = put(rows, name + FILLED, found[name].shaped(flags))
     return rows
 
 
 def _run(
-    make: Callable[[Mapping[str, str]], Any], columns: Mapping[str, Numbers], places: Mapping[str, str]
+    make: Callable[[Mapping[str, str]], Any], columns: Mapping[str, Numbers], positions: Mapping[str, str]
 ) -> dict[str, pa.Array]:
     """Return the columns of the workflow; nothing for no values, on which NVTabular stops."""
     if not any(len(column.values) for column in columns.values()):
         return {}
     with quiet():
-        frame = to_frame({place: column.values for place, column in columns.items()})
-        nulls = to_frame({place: pa.array(column.nulls) for place, column in columns.items()})
-        for place in places:
-            if frame[place].dtype.kind != "f":
+        frame = to_frame({position: column.values for position, column in columns.items()})
+        nulls = to_frame({position: pa.array(column.nulls) for position, column in columns.items()})
+        for position in positions:
+            if frame[position].dtype.kind != "f":
                 # Else pandas makes floats of whole numbers with a null among them.
-                frame[place] = frame[place].astype({"i": "Int64", "u": "UInt64"}[frame[place].dtype.kind])
-            frame[place] = frame[place].mask(nulls[place])
-        workflow = nvtabular().Workflow(list(places) >> make(places)).fit_schema(schema(frame))
+                frame[position] = frame[position].astype({"i": "Int64", "u": "UInt64"}[frame[position].dtype.kind])
+            frame[position] = frame[position].mask(nulls[position])
+        workflow = nvtabular().Workflow(list(positions) >> make(positions)).fit_schema(schema(frame))
         made = to_arrow(workflow.transform(frame))
     return {name: made.column(name).combine_chunks() for name in made.column_names}

@@ -1,4 +1,4 @@
-"""The one place that imports NVTabular, and that knows whether its frames are pandas (CPU) or cuDF (GPU)."""
+"""The only module that imports NVTabular, and that knows whether its frames are pandas (CPU) or cuDF (GPU)."""
 
 from __future__ import annotations
 

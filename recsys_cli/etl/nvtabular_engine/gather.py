@@ -11,21 +11,20 @@ import pyarrow.compute as pc
 
 from recsys_cli.etl.nvtabular_engine.join_external import Rows
 from recsys_cli.etl.nvtabular_engine.plain import is_list
+from recsys_cli.features.columns import POSITION
 from recsys_cli.features.program import Gather
-
-_PLACE = "\x01place"
 
 
 def apply(op: Gather, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
     """Add the columns, row by row those of the id in the row, or of its cold key."""
     ids = [rows.column(name).to_numpy() for name in op.reads if name in rows.column_names]
     columns = {column: state[name].column(column) for name, column in zip(op.states, op.columns, strict=True)}
-    places = pa.chunked_array([np.arange(len(next(iter(columns.values()))), dtype=np.int32)])
+    positions = pa.chunked_array([np.arange(len(next(iter(columns.values()))), dtype=np.int32)])
     carried = {name: column for name, column in columns.items() if _survives(column)}
-    brought = Rows(pa.table({**carried, _PLACE: places}))(pa.array(np.maximum.reduce(ids)))
+    brought = Rows(pa.table({**carried, POSITION: positions}))(pa.array(np.maximum.reduce(ids)))
     # Of other columns, raw ones, NVTabular brings which value it is, because pandas would make other values of them.
     found = {
-        name: brought.column(name) if name in carried else column.take(brought.column(_PLACE))
+        name: brought.column(name) if name in carried else column.take(brought.column(POSITION))
         for name, column in columns.items()
     }
     return pa.table({name: rows.column(name) for name in rows.column_names if name not in columns} | found)

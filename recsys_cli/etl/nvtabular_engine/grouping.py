@@ -61,8 +61,8 @@ def bring(keys: Keys, known: pa.Table, columns: Sequence[str]) -> dict[str, pa.A
     parts = {name: known.column(f"key{at}").combine_chunks() for at, name in enumerate(keys.names)}
     names = {name: f"j{at}" for at, name in enumerate(columns)}
     brought = {
-        place: known.column(name).combine_chunks().cast(pa.float64()).fill_null(float("nan"))
-        for name, place in names.items()
+        position: known.column(name).combine_chunks().cast(pa.float64()).fill_null(float("nan"))
+        for name, position in names.items()
     }
     on = list(keys.columns)
     library = nvtabular()
@@ -71,7 +71,7 @@ def bring(keys: Keys, known: pa.Table, columns: Sequence[str]) -> dict[str, pa.A
         external = library.Dataset(frame, schema=schema(frame))
         graph = on >> library.ops.JoinExternal(external, on=on, columns_ext=[*on, *names.values()])
     joined = run(graph, keys.columns)
-    return {name: _known(joined.column(place)) for name, place in names.items()}
+    return {name: _known(joined.column(position)) for name, position in names.items()}
 
 
 def _known(column: pa.ChunkedArray) -> pa.Array:

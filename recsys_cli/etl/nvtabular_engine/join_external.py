@@ -30,9 +30,9 @@ class Rows:
     """Brings the rows of a table by id to encoded keys, through a workflow of one JoinExternal op."""
 
     def __init__(self, table: pa.Table) -> None:
-        names = {name: f"j{place}" for place, name in enumerate(table.column_names)}
+        names = {name: f"j{position}" for position, name in enumerate(table.column_names)}
         columns = {names[name]: _without_nulls(table.column(name)) for name in table.column_names}
-        self._types = pa.schema([(name, columns[place].type) for name, place in names.items()])
+        self._types = pa.schema([(name, columns[position].type) for name, position in names.items()])
         self._names = names
         self._graph = _join({KEY: pa.array(np.arange(table.num_rows, dtype=np.int32)), **columns})
 

@@ -28,9 +28,9 @@ def learn(op: JoinGroupby, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:
     """Describe the columns by key: `rows`, and of each column `num0`, `sum0`, `mean0`, `square0`, `min0`, `max0`."""
     values = [plain(elements(rows.column(name))[0], name) for name in op.cont_cols]
     found = {}
-    for place, group in enumerate(op.columns):
+    for position, group in enumerate(op.columns):
         keys = Keys.of(group, rows)
-        found[name_of(group)] = _moments(keys, values, folder / str(place))
+        found[name_of(group)] = _moments(keys, values, folder / str(position))
     return found
 
 

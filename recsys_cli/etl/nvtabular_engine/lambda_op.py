@@ -85,8 +85,8 @@ def apply(op: LambdaOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: P
 
 def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[str, Kind]) -> pa.Array:
     inputs: dict[str, pa.Array] = {_ROWS: pa.array(np.zeros(table.num_rows, dtype=np.int64))}
-    places = {name: str(place) for place, name in enumerate(kinds)}
-    for name, place in places.items():
+    positions = {name: str(position) for position, name in enumerate(kinds)}
+    for name, position in positions.items():
         raw, _ = elements(table.column(name))
         prepared = plain(raw, name)
         # A division shows the sign of a zero, which a plain column does not have.
@@ -96,11 +96,12 @@ def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[s
             held = pc.less_equal(values, _LARGEST)
             nulls = nulls | ~held.to_numpy(zero_copy_only=False)
             values = pc.if_else(held, values, pa.scalar(0, pa.uint64()))
-        inputs |= {f"value{place}": _wide(values, kinds[name]), f"null{place}": pa.array(nulls)}
+        inputs |= {f"value{position}": _wide(values, kinds[name]), f"null{position}": pa.array(nulls)}
 
     def function(rows: Any, frame: Any) -> Any:
         found = {
-            name: _Operand(kinds[name], frame[f"value{place}"], frame[f"null{place}"]) for name, place in places.items()
+            name: _Operand(kinds[name], frame[f"value{position}"], frame[f"null{position}"])
+            for name, position in positions.items()
         }
         return _typed(_evaluate(expression, found), op.dtype, rows)
 

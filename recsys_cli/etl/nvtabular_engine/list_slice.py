@@ -1,4 +1,4 @@
-"""ListSlice on NVTabular: what it cuts are the places of the elements, so that no element can be changed by it."""
+"""ListSlice on NVTabular: what it cuts are the positions of the elements, so that no element can be changed by it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_
 from recsys_cli.etl.nvtabular_engine.plain import elements
 from recsys_cli.features.ops import ListSlice
 
-PLACES = "places"
+PLACES = "positions"
 
 
 def apply(op: ListSlice, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it learns and writes nothing
@@ -38,8 +38,8 @@ def _sliced(op: ListSlice, lists: pa.ChunkedArray) -> pa.Array:
 def _slices(op: ListSlice, *, longest: int) -> list[tuple[int, int | None]]:
     """Return what the release has to cut, one after the other.
 
-    From a place counted from the beginning to one counted from the end it cannot: it takes the difference of the two for a
-    length. So the end is cut off by two places counted from the end, and the beginning after it.
+    From a position counted from the beginning to one counted from the end it cannot: it takes the difference of the two for a
+    length. So the end is cut off by two positions counted from the end, and the beginning after it.
     """
     first, last = op.bounds
     if last is None or last >= 0 or first < 0:
@@ -47,11 +47,11 @@ def _slices(op: ListSlice, *, longest: int) -> list[tuple[int, int | None]]:
     return [(min(-longest, last - 1), last), (first, max(longest, first + 1))]
 
 
-def _run(places: pa.ListArray, first: int, last: int | None, *, padding: int | None) -> pa.ListArray:
-    """Send lists of places through a workflow of one ListSlice op; `padding` goes to the end of short ones."""
+def _run(positions: pa.ListArray, first: int, last: int | None, *, padding: int | None) -> pa.ListArray:
+    """Send lists of positions through a workflow of one ListSlice op; `padding` goes to the end of short ones."""
     library = nvtabular()
     with quiet():
-        frame = to_frame({PLACES: places})
+        frame = to_frame({PLACES: positions})
         if padding is not None and library.dispatch.is_cpu_object(frame):
             frame[PLACES] = _growing(frame[PLACES])
         slicing = library.ops.ListSlice(first, last, pad=padding is not None, pad_value=padding or 0)

@@ -19,7 +19,7 @@ def apply(op: LogOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path
     return change(rows, dict.fromkeys(op.columns, pa.float64()), _double)
 
 
-def _double(places: Mapping[str, str]) -> Any:  # noqa: ARG001 - it is the same for every column
+def _double(positions: Mapping[str, str]) -> Any:  # noqa: ARG001 - it is the same for every column
     class DoubleLogOp(nvtabular().ops.LogOp):  # type: ignore[misc]
         output_dtype = np.float64
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recsys_cli.etl.fitting.normalize import moments
+from recsys_cli.etl.aggregators.normalize import moments
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
 from recsys_cli.etl.nvtabular_engine.numeric import change, known
 from recsys_cli.features.ops import Normalize
@@ -26,10 +26,10 @@ def learn(op: Normalize, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  
 def apply(op: Normalize, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
     """Bring the columns to mean 0 and deviation 1."""
 
-    def make(places: Mapping[str, str]) -> Any:
+    def make(positions: Mapping[str, str]) -> Any:
         made = nvtabular().ops.Normalize()
-        made.means = {place: state[name].column("mean")[0].as_py() for place, name in places.items()}
-        made.stds = {place: state[name].column("std")[0].as_py() for place, name in places.items()}
+        made.means = {position: state[name].column("mean")[0].as_py() for position, name in positions.items()}
+        made.stds = {position: state[name].column("std")[0].as_py() for position, name in positions.items()}
         return made
 
     return change(rows, dict.fromkeys(op.columns, pa.float64()), make)

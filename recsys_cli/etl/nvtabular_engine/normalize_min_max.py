@@ -24,10 +24,12 @@ def apply(op: NormalizeMinMax, state: Mapping[str, pa.Table], rows: pa.Table, fo
     ranges = {name: state[name].to_pylist()[0] for name in op.columns}
     constant = {name for name, known in ranges.items() if known["low"] == known["high"]}
 
-    def make(places: Mapping[str, str]) -> Any:
+    def make(positions: Mapping[str, str]) -> Any:
         made = nvtabular().ops.NormalizeMinMax()
-        made.mins = {place: 0.0 if name in constant else ranges[name]["low"] for place, name in places.items()}
-        made.maxs = {place: 0.0 if name in constant else ranges[name]["high"] for place, name in places.items()}
+        made.mins = {position: 0.0 if name in constant else ranges[name]["low"] for position, name in positions.items()}
+        made.maxs = {
+            position: 0.0 if name in constant else ranges[name]["high"] for position, name in positions.items()
+        }
         return made
 
     def prepare(values: pa.Array, name: str) -> pa.Array:

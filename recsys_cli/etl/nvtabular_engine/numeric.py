@@ -101,14 +101,14 @@ def groups(found: Mapping[str, Numbers]) -> Iterator[list[str]]:
 
 def through(make: Callable[[Mapping[str, str]], Any], values: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Return what an op makes of columns of N values each; nothing for no values, on which NVTabular stops."""
-    places = {f"c{place}": name for place, name in enumerate(values)}
-    inputs = {place: values[name] for place, name in places.items()}
+    positions = {f"c{position}": name for position, name in enumerate(values)}
+    inputs = {position: values[name] for position, name in positions.items()}
     if not any(map(len, inputs.values())):
         return {}
     with quiet():
-        graph = list(places) >> make(places)
+        graph = list(positions) >> make(positions)
     made = run(graph, inputs)
-    return {name: made.column(place).combine_chunks() for place, name in places.items()}
+    return {name: made.column(position).combine_chunks() for position, name in positions.items()}
 
 
 def fitted(op: Any, values: pa.Array) -> Any:

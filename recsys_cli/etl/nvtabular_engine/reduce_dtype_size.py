@@ -32,11 +32,11 @@ def apply(op: ReduceDtypeSize, state: Mapping[str, pa.Table], rows: pa.Table, fo
         found = numbers(rows.column(name), types[name])
         rows = put(rows, name, found.shaped(_clipped(found.values, dtype)))
 
-    def make(places: Mapping[str, str]) -> Any:
+    def make(positions: Mapping[str, str]) -> Any:
         made = nvtabular().ops.ReduceDtypeSize()
         ends = {name: np.iinfo(dtype) for name, dtype in whole.items()}
         made.ranges = {
-            p: (ends[name].min, ends[name].max) if name in whole else (None, None) for p, name in places.items()
+            p: (ends[name].min, ends[name].max) if name in whole else (None, None) for p, name in positions.items()
         }
         return made
 

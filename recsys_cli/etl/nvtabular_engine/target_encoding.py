@@ -1,6 +1,6 @@
 """TargetEncoding on NVTabular: it adds up targets by group and fold; encodings come to rows by its JoinExternal.
 
-Its own transform draws the folds anew, by the place of a row in a partition, and uses them on held-out rows as well. So the
+Its own transform draws the folds anew, by the position of a row in a partition, and uses them on held-out rows as well. So the
 fold is a member of the group here, and what a group gets is made of the sums as for every other engine.
 """
 
@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_cli.etl.engine import ROW
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_frame
 from recsys_cli.etl.nvtabular_engine.grouping import Keys, bring, replaced
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain
+from recsys_cli.features.columns import TRAIN_ROW
 from recsys_cli.features.ops import TargetEncoding
 from recsys_cli.features.ops.grouping import Group, members, name_of
 from recsys_cli.features.ops.target_encoding import FOLDS, MEANS
@@ -33,9 +33,9 @@ def learn(op: TargetEncoding, rows: pa.Table, folder: Path) -> dict[str, pa.Tabl
         # What is missing adds nothing, and is not counted: a count is the sum of these.
         columns |= {f"s{at}": target.values.cast(pa.float64(), safe=False), f"c{at}": pa.array(known)}
     found = {}
-    for place, group in enumerate(op.columns):
+    for position, group in enumerate(op.columns):
         keys = _keys(op, group, rows)
-        sums = _sums(keys, columns, folder / str(place))
+        sums = _sums(keys, columns, folder / str(position))
         *parts, folds = keys.back(sums).values()
         table = {f"key{at}": part for at, part in enumerate(parts)} | {FOLD: folds.cast(pa.uint32())}
         for at in range(len(op.targets)):
@@ -46,7 +46,7 @@ def learn(op: TargetEncoding, rows: pa.Table, folder: Path) -> dict[str, pa.Tabl
 
 def apply(op: TargetEncoding, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
     """Add the encodings: on rows of train those of the other folds."""
-    folded = op.kfold > 1 and ROW in rows.column_names
+    folded = op.kfold > 1 and TRAIN_ROW in rows.column_names
     means = state[MEANS].to_pylist()[0]
     encoded: dict[str, pa.Array] = {}
     for group in op.columns:
@@ -62,8 +62,8 @@ def apply(op: TargetEncoding, state: Mapping[str, pa.Table], rows: pa.Table, fol
 def _keys(op: TargetEncoding, group: Group, rows: pa.Table) -> Keys:
     """Return the keys with the fold as the last part."""
     parts = {name: elements(rows.column(name))[0] for name in members(group)}
-    folds = op.folds(rows.column(ROW).to_numpy())
-    return Keys.made({**parts, ROW: pa.array(folds)})
+    folds = op.folds(rows.column(TRAIN_ROW).to_numpy())
+    return Keys.made({**parts, TRAIN_ROW: pa.array(folds)})
 
 
 def _sums(keys: Keys, columns: Mapping[str, pa.Array], folder: Path) -> pa.Table:

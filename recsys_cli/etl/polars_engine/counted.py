@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
-from recsys_cli.etl.engine import WEIGHT
+from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.ops import Categorify
 
 
@@ -19,10 +19,10 @@ def totals(op: Categorify, frame: pl.LazyFrame, rows: pa.Table) -> dict[str, int
         frame: What it counts.
         rows: What the frame is made of: as many rows, with the weights.
     """
-    number = rows.num_rows if WEIGHT not in rows.column_names else int(pc.sum(rows.column(WEIGHT)).as_py() or 0)
+    number = rows.num_rows if ROW_WEIGHT not in rows.column_names else int(pc.sum(rows.column(ROW_WEIGHT)).as_py() or 0)
     types = frame.select(op.learns).collect_schema()
     found = dict.fromkeys(op.learns, number)
-    weight = pl.col(WEIGHT) if WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
+    weight = pl.col(ROW_WEIGHT) if ROW_WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
     for name in op.learns:
         if isinstance(types[name], pl.List):
             elements = (pl.col(name).list.len().cast(pl.Int64) * weight).sum()

@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from recsys_cli.etl.cold_keys import locate
 from recsys_cli.etl.counts import count
-from recsys_cli.etl.engine import ROW, WEIGHT, Learnt, Walk
-from recsys_cli.etl.packed import Packed, with_texts
+from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.packed_strings import PackedStringType, with_texts
 from recsys_cli.etl.polars_engine import counted
 from recsys_cli.etl.polars_engine.categorify import encode
 from recsys_cli.etl.polars_engine.encoder import encoder_of
+from recsys_cli.features.columns import ROW_WEIGHT, TRAIN_ROW
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.ops.op import Op
@@ -49,7 +50,7 @@ class Direct:
             as_read = not written & set(step.op.reads) and done._knows(step.op)
             if as_read and isinstance(step.op, Locate):
                 done._locate(step.op, fitted)
-            elif as_read and verb == "fit" and WEIGHT not in rows.column_names:
+            elif as_read and verb == "fit" and ROW_WEIGHT not in rows.column_names:
                 done._count(step)
             elif as_read and verb == "apply" and not read & set(step.op.reads):
                 done._encode(step, fitted)
@@ -62,7 +63,7 @@ class Direct:
     @property
     def looked_at(self) -> pa.Table:
         """The columns that the rest looks at."""
-        read = {WEIGHT, ROW}.union(*(step.op.reads for step, _ in self.rest))
+        read = {ROW_WEIGHT, TRAIN_ROW}.union(*(step.op.reads for step, _ in self.rest))
         names = [name for name in self.rows.column_names if name in read]
         # Without a column there would be no row.
         return with_texts(self.rows.select(names or self.rows.column_names[:1]))
@@ -101,4 +102,6 @@ def _is_plain(kind: pa.DataType) -> bool:
     """Whether values of a type are the same here and after a way through Polars."""
     if pa.types.is_list(kind):
         return _is_plain(kind.value_type) and not pa.types.is_list(kind.value_type)
-    return isinstance(kind, Packed) or is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return (
+        isinstance(kind, PackedStringType) or is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    )

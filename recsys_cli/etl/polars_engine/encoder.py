@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from recsys_cli.errors import DataError
 from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.join_keys import canonical
-from recsys_cli.etl.packed import is_packed, numbers_of, unpacked
+from recsys_cli.etl.packed_strings import is_packed, numbers_of, unpacked
 from recsys_cli.features.hashing import below, hash_counters, hash_packed, hash_values
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
-from recsys_cli.features.words import pack
+from recsys_cli.features.string_keys import pack
 
 Hashes = npt.NDArray[np.uint64]
 _LOOKUP_ROWS = 1 << 24
@@ -187,11 +187,11 @@ class Index:
 
     def find(self, hashes: Hashes) -> Ids:
         """Return the id of each hash, UNSEEN where it is not among those."""
-        places = self._starts[(hashes >> self._shift).view(np.int64)].astype(np.int64)
-        found = self._hashes[places]
+        positions = self._starts[(hashes >> self._shift).view(np.int64)].astype(np.int64)
+        found = self._hashes[positions]
         rows = np.flatnonzero(found < hashes)
         while len(rows):
-            places[rows] += 1
-            found[rows] = self._hashes[places[rows]]
+            positions[rows] += 1
+            found[rows] = self._hashes[positions[rows]]
             rows = rows[found[rows] < hashes[rows]]
-        return np.where(found == hashes, self._ids[places], np.int32(UNSEEN))
+        return np.where(found == hashes, self._ids[positions], np.int32(UNSEEN))

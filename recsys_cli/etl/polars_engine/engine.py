@@ -14,12 +14,13 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import WEIGHT, Learnt, Walk
-from recsys_cli.etl.packed import with_texts
+from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.packed_strings import with_texts
 from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_categorify
 from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.etl.polars_engine.gpu import Gpu
 from recsys_cli.events import Emit, ignore
+from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.ops.op import file_name
@@ -56,7 +57,7 @@ class PolarsEngine:
 
     @classmethod
     def rank(cls, device: str = "cpu") -> int:
-        """Return its place beside the others: first on either device."""
+        """Return its rank among the engines: first on either device."""
         del device
         return 10
 
@@ -68,7 +69,7 @@ class PolarsEngine:
         """
         direct = self._direct(walk, fitted, rows)
         frame = pl.LazyFrame(direct.looked_at)
-        weight = pl.col(WEIGHT) if WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
+        weight = pl.col(ROW_WEIGHT) if ROW_WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
         queries: dict[tuple[Step, str], pl.LazyFrame] = {}
         totals: dict[tuple[Step, str], int] = {}
         for verb, part in groupby(direct.rest, key=itemgetter(1)):

@@ -15,13 +15,12 @@ import polars as pl
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.features.columns import POSITION
 
 PACKAGES = ("cudf-polars-cu13", "cudf-polars-cu12")
 """What cudf-polars is called in the package index, by the CUDA release that it is built for."""
 CURRENT = ("26.10", "<1.45,>=1.35")
 """The release of cudf-polars that this was written for, and the releases of Polars that it needs."""
-_AT = "\x01at"
-"""A column with the number of each row, so that a row that was moved or lost does not go unseen."""
 
 Apply = Callable[[pl.LazyFrame], pl.LazyFrame]
 
@@ -61,7 +60,7 @@ class Gpu:
 
     def apply(self, units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
         """Send rows through parts of a query, one after the other; rows keep their number and their order."""
-        frame = frame.with_columns(pl.Series(_AT, np.arange(frame.height, dtype=np.int64)))
+        frame = frame.with_columns(pl.Series(POSITION, np.arange(frame.height, dtype=np.int64)))
         run: list[Unit] = []
         for unit in units:
             if unit.name in self._refused:
@@ -69,7 +68,7 @@ class Gpu:
                 run = []
             else:
                 run.append(unit)
-        return self._run(run, frame).drop(_AT)
+        return self._run(run, frame).drop(POSITION)
 
     def _run(self, units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
         """Run parts together, or where that fails each half, until it is known which of them do not run."""
@@ -80,7 +79,7 @@ class Gpu:
             query = unit.apply(query)
         found = self._attempt(units, query)
         if found is not None and found.height == frame.height:
-            return found if found.get_column(_AT).is_sorted() else found.sort(_AT)
+            return found if found.get_column(POSITION).is_sorted() else found.sort(POSITION)
         if len(units) == 1:
             return _on_cpu(units, frame)
         half = len(units) // 2

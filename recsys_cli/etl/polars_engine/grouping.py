@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
+from recsys_cli.features.columns import PREFIX
 from recsys_cli.features.ops.grouping import Group, members
-
-_HIDDEN = "\x01"
 
 
 def keys_of(group: Group, frame: pl.LazyFrame) -> list[pl.Expr]:
@@ -34,7 +33,7 @@ def bring(frame: pl.LazyFrame, keys: Sequence[pl.Expr], known: pa.Table, names: 
         names: Which of its columns, and what they are called in the frame, where they take the place of others.
     """
     parts = [key.meta.output_name() for key in keys]
-    hidden = {part: _HIDDEN + part for part in parts}
+    hidden = {part: PREFIX + part for part in parts}
     table = pl.LazyFrame(known).select([pl.col(part).alias(hidden[part]) for part in parts] + [
         pl.col(column).alias(name) for column, name in names.items()
     ])  # fmt: skip

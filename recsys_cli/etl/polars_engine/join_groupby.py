@@ -28,28 +28,28 @@ def learn(op: JoinGroupby, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl
     return queries
 
 
-def _moments(rows: pl.LazyFrame, keys: Sequence[str], places: Sequence[int]) -> pl.LazyFrame:
+def _moments(rows: pl.LazyFrame, keys: Sequence[str], positions: Sequence[int]) -> pl.LazyFrame:
     # All that is added up is a column first: Polars adds up columns many times faster than what it has to compute by group.
     weight = pl.col(_WEIGHT)
     rows = rows.with_columns(
         column
-        for at in places
+        for at in positions
         for column in (
             pl.when(pl.col(f"x{at}").is_not_null()).then(weight).otherwise(0).alias(f"w{at}"),
             (pl.col(f"x{at}") * weight).alias(f"s{at}"),
         )
     )
     totals = [weight.sum().alias("rows")]
-    for at in places:
+    for at in positions:
         totals += [pl.col(f"w{at}").sum().alias(f"num{at}"), pl.col(f"s{at}").sum().alias(f"sum{at}")]
         totals += [pl.col(f"x{at}").min().alias(f"min{at}"), pl.col(f"x{at}").max().alias(f"max{at}")]
-    means = [(pl.col(f"sum{at}") / pl.col(f"num{at}")).alias(f"mean{at}") for at in places]
+    means = [(pl.col(f"sum{at}") / pl.col(f"num{at}")).alias(f"mean{at}") for at in positions]
     first = rows.group_by(keys, maintain_order=True).agg(totals).with_columns(means)
-    if not places:
+    if not positions:
         return first
-    differences = [pl.col(f"x{at}") - pl.col(f"mean{at}") for at in places]
+    differences = [pl.col(f"x{at}") - pl.col(f"mean{at}") for at in positions]
     apart = rows.join(
-        first.select(*keys, *(f"mean{at}" for at in places)),
+        first.select(*keys, *(f"mean{at}" for at in positions)),
         on=keys,
         how="left",
         nulls_equal=True,
@@ -61,7 +61,7 @@ def _moments(rows: pl.LazyFrame, keys: Sequence[str], places: Sequence[int]) -> 
     )
     second = apart.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
     both = first.join(second, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    return both.select(*keys, "rows", *(column for at in places for column in _corrected(at)))
+    return both.select(*keys, "rows", *(column for at in positions for column in _corrected(at)))
 
 
 def _corrected(at: int) -> list[pl.Expr]:

@@ -12,10 +12,9 @@ import pyarrow as pa
 from recsys_cli.etl.polars_engine.categorify import by_value
 from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.etl.polars_engine.gpu import Unit
+from recsys_cli.features.columns import CODE, VALUE
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
-
-_ID, _VALUE = "\x01id", "\x01value"
 
 
 def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
@@ -50,12 +49,18 @@ def _joined(vocabularies: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.Laz
     for name, vocabulary in vocabularies.items():
         ids = np.arange(FIRST, FIRST + vocabulary.num_rows, dtype=np.int32)
         value = _plain(frame, name)
-        known = pl.LazyFrame({_VALUE: pl.Series(pl.from_arrow(vocabulary.column("value"))), _ID: ids})
+        known = pl.LazyFrame({VALUE: pl.Series(pl.from_arrow(vocabulary.column("value"))), CODE: ids})
         kind = frame.select(value).collect_schema()[name]
-        rows = frame.with_columns(value.alias(_VALUE)).drop(name)
-        joined = rows.join(known.cast({_VALUE: kind}), on=_VALUE, how="left", maintain_order="left", nulls_equal=False)
-        found = pl.when(pl.col(_VALUE).is_null()).then(NULL).otherwise(pl.col(_ID).fill_null(UNSEEN)).cast(pl.Int32)
-        frame = joined.with_columns(found.alias(name)).drop(_VALUE, _ID)
+        rows = frame.with_columns(value.alias(VALUE)).drop(name)
+        joined = rows.join(
+            known.cast({VALUE: kind}),
+            on=VALUE,
+            how="left",
+            maintain_order="left",
+            nulls_equal=False,
+        )
+        found = pl.when(pl.col(VALUE).is_null()).then(NULL).otherwise(pl.col(CODE).fill_null(UNSEEN)).cast(pl.Int32)
+        frame = joined.with_columns(found.alias(name)).drop(VALUE, CODE)
     return frame.select(order)
 
 

@@ -30,8 +30,8 @@ def _sliced(op: ListSlice, column: str, element: pl.DataType) -> pl.Expr:
     return (filled.list.head(op.size) if op.pad and op.size else filled).alias(column)
 
 
-def _clamped(place: int, length: pl.Expr) -> pl.Expr:
-    """Return a place in a list, counted from its beginning and not outside it."""
-    if place < 0:
-        return (length + place).clip(0)
-    return pl.min_horizontal(length, pl.lit(place, pl.Int64))
+def _clamped(position: int, length: pl.Expr) -> pl.Expr:
+    """Return a position in a list, counted from its beginning and not outside it."""
+    if position < 0:
+        return (length + position).clip(0)
+    return pl.min_horizontal(length, pl.lit(position, pl.Int64))

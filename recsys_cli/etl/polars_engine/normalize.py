@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.etl.fitting.normalize import BASE
+from recsys_cli.etl.aggregators.normalize import BASE
 from recsys_cli.etl.polars_engine.numeric import VALUE, WEIGHT, change, known
 from recsys_cli.features.ops import Normalize
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.etl.engine import ROW
 from recsys_cli.etl.polars_engine.grouping import bring, keys_of
+from recsys_cli.features.columns import TRAIN_ROW
 from recsys_cli.features.ops import TargetEncoding
 from recsys_cli.features.ops.grouping import name_of
 from recsys_cli.features.ops.target_encoding import FOLDS, MEANS
@@ -33,7 +33,7 @@ def learn(op: TargetEncoding, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str,
 
 def apply(op: TargetEncoding, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
     """Add the encodings: on rows of train those of the other folds."""
-    folded = op.kfold > 1 and ROW in frame.collect_schema().names()
+    folded = op.kfold > 1 and TRAIN_ROW in frame.collect_schema().names()
     means = state[MEANS].to_pylist()[0]
     encoded = []
     for group in op.columns:
@@ -49,4 +49,4 @@ def _fold(op: TargetEncoding) -> pl.Expr:
     def folds(rows: pl.Series) -> pl.Series:
         return pl.Series(op.folds(rows.to_numpy()))
 
-    return pl.col(ROW).map_batches(folds, return_dtype=pl.UInt32, is_elementwise=True).alias(FOLD)
+    return pl.col(TRAIN_ROW).map_batches(folds, return_dtype=pl.UInt32, is_elementwise=True).alias(FOLD)

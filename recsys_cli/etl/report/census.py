@@ -19,7 +19,8 @@ from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.report.clock import Clock
 from recsys_cli.etl.report.facts import Label
 from recsys_cli.etl.report.sample import Keys, Sample
-from recsys_cli.features.schema import FIRST, Column, row_column
+from recsys_cli.features.columns import row_column
+from recsys_cli.features.schema import FIRST, Column
 
 Counts = npt.NDArray[np.int64]
 
@@ -126,7 +127,7 @@ class Census:
                 total[values] += counts
 
     def _count_times(self, times: npt.NDArray[Any], clock: Clock) -> None:
-        found = np.bincount(clock.places(times[:: clock.every]), minlength=clock.bins)
+        found = np.bincount(clock.bins_of(times[:: clock.every]), minlength=clock.bins)
         with self._lock:
             self.times += found
             for later, first in self._later.items():

@@ -51,13 +51,13 @@ class Clock:
     @property
     def edges(self) -> tuple[Time, ...]:
         """Where the intervals begin, and where the last one ends."""
-        return tuple(self.low + place * self.width for place in range(self.bins + 1))
+        return tuple(self.low + position * self.width for position in range(self.bins + 1))
 
     def seconds(self, time: Time) -> Time:
         """Return a time as the report says it: in seconds where the unit is known."""
         return time if self.ticks == 1 else time / self.ticks
 
-    def places(self, times: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def bins_of(self, times: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the interval of each time, from 0. Whole numbers may span more than int64 holds: their distances are unsigned."""
         if isinstance(self.width, float):
             return np.clip((times - self.low) // self.width, 0, self.bins - 1).astype(np.int64)
@@ -93,8 +93,8 @@ def read_clock(column: str, shards: Mapping[str, Sequence[Path]], *, every: int,
 
 def _ends(path: Path, column: str) -> list[tuple[Time, Time]]:
     metadata = pq.read_metadata(path)
-    place = next(
+    position = next(
         at for at in range(metadata.num_columns) if metadata.schema.column(at).path.partition(".")[0] == column
     )
-    statistics = [metadata.row_group(at).column(place).statistics for at in range(metadata.num_row_groups)]
+    statistics = [metadata.row_group(at).column(position).statistics for at in range(metadata.num_row_groups)]
     return [(found.min, found.max) for found in statistics if found is not None and found.has_min_max]

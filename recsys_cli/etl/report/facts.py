@@ -115,7 +115,7 @@ class Frequency(_Frozen):
     head: dict[str, float]
     """Share of the rows that the most frequent hundredth and tenth have, by `0.01` and `0.1`."""
     ranks: tuple[int, ...]
-    """Places in the order by frequency, from 1, far apart at the end."""
+    """Positions in the order by frequency, from 1, far apart at the end."""
     counts: tuple[int, ...]
     """Rows of the one at each of them."""
     edges: tuple[int, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from recsys_cli.etl.filters import RowCount
 from recsys_cli.etl.report.facts import OpRows, Split
-from recsys_cli.etl.rows import RowCount
 from recsys_cli.features.fitted_plan import FittedPlan
 
 Chosen = Mapping[str, Sequence[RowCount]]

@@ -23,7 +23,7 @@ def frequency(counts: Counts) -> Frequency | None:
     ordered = np.sort(counts[counts > 0])[::-1]
     if not len(ordered):
         return None
-    places = np.unique(np.geomspace(1, len(ordered), _POINTS).round().astype(np.int64))
+    positions = np.unique(np.geomspace(1, len(ordered), _POINTS).round().astype(np.int64))
     most = int(ordered[0])
     edges = np.unique(np.geomspace(1, most + 1, _BINS + 1).round().astype(np.int64))
     total = int(ordered.sum())
@@ -35,8 +35,8 @@ def frequency(counts: Counts) -> Frequency | None:
         most=most,
         once=int(np.count_nonzero(ordered == 1)),
         head={name: int(ordered[: -(-len(ordered) // part)].sum()) / total for name, part in _HEADS.items()},
-        ranks=tuple(places.tolist()),
-        counts=tuple(ordered[places - 1].tolist()),
+        ranks=tuple(positions.tolist()),
+        counts=tuple(ordered[positions - 1].tolist()),
         edges=tuple(edges.tolist()),
         heights=tuple(np.histogram(ordered, edges)[0].tolist()),
     )

@@ -142,7 +142,7 @@ def _missing(facts: Facts, splits: list[str]) -> Iterator[Row]:
 
 def _growth(facts: Facts) -> Iterator[Row]:
     for column, found in facts.growth.items():
-        half = min(range(len(found.rows)), key=lambda place: abs(found.rows[place] - found.rows[-1] / 2))
+        half = min(range(len(found.rows)), key=lambda position: abs(found.rows[position] - found.rows[-1] / 2))
         yield [
             column,
             _count(round(found.values[-1])),

@@ -71,7 +71,7 @@ def missing(facts: Facts) -> Markup:
     shares = {name: _shares(by_split, splits) for name, by_split in facts.missing.items()}
     names = [name for name in sorted(shares, key=lambda name: -max(shares[name], default=0)) if max(shares[name]) > 0]
     names = names[:_MOST_BARS]
-    groups = [Group(split, [shares[name][place] for name in names]) for place, split in enumerate(splits)]
+    groups = [Group(split, [shares[name][position] for name in names]) for position, split in enumerate(splits)]
     return bars("Null and unseen values", names, groups, x=Axis("share that is null or unseen", "share"))
 
 

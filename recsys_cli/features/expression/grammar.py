@@ -62,8 +62,8 @@ def _callable_if(text: str) -> Iterator[str]:
     """Yield the tokens of a text, with `if` as a name where it is called as a function: not in `a if (b) else c`."""
     before = ""
     pieces = [piece for piece in _TOKEN.findall(text) if piece]
-    for place, piece in enumerate(pieces):
-        after = next((other for other in pieces[place + 1 :] if not other.isspace()), "")
+    for position, piece in enumerate(pieces):
+        after = next((other for other in pieces[position + 1 :] if not other.isspace()), "")
         follows_operand = re.fullmatch(r"""\w+|["'].*["']|[)\]}]""", before, re.DOTALL) and before not in _BETWEEN
         yield _BOLD_IF if piece == "if" and after == "(" and not follows_operand else piece
         before = before if piece.isspace() else piece

@@ -10,15 +10,12 @@ import pyarrow as pa
 from pydantic import AfterValidator, Field, model_validator
 
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.columns import COUNTS, REST
 from recsys_cli.features.ops.fields import FrozenDict, Names
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
 
-REST = "\x01rest"
-"""Suffix of a column's second table: how many of its values in train are `null`, and how many are `unseen` (infrequent)."""
-COUNTS = "\x01counts"
-"""Suffix of a column's third table, where it shares a vocabulary: the `count` of its own values, row by row."""
 MAX_BUCKETS = 2**31 - 1 - FIRST
 """So many rows an embedding table can have behind the reserved ones: ids are int32."""
 
@@ -52,7 +49,7 @@ class Categorify(Op):
     """Over how many rows, behind the vocabulary, unseen values are spread by a hash; 0 for id 2."""
     joint: bool = False
     """Whether all columns share one vocabulary, named by them with "_" between, that counts the values of all; they have to
-    hold values of one type and to live in one place."""
+    hold values of one type and to live in one table."""
     vocabs: Annotated[dict[str, str], AfterValidator(FrozenDict)] = FrozenDict()
     """Vocabularies that are given: path, by column (by the vocabulary's name where it is joint), of a parquet or CSV file
     (its column `value`, or its first one), or of another file with a value a line. Ids follow the file's order; counts

@@ -18,7 +18,7 @@ class DifferenceLag(Op):
     """Compute how much a value differs from that of an earlier row of its group, such as the time since a user's last one.
 
     The rows of a group, equal in all columns of `by`, are ordered by `order_by` (nulls come last) and, where that is
-    equal or not given, by the order of the input. A row's difference is its value less that of the row `shift` places
+    equal or not given, by the order of the input. A row's difference is its value less that of the row `shift` positions
     before; a negative shift looks at later rows, which are the future, and is warned of. It looks at the whole input,
     before the split: a user may span files, and held-out rows know what came before them. With split.method=files it
     looks at each given set of files on its own.

@@ -47,7 +47,7 @@ class GroupOp(Op):
 
     fitted: ClassVar[bool] = True
 
-    if TYPE_CHECKING:  # each op has the field in its own place among the others
+    if TYPE_CHECKING:  # each op has the field at its own position among the others
         columns: tuple[Group, ...]
 
     @property

@@ -55,8 +55,8 @@ class JoinGroupby(GroupOp):
         """Return the names of a group's outputs, by the name of the statistic in the group's table."""
         name = name_of(group)
         names = {"count": f"{name}_count"} if "count" in self.stats else {}
-        for place, column in enumerate(self.cont_cols):
-            names |= {f"{stat}{place}": f"{name}_{column}_{stat}" for stat in self.described}
+        for position, column in enumerate(self.cont_cols):
+            names |= {f"{stat}{position}": f"{name}_{column}_{stat}" for stat in self.described}
         return names
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:

@@ -69,7 +69,7 @@ class Op(BaseModel):
 
     @property
     def separable(self) -> bool:
-        """Whether parts of it, each for some of its columns, may run in different places and at different times."""
+        """Whether parts of it, each for some of its columns, may run in different tables and passes."""
         return self.columnwise
 
     @property

@@ -20,10 +20,10 @@ from pydantic import ValidationError
 from strategies import Case, cases
 
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.features.columns import COUNTS, REST
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import below, hash_values
 from recsys_cli.features.ops import Categorify, JoinExternal
-from recsys_cli.features.ops.categorify import COUNTS, REST
 from recsys_cli.features.schema import FIRST
 from recsys_cli.registry import ENGINES
 
@@ -215,7 +215,7 @@ def test_joint_columns_live_in_one_place(tmp_path: Path) -> None:
         KEYS,
         Categorify(columns=("town", "city"), joint=True),
     )
-    with pytest.raises(ConfigError, match=r"live in one place.*town in the interactions, city in the table by item"):
+    with pytest.raises(ConfigError, match=r"live in one table.*town in the interactions, city in the table by item"):
         made("polars", tmp_path, *ops, train=train, valid=train)
 
 

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from strategies import Case
 
 from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.etl.aggregators.join_groupby import finish, merge
 from recsys_cli.etl.engine import Engine
-from recsys_cli.etl.fitting.join_groupby import finish, merge
 from recsys_cli.etl.polars_engine.join_groupby import learn
+from recsys_cli.features.columns import row_column
 from recsys_cli.features.ops import Categorify, JoinExternal, JoinGroupby
-from recsys_cli.features.schema import row_column
 from recsys_cli.registry import ENGINES, load
 
 TRAIN = interactions({

@@ -15,8 +15,8 @@ import pytest
 from engines import LAYOUTS, NAN, Answer, answer, every_engine
 from numeric_cases import assert_same, in_order, numbers_case
 
-from recsys_cli.etl import fitting
-from recsys_cli.etl.fitting.normalize import moments
+from recsys_cli.etl import aggregators
+from recsys_cli.etl.aggregators.normalize import moments
 from recsys_cli.etl.polars_engine import normalize as polars_normalize
 from recsys_cli.features.ops import Normalize, NormalizeMinMax
 from recsys_cli.features.ops.op import Op
@@ -153,7 +153,7 @@ def test_moments_are_the_same_whoever_merged_which() -> None:
         })
         for part in values
     ]  # fmt: skip
-    merge, finish = fitting.of(op).merge, fitting.of(op).finish
+    merge, finish = aggregators.of(op).merge, aggregators.of(op).finish
     at_once = finish(op, {"x": merge(parts)})
     for cut in range(1, 7):
         in_two = merge([merge(parts[:cut]), merge(parts[cut:])])

@@ -15,7 +15,7 @@ from engines import every_engine
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl.rows import buckets
+from recsys_cli.etl.filters import buckets
 from recsys_cli.events import Message, ignore
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.etl.counts import unpacked
-from recsys_cli.etl.engine import WEIGHT
 from recsys_cli.etl.fit import row_numbers
 from recsys_cli.etl.polars_engine.direct import Direct
+from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, LambdaOp, Rename
 from recsys_cli.features.program import Step
@@ -75,7 +75,7 @@ def test_counting_looks_at_rows_that_stand_for_themselves() -> None:
     learn = step(Categorify(columns=("a", "tags")))
 
     direct = Direct.of([(learn, "fit")], FITTED, ROWS)
-    weighted = Direct.of([(learn, "fit")], FITTED, ROWS.append_column(WEIGHT, pa.array([1, 2, 3, 4])))
+    weighted = Direct.of([(learn, "fit")], FITTED, ROWS.append_column(ROW_WEIGHT, pa.array([1, 2, 3, 4])))
 
     found = {name: unpacked(table) for (_, name), table in direct.learnt.items()}
     assert {n: dict(zip(t["value"].to_pylist(), t["count"].to_pylist(), strict=True)) for n, t in found.items()} == {

@@ -1,4 +1,4 @@
-"""Drawn rows: never something that the user has met, as many as asked for, the same whatever the pieces."""
+"""Drawn rows: never something that the user has met, as many as asked for, the same whatever the batches."""
 
 from __future__ import annotations
 

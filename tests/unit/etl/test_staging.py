@@ -12,7 +12,7 @@ import pytest
 from recsys_cli.config import RunConfig
 from recsys_cli.data.source import RawColumn, RawTable
 from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.staging import Deal, Staged, _Batch, stage
+from recsys_cli.etl.staging import ShardAssignment, Staged, _Batch, stage
 from recsys_cli.events import ignore
 from recsys_cli.features.split import RandomSplit
 
@@ -100,5 +100,5 @@ def test_staging_leaves_each_users_last_out(raw: RawTable, tmp_path: Path) -> No
 def test_staging_keeps_splits_apart_whatever_the_number_of_shards(num_shards: int, tmp_path: Path) -> None:
     rows = pa.table({"row": np.arange(100)})
     codes = np.repeat(np.array([0, 1, 2], dtype=np.uint8), [50, 30, 20])
-    piece = Deal(tmp_path, rows.schema, num_shards, 7, RandomSplit())(_Batch(0, 0, rows, codes))
-    assert piece.starts[num_shards:].tolist() == [50, 80, 100]
+    file = ShardAssignment(tmp_path, rows.schema, num_shards, 7, RandomSplit())(_Batch(0, 0, rows, codes))
+    assert file.starts[num_shards:].tolist() == [50, 80, 100]

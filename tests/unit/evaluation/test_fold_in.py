@@ -12,7 +12,8 @@ from recsys_cli.evaluation.fold_in import fold_in
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.evaluation.new_users import ByUser
-from recsys_cli.features.schema import UNSEEN, USER_HASH
+from recsys_cli.features.columns import USER_HASH
+from recsys_cli.features.schema import UNSEEN
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_user_hashes
 from recsys_cli.models import build

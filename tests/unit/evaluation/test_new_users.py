@@ -25,8 +25,9 @@ from recsys_cli.evaluation.new_users import ByUser, NewUsers
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.recommended import Shown
 from recsys_cli.evaluation.result import Measured
+from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.hashing import hash_values
-from recsys_cli.features.schema import FIRST, UNSEEN, USER_HASH
+from recsys_cli.features.schema import FIRST, UNSEEN
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.model import Fitted, Known, Model, Recommender

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from recsys_cli.features.hashing import below, can_hash, hash_counters, hash_packed, hash_values, mix, permutation
-from recsys_cli.features.words import BLOCK_ROWS, pack
+from recsys_cli.features.string_keys import BLOCK_ROWS, pack
 
 
 def test_hash_counters_is_splitmix64() -> None:

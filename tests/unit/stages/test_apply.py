@@ -18,7 +18,7 @@ from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
 from recsys_cli.etl import new_rows
 from recsys_cli.etl.new_rows import Applied
 from recsys_cli.events import Event, Message
-from recsys_cli.features.schema import ROW_NUMBER, USER_HASH
+from recsys_cli.features.columns import ROW_NUMBER, USER_HASH
 from recsys_cli.stages.apply import apply, find_data
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace, write_manifest

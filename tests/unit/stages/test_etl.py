@@ -15,7 +15,7 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
-from recsys_cli.features.schema import ROW_NUMBER, SHARED_ID, USER_HASH, row_column
+from recsys_cli.features.columns import ROW_NUMBER, SHARED_ID, USER_HASH, row_column
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl, prepared_data
 from recsys_cli.workspace import PreparedData, Workspace

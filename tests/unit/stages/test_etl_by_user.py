@@ -13,8 +13,9 @@ from rated import FEATURES
 
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation.problem import value_hashes
+from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.hashing import hash_values
-from recsys_cli.features.schema import UNSEEN, USER_HASH
+from recsys_cli.features.schema import UNSEEN
 from recsys_cli.loader.interactions import read_interactions, read_user_hashes
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import Workspace

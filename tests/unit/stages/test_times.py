@@ -26,7 +26,8 @@ from recsys_cli.etl.report import Facts
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.met import newest_first, rows_of
 from recsys_cli.events import Message
-from recsys_cli.features.schema import FIRST, ROW_NUMBER, Role
+from recsys_cli.features.columns import ROW_NUMBER
+from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.models.popularity.config import Config as PopularityConfig
 from recsys_cli.models.popularity.model import Model as Popularity
 from recsys_cli.models.sequence.histories import Histories

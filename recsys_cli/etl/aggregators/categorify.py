@@ -1,0 +1,96 @@
+"""Vocabularies: counts of parts added up, what is kept of them, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.etl.counts import PACKED, add_up, in_order, known, unpacked
+from recsys_cli.etl.given_vocabulary import read_vocabulary
+from recsys_cli.etl.join_keys import canonical
+from recsys_cli.features.columns import COUNTS, REST
+from recsys_cli.features.ops import Categorify
+from recsys_cli.features.schema import FIRST
+
+
+def merge(parts: Sequence[pa.Table]) -> pa.Table:
+    """Add up counts of the same value; null is counted as well. In no order, which is made in the end."""
+    return add_up(parts)
+
+
+def finish(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Choose each vocabulary's values and their order; null is no value, and neither is NaN.
+
+    Raises:
+        DataError: A given vocabulary cannot be read, or is none.
+    """
+    state: dict[str, pa.Table] = {}
+    for vocabulary in op.vocabularies:
+        columns = [column for column in op.learns if op.vocabulary_of(column) == vocabulary]
+        found = {column: _known(merged[column]) for column in columns}
+        table = _vocabulary(op, vocabulary, add_up([*found.values()]))
+        state[vocabulary] = table
+        for column, counts in found.items():
+            own = _counts_in(table, counts) if op.joint else table.column("count")
+            if op.joint:
+                state[column + COUNTS] = pa.table({"count": own})
+            values, there = _total(counts.column("count")), _total(own)
+            state[column + REST] = pa.table({
+                "null": pa.array([_total(merged[column].column("count")) - values], pa.int64()),
+                "unseen": pa.array([values - there], pa.int64()),
+            })  # fmt: skip
+    return state
+
+
+def counts_of(values: pa.Table, merged: pa.Table) -> pa.ChunkedArray:
+    """Return how often train has each of some values, given what was counted; 0 for values that were not."""
+    return _counts_in(values, _known(merged))
+
+
+def _known(counts: pa.Table) -> pa.Table:
+    """Return the counts of values that are there, each of which stands for itself."""
+    if PACKED in counts.column_names:
+        return known(counts)
+    values = _plain(canonical(counts.column("value").combine_chunks()))
+    counts = known(pa.table({"value": values, "count": counts.column("count").cast(pa.int64()).combine_chunks()}))
+    if not pa.types.is_floating(values.type):
+        return counts
+    # 0.0 and -0.0 have become one value, and parts may have counted both.
+    return pl.DataFrame(counts).group_by("value").agg(pl.col("count").sum()).to_arrow()
+
+
+def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
+    """Return the values in the order of their ids, with their counts."""
+    if name in op.vocabs:
+        kind = _plain(unpacked(counts.slice(0, 0)).column("value").combine_chunks()).type
+        values = read_vocabulary(op.vocabs[name], name, kind)
+        return pa.table({"value": values, "count": _counts_in(pa.table({"value": values}), counts)})
+    if op.freq_threshold > 1:
+        counts = counts.filter(pc.greater_equal(counts.column("count"), op.freq_threshold))
+    ordered = in_order(counts)
+    if op.max_size is not None:
+        ordered = ordered.slice(0, op.max_size - FIRST - op.num_buckets)
+    return pa.table({"value": _plain(ordered.column("value").combine_chunks()), "count": ordered.column("count")})
+
+
+def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:
+    """Return the counts of a vocabulary's values, 0 for values that were not counted."""
+    values = pl.DataFrame(vocabulary.select(["value"]))
+    counted = pl.DataFrame(unpacked(counts)).with_columns(pl.col("value").cast(values.schema["value"]))
+    found = values.join(counted, on="value", how="left", maintain_order="left")
+    return pa.chunked_array([found.get_column("count").fill_null(0).to_arrow()])
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Return values with plain text, however the text is stored."""
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if pa.types.is_large_string(kind) or str(kind) == "string_view":
+        kind = pa.string()
+    return values if values.type == kind else values.cast(kind)
+
+
+def _total(counts: pa.ChunkedArray) -> int:
+    return int(pc.sum(counts).as_py() or 0)

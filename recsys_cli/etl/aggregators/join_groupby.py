@@ -1,0 +1,86 @@
+"""JoinGroupby: moments of parts put together (Chan, Golub and LeVeque 1979), and the statistics that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from recsys_cli.errors import DataError
+from recsys_cli.etl.aggregators.grouping import in_order, key_names, plain, stacked
+from recsys_cli.features.ops import JoinGroupby
+
+_INT32 = 2**31 - 1
+
+
+def merge(parts: Sequence[pa.Table]) -> pa.Table:
+    """Put together what parts tell of the same group, in order of first appearance."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = stacked(parts)
+    keys = key_names(rows)
+    positions = [name.removeprefix("num") for name in rows.columns if name.startswith("num")]
+    added = ["rows", *(f"{name}{position}" for position in positions for name in ("num", "sum", "part"))]
+    rows = rows.with_columns(
+        (pl.col(f"mean{position}") * pl.col(f"num{position}")).alias(f"part{position}") for position in positions
+    )
+    totals = [pl.col(name).sum() for name in added]
+    totals += [
+        limit for position in positions for limit in (pl.col(f"min{position}").min(), pl.col(f"max{position}").max())
+    ]
+    whole = rows.group_by(keys, maintain_order=True).agg(totals)
+    if not positions:
+        return whole.to_arrow()
+    means = [
+        (pl.col(f"part{position}") / pl.col(f"num{position}")).alias(f"overall{position}") for position in positions
+    ]
+    known = whole.select(*keys, *means)
+    apart = rows.join(known, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    spread = apart.select(*keys, *(column for position in positions for column in _apart(position)))
+    sums = spread.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
+    both = whole.with_columns(means).join(sums, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    return both.select(*keys, "rows", *(column for position in positions for column in _together(position))).to_arrow()
+
+
+def _apart(position: str) -> list[pl.Expr]:
+    """Return how far a part's mean is from that of all parts, for as many values as it has, and its spread about that."""
+    number, difference = pl.col(f"num{position}"), pl.col(f"mean{position}") - pl.col(f"overall{position}")
+    spread = pl.col(f"square{position}") + (difference**2 * number).fill_null(0.0)
+    return [(difference * number).alias(f"rest{position}"), spread.alias(f"square{position}")]
+
+
+def _together(position: str) -> list[pl.Expr]:
+    constant = pl.col(f"min{position}") == pl.col(f"max{position}")
+    mean, rest = pl.col(f"overall{position}"), pl.col(f"rest{position}") / pl.col(f"num{position}")
+    square = pl.max_horizontal(pl.col(f"square{position}") - rest * pl.col(f"rest{position}"), 0.0)
+    return [
+        *(pl.col(f"{name}{position}") for name in ("num", "sum", "min", "max")),
+        pl.when(constant).then(pl.col(f"min{position}")).when(rest.is_finite()).then(mean + rest).otherwise(mean)
+        .fill_nan(None).alias(f"mean{position}"),
+        pl.when(constant | (pl.col(f"num{position}") == 0)).then(0.0).otherwise(square).alias(f"square{position}"),
+    ]  # fmt: skip
+
+
+def finish(op: JoinGroupby, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return a table of the statistics that are asked for, by group.
+
+    Raises:
+        DataError: A group has more rows than int32 can tell.
+    """
+    state = {}
+    for name in op.learns:
+        table = in_order(stacked([merged[name]]))
+        if "count" in op.stats and table.height and int(table.get_column("rows").max()) > _INT32:  # type: ignore[arg-type]
+            raise DataError(f"JoinGroupby: a group of {name} has more than {_INT32} rows", hint="leave out its count")
+        found = [pl.col("rows").alias("count")] if "count" in op.stats else []
+        found += [_statistic(stat, at) for at in range(len(op.cont_cols)) for stat in op.described]
+        state[name] = plain(table.select(*key_names(table), *found))
+    return state
+
+
+def _statistic(name: str, at: int) -> pl.Expr:
+    number = pl.col(f"num{at}")
+    variance = pl.when(number > 1).then(pl.col(f"square{at}").fill_nan(None) / (number - 1))
+    found = {"var": variance, "std": variance.sqrt()}.get(name, pl.col(f"{name}{at}").fill_nan(None))
+    return found.alias(f"{name}{at}")

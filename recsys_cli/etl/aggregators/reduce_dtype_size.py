@@ -1,0 +1,17 @@
+"""ReduceDtypeSize: ranges of parts are put together, and that is all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from recsys_cli.etl.aggregators.ranges import merge
+from recsys_cli.features.ops import ReduceDtypeSize
+
+__all__ = ["finish", "merge"]
+
+
+def finish(op: ReduceDtypeSize, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return the ranges as they are."""
+    return {column: merged[column] for column in op.columns}

@@ -1,0 +1,156 @@
+"""Scratch files of partitioned rows: one for each batch that was read, with a record batch for each partition."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recsys_cli.etl.packed_strings import as_packed, numbers_of_short, unpacked
+from recsys_cli.features.columns import ROW_NUMBER
+
+
+@dataclass(frozen=True)
+class PartitionedFile:
+    """A scratch file with a batch of raw rows, sorted by partition.
+
+    Attributes:
+        path: An Arrow IPC file with a record batch for each partition.
+        starts: Where each partition begins among its rows, and the number of rows at the end.
+        packed: The columns of texts that the file has as numbers, which are moved, counted and looked up in less time.
+        first: The number of its first row, from which its ROW_NUMBER is counted; None where numbers are whole, or none are kept.
+        last: The number of its last row.
+    """
+
+    path: Path
+    starts: npt.NDArray[np.int64]
+    packed: frozenset[str] = frozenset()
+    first: int | None = None
+    last: int = 0
+
+    @classmethod
+    def write(
+        cls,
+        path: Path,
+        rows: pa.Table,
+        partitions: npt.NDArray[np.integer],
+        num_partitions: int,
+        numbers: npt.NDArray[np.int64] | None = None,
+    ) -> PartitionedFile:
+        """Write rows by the partition of each; short texts as numbers.
+
+        Args:
+            path: The file.
+            rows: At least one row.
+            partitions: Where each goes, below `num_partitions`.
+            num_partitions: How many partitions there are.
+            numbers: The number of each row in the raw input, ascending; None where it is not kept.
+        """
+        order = np.argsort(partitions, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(np.bincount(partitions, minlength=num_partitions))))
+        whole = rows.combine_chunks()
+        columns = {name: whole.column(name).chunk(0) for name in rows.column_names}
+        texts = [name for name, values in columns.items() if pa.types.is_string(values.type)]
+        short = {name: found for name in texts if (found := numbers_of_short(columns[name])) is not None}
+        table = pa.table(columns | short).take(pa.array(order))
+        first = None
+        if numbers is not None:
+            first, offsets = _from_first(numbers, order)
+            table = table.append_column(ROW_NUMBER, pa.array(offsets))
+        sorted_rows = table.to_batches()[0]
+        with pa.ipc.new_file(str(path), sorted_rows.schema) as file:
+            for start, end in itertools.pairwise(starts.tolist()):
+                file.write_batch(sorted_rows.slice(start, end - start))
+        return cls(path, starts, frozenset(short), first, 0 if numbers is None else int(numbers[-1]))
+
+    def tables(self, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns, partition by partition, with texts as texts.
+
+        Args:
+            schema: All columns.
+            names: Which of them, in order.
+        """
+        with pa.OSFile(str(self.path)) as source:
+            file = pa.ipc.open_file(source, options=_options(schema, names))
+            for partition in range(file.num_record_batches):
+                yield _numbered(_texts(file.get_batch(partition), self.packed).select(names), self.first, schema)
+
+    def batch(self, partition: int, options: pa.ipc.IpcReadOptions | None) -> pa.RecordBatch:
+        """Return the rows of a partition as they are in the file."""
+        # Not mapped but read: mapped pages would count as memory of this process, all of them.
+        with pa.OSFile(str(self.path)) as file:
+            return pa.ipc.open_file(file, options=options).get_batch(partition)
+
+
+@dataclass(frozen=True)
+class Span:
+    """The rows first, …, last - 1 of a partition of a file."""
+
+    file: PartitionedFile
+    partition: int
+    first: int
+    last: int
+
+
+def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    """Return rows of several files in one piece of memory; a column of texts is packed where all files have it so.
+
+    Args:
+        spans: Which rows.
+        schema: All columns, with texts as texts.
+        names: Which of them to read, in order.
+    """
+    options = _options(schema, names)
+    packed = frozenset.intersection(*(span.file.packed for span in spans)) if spans else frozenset()
+    found = [
+        pa.table({name: pa.array([], pa.uint64() if name in packed else schema.field(name).type) for name in names})
+    ]
+    for span in spans:
+        rows = span.file.batch(span.partition, options).slice(span.first, span.last - span.first)
+        texts = _texts(rows, span.file.packed - packed).select(names)
+        found.append(_numbered(texts, span.file.first, schema))
+    together = pa.concat_tables(found).combine_chunks()
+    for position, name in enumerate(names):
+        if name in packed:
+            together = together.set_column(position, name, as_packed(together.column(position).chunk(0)))
+    return together
+
+
+def _from_first(numbers: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.integer]]:
+    """Return the first number, and in some order how far from it each is."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    if last - first + 1 == len(numbers) <= 2**32:  # no row was left out
+        return first, order.astype(np.uint32)
+    offsets = numbers - first
+    return first, (offsets.astype(np.uint32) if last - first < 2**32 else offsets)[order]
+
+
+def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
+    """Return rows with their whole numbers."""
+    if first is None or ROW_NUMBER not in rows.column_names:
+        return rows
+    position, field = rows.column_names.index(ROW_NUMBER), schema.field(ROW_NUMBER)
+    offsets = rows.column(position).to_numpy()
+    whole = np.add(offsets, first, dtype=np.dtype(str(field.type)), casting="unsafe")
+    return rows.set_column(position, field, pa.array(whole))
+
+
+def _texts(rows: pa.RecordBatch, names: Iterable[str]) -> pa.Table:
+    """Return rows with some columns of numbers as the texts that they stand for."""
+    table = pa.Table.from_batches([rows])
+    for name in set(names) & set(table.column_names):
+        texts = unpacked(as_packed(rows.column(name)))
+        table = table.set_column(table.schema.get_field_index(name), name, texts)
+    return table
+
+
+def _options(schema: pa.Schema, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:
+    """Say which columns to read; all in one go where most of them are wanted, because each on its own takes longer."""
+    if 2 * len(names) > len(schema):
+        return None
+    return pa.ipc.IpcReadOptions(included_fields=sorted(schema.get_field_index(name) for name in names))

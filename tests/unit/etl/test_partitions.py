@@ -1,0 +1,60 @@
+"""Pieces give back what was dealt to them, whichever of them have a column's texts as numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from recsys_cli.etl.packed_strings import is_packed, with_texts
+from recsys_cli.etl.partitions import PartitionedFile, Span, read
+
+SHORT = pa.table({"text": ["b", None, "12345678", ""], "number": [0, 1, 2, 3], "other": ["w", "x", "y", "z"]})
+LONG = pa.table({"text": ["a long text", "b", None], "number": [4, 5, 6], "other": ["t", "u", "v"]})
+NAMES = SHORT.column_names
+
+
+def files(folder: Path) -> tuple[PartitionedFile, PartitionedFile]:
+    first = PartitionedFile.write(folder / "0.arrow", SHORT, np.array([1, 0, 1, 0]), 3)
+    second = PartitionedFile.write(folder / "1.arrow", LONG, np.array([1, 1, 2]), 3)
+    return first, second
+
+
+def test_rows_go_to_their_places_in_order(tmp_path: Path) -> None:
+    first, second = files(tmp_path)
+
+    assert first.starts.tolist() == [0, 2, 4, 4]
+    assert first.packed == {"text", "other"}
+    assert second.packed == {"other"}
+    assert [table.to_pydict() for table in first.tables(SHORT.schema, ["number", "text"])] == [
+        {"number": [1, 3], "text": [None, ""]},
+        {"number": [0, 2], "text": ["b", "12345678"]},
+        {"number": [], "text": []},
+    ]
+
+
+def test_a_column_is_packed_where_all_pieces_have_it_so(tmp_path: Path) -> None:
+    first, second = files(tmp_path)
+
+    rows = read([Span(first, 1, 0, 2), Span(second, 1, 1, 2)], SHORT.schema, NAMES)
+
+    assert [is_packed(rows.column(name)) for name in NAMES] == [False, False, True]
+    assert with_texts(rows).to_pydict() == {
+        "text": ["b", "12345678", "b"],
+        "number": [0, 2, 5],
+        "other": ["w", "y", "u"],
+    }
+    assert is_packed(read([Span(first, 1, 0, 2)], SHORT.schema, NAMES).column("text"))
+
+
+def test_few_columns_are_read_alone(tmp_path: Path) -> None:
+    first, second = files(tmp_path)
+
+    rows = read([Span(first, 0, 1, 2), Span(second, 2, 0, 1)], SHORT.schema, ["text"])
+
+    assert rows.to_pydict() == {"text": ["", None]}
+
+
+def test_no_rows_have_the_types_of_the_columns() -> None:
+    assert read([], SHORT.schema, NAMES).equals(SHORT.slice(0, 0))
