@@ -12,10 +12,11 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
-from recsys_cli.errors import MissingExtraError
+from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
+from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import Step
 from recsys_cli.plugins import require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup
@@ -51,6 +52,11 @@ class Engine(Protocol):
     def rank(cls, device: str = "cpu") -> int:
         """Return how fast it is on a device beside the others; `auto` takes the highest of those that can run."""
 
+    def refuses(self, op: Op) -> str | None:
+        """Return why it cannot compute an op of phase "columns"; None where it can, and by default."""
+        del op
+        return None
+
     def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
         """Go over some rows of train, applying and learning as `walk` says.
 
@@ -80,6 +86,21 @@ class Engine(Protocol):
         Raises:
             DataError: A key stands twice in the table.
         """
+
+
+def check_ops(engine: Engine, ops: Sequence[Op]) -> None:
+    """Check that an engine computes all ops of a plan, before any row is read.
+
+    Raises:
+        ConfigError: It has no implementation of one of them; the message names both.
+    """
+    problems = [
+        f"features.ops.{index}: {reason}"
+        for index, op in enumerate(ops)
+        if op.phase == "columns" and (op.acts or op.fitted) and (reason := engine.refuses(op)) is not None
+    ]
+    if problems:
+        raise ConfigError("\n".join(problems), hint="choose another etl.engine, or leave the op out")
 
 
 def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> tuple[str, Engine]:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +59,7 @@ class Learn:
         program = self.fitted.program
         needed = program.columns_read(self.number)
         walk = self._walk()
-        numbered = any(step.op.numbers_rows for step, _ in walk if isinstance(step.op, Op))
+        numbered = any(step.op.numbers_rows for step, _ in walk)
         sampled = {program.draw.output} if program.draw else set()
         columns, packed = list(dict.fromkeys([*needed, *sampled])), self.engine.takes_packed
         rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered, packed=packed)
@@ -142,7 +143,7 @@ class _Merged:
 
     def __init__(self, program: Program, number: int) -> None:
         steps = program.fits(number, None)
-        self._ops = {step.index: step.op for step in steps if isinstance(step.op, Op)}
+        self._ops = {step.index: cast("Op", step.op) for step in steps}
         self._parts: dict[tuple[int, str], list[pa.Table]] = defaultdict(list)
 
     def add(self, learnt: Learnt) -> None:
@@ -165,10 +166,10 @@ def _finish(program: Program, number: int, learnt: Learnt) -> Learnt:
     state: Learnt = {}
     for step in program.steps:
         if step.fitted and step.after == number:
-            assert isinstance(step.op, Op)
+            op = cast("Op", step.op)
             merged = {name: table for (index, name), table in learnt.items() if index == step.index}
-            mine = {name: merged[name] for name in step.op.learns}
-            found = aggregators.of(step.op).finish(step.op, mine)
+            mine = {name: merged[name] for name in op.learns}
+            found = aggregators.of(op).finalize(op, mine)
             state |= {(step.index, name): table for name, table in found.items()}
     return state
 
@@ -189,7 +190,7 @@ def _cold(program: Program, number: int, learnt: Learnt, state: Learnt, staged: 
 
 def _encoder(program: Program, key: str) -> tuple[int, Categorify, int]:
     """Return the op that makes ids of a key, its position in the plan, and the pass in which it learns."""
-    return next((s.index, s.op, s.after) for s in program.steps if isinstance(s.op, Categorify) and key in s.writes)
+    return next((s.index, cast("Categorify", s.op), s.after) for s in program.steps if key in s.op.encodes)
 
 
 @dataclass

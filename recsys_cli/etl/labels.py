@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.columns import EXACT
-from recsys_cli.features.expression import Name, kind, kind_of_type, parse, shown
+from recsys_cli.features.expression import columns, kind, kind_of_type, parse
 from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import LambdaOp, ReduceDtypeSize
+from recsys_cli.features.ops import LambdaOp
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.steps import Step
 
@@ -43,21 +43,19 @@ def with_exact_labels(steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table)
 
 def _exact(step: Step, label: str, rows: pa.Table) -> str | None:
     """Return an expression for a label as a step finds it, if the step may change it."""
-    op = step.op
-    if isinstance(op, ReduceDtypeSize) and label in op.columns:
-        return shown(Name(label))
-    if isinstance(op, LambdaOp) and op.output == label and not op.dtype.startswith("float"):
-        return None if _always_fits(op, rows) else op.expression
-    return None
+    expression = step.op.casts.get(label)
+    return None if expression is None or _always_fits(expression, rows) else expression
 
 
-def _always_fits(op: LambdaOp, rows: pa.Table) -> bool:
+def _always_fits(expression: str, rows: pa.Table) -> bool:
     """Whether an expression is true or false in all rows."""
-    if not all(name in rows.column_names and _all_there(rows.column(name)) for name in op.reads):
+    parsed = parse(expression)
+    reads = columns(parsed)
+    if not all(name in rows.column_names and _all_there(rows.column(name)) for name in reads):
         return False
     try:
-        kinds = {name: kind_of_type(rows.schema.field(name).type, name) for name in op.reads}
-        return kind(parse(op.expression), kinds) == "truth"
+        kinds = {name: kind_of_type(rows.schema.field(name).type, name) for name in reads}
+        return kind(parsed, kinds) == "truth"
     except ConfigError:  # the column is changed before, to one that can be read
         return False
 
@@ -108,19 +106,20 @@ def unfit(label: str, count: int, where: str, dtype: str) -> DataError:
     )
 
 
-def check_fits(op: LambdaOp, exact: pa.ChunkedArray) -> None:
-    """Check that what an op computes fits its type.
+def check_fits(label: str, exact: pa.ChunkedArray, dtype: str) -> None:
+    """Check that the values of a label fit its type.
 
     Args:
-        op: The op.
-        exact: What it computes, as float64; NaN where it is null.
+        label: The column.
+        exact: Its values as float64; NaN where one is null.
+        dtype: The type.
 
     Raises:
         DataError: A number does not.
     """
-    wrong = int(_unfit(exact.to_numpy(), op.dtype).sum())
+    wrong = int(_unfit(exact.to_numpy(), dtype).sum())
     if wrong:
-        raise unfit(op.output, wrong, "rows near there", op.dtype)
+        raise unfit(label, wrong, "rows near there", dtype)
 
 
 def _unfit(exact: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from recsys_cli.cpu import cores
 from recsys_cli.data import RawColumn, RawTable, open_given
 from recsys_cli.data.source import RawType
 from recsys_cli.errors import DataError
-from recsys_cli.etl.engine import Engine, choose
+from recsys_cli.etl.engine import Engine, check_ops, choose
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.filters import choose_rows
 from recsys_cli.etl.reading.reader import Reader, chunk_bytes

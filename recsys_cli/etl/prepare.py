@@ -17,7 +17,7 @@ import pyarrow as pa
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.errors import DataError
 from recsys_cli.etl.cold_keys import shared_ids
-from recsys_cli.etl.engine import Engine, choose
+from recsys_cli.etl.engine import Engine, check_ops, choose
 from recsys_cli.etl.executor import Executor, open_executor
 from recsys_cli.etl.filters import Chosen, Part, RowCount, choose_rows
 from recsys_cli.etl.fit import Tables, fit
@@ -36,7 +36,6 @@ from recsys_cli.events import Emit, Message
 from recsys_cli.features.columns import SHARED_ID
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import can_hash
-from recsys_cli.features.ops import Categorify
 from recsys_cli.features.program import Program
 from recsys_cli.features.schema import file_of
 from recsys_cli.features.split import SPLITS, TRAIN
@@ -66,6 +65,7 @@ class Preparation:
         seconds: dict[str, float] = {}
         config = self.config.etl
         name, engine = choose(config.engine, self.scratch, device=config.device, emit=self.emit)
+        check_ops(engine, self.config.features.ops)
         with open_executor(config, engine, self.scratch, self.emit) as executor:
             with _timed(seconds, "read and split"):
                 inputs = Inputs.of(self.config, self.raw)
@@ -178,7 +178,7 @@ class Preparation:
 
 def _users_without_id(fitted: FittedPlan, staged: Staged, split: str) -> str | None:
     """Return the raw column of users, if a split may have some without an id; None where ops make users of something else."""
-    op = next(op for op in fitted.plan.ops if isinstance(op, Categorify) and fitted.plan.user in op.columns)
+    _, op = fitted.plan.encoder_of(fitted.plan.user)
     raw = fitted.plan.raw_name(fitted.plan.user)
     if raw not in staged.schema.names or not can_hash(staged.schema.field(raw).type):
         return None

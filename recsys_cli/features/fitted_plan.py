@@ -14,9 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
-from recsys_cli.features.ops import (
-    Categorify,
-)
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.program import COLD, GATHERED, INTERACTIONS, Program
 from recsys_cli.features.schema import Column, Kind, Role, Schema, file_of
@@ -61,14 +58,12 @@ class FittedPlan:
         return {
             name: table
             for (index, name), table in self.state.items()
-            if index >= 0 and self._is_vocabulary(index, name)
+            if index >= 0 and name in self.plan.ops[index].vocabularies
         }
 
     def vocabulary_of(self, column: str) -> pa.Table:
         """Return a column's vocabulary with the counts of its own values, where it shares the vocabulary with others."""
-        index, op = next(
-            (index, op) for index, op in enumerate(self.plan.ops) if isinstance(op, Categorify) and column in op.columns
-        )
+        index, op = self.plan.encoder_of(column)
         counts = self.state[index, op.counts_of(column)].column("count")
         return pa.table({"value": self.state[index, op.vocabulary_of(column)].column("value"), "count": counts})
 
@@ -81,10 +76,6 @@ class FittedPlan:
         """Return whether rows of train, or held-out rows, may have cold keys."""
         found = self.cold_keys(key)
         return found is not None and (not train or bool(pc.max(found.column("count")).as_py()))
-
-    def _is_vocabulary(self, index: int, name: str) -> bool:
-        op = self.plan.ops[index]
-        return isinstance(op, Categorify) and name in op.vocabularies
 
     def of(self, index: int) -> dict[str, pa.Table]:
         """Return what one op has learnt, by name."""
@@ -128,7 +119,7 @@ class FittedPlan:
         for name, schema in self.inputs.items():
             _write(schema.empty_table(), folder / "state" / "inputs" / file_of(name))
         for (index, name), table in self.state.items():
-            in_vocab = index >= 0 and self._is_vocabulary(index, name)
+            in_vocab = index >= 0 and name in self.plan.ops[index].vocabularies
             _write(table, folder / ("vocab" if in_vocab else f"state/{index}") / file_of(name))
 
     @classmethod
@@ -148,8 +139,7 @@ class FittedPlan:
             state = {}
             for index, op in enumerate(plan.ops):
                 for name in op.states:
-                    in_vocab = isinstance(op, Categorify) and name in op.vocabularies
-                    beside = folder / ("vocab" if in_vocab else f"state/{index}")
+                    beside = folder / ("vocab" if name in op.vocabularies else f"state/{index}")
                     state[index, name] = pq.read_table(beside / file_of(name))
             for position in (GATHERED, COLD):
                 for path in sorted((folder / "state" / str(position)).glob("*.parquet")):

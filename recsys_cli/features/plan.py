@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, cast
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops import (
-    AnyOp,
-    Categorify,
-    DropLowCardinality,
-    JoinExternal,
-    LambdaOp,
-    NegativeSampling,
-    Rename,
-    TimeWindow,
-)
+from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal
+from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import Program, State, compile_plan
 from recsys_cli.features.schema import Role, Task
 
@@ -78,7 +70,7 @@ class FeaturePlan(BaseModel):
         parts += [(name, Role.TIMESTAMP) for name in (self.timestamp,) if name]
         parts += [(name, Role.WEIGHT) for name in (self.weight,) if name]
         parts += [(name, Role.LIST_WEIGHT) for name in dict.fromkeys(self.list_weights.values())]
-        return [*parts, *((op.output, Role.SAMPLED) for op in self.ops if isinstance(op, NegativeSampling))]
+        return [*parts, *((op.marks_samples, Role.SAMPLED) for op in self.ops if op.marks_samples)]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -98,41 +90,38 @@ class FeaturePlan(BaseModel):
     @property
     def categorified(self) -> tuple[str, ...]:
         """Columns that get ids of a vocabulary, in order."""
-        return tuple(column for op in self.ops if isinstance(op, Categorify) for column in op.columns)
+        return tuple(column for op in self.ops for column in op.encodes)
+
+    def encoder_of(self, column: str) -> tuple[int, Categorify]:
+        """Return the op that makes ids of a column, after its position."""
+        return next((index, cast("Categorify", op)) for index, op in enumerate(self.ops) if column in op.encodes)
 
     @property
     def joins(self) -> tuple[JoinExternal, ...]:
         """The joins, in order."""
-        return tuple(op for op in self.ops if isinstance(op, JoinExternal))
-
-    @property
-    def lambdas(self) -> tuple[LambdaOp, ...]:
-        """The computed columns, in order."""
-        return tuple(op for op in self.ops if isinstance(op, LambdaOp))
+        return tuple(cast("JoinExternal", op) for op in self.ops if op.joined_by)
 
     def raw_name(self, column: str) -> str:
         """Return what a column is called before the Renames that come after the rows are chosen: as it is staged."""
         last = max((position for position, op in enumerate(self.ops) if op.phase != "columns"), default=-1)
         for op in reversed(self.ops[last + 1 :]):
-            if isinstance(op, Rename):
-                column = next((old for old, new in op.columns.items() if new == column), column)
+            column = _old_name(op, column)
         return column
 
     @property
     def raw_times(self) -> tuple[str, ...]:
         """The raw columns that have to hold times: the timestamp, and what TimeWindow looks at, unless an op computes it."""
         named = [(self.timestamp, len(self.ops))] if self.timestamp else []
-        named += [(op.column, position) for position, op in enumerate(self.ops) if isinstance(op, TimeWindow)]
+        named += [(name, position) for position, op in enumerate(self.ops) for name in op.times]
         found = (self._raw_before(name, position) for name, position in named)
         return tuple(dict.fromkeys(name for name in found if name is not None))
 
     def _raw_before(self, column: str, position: int) -> str | None:
         """Return the raw column behind a column before an op; None where an op computes it."""
         for op in reversed(self.ops[:position]):
-            if isinstance(op, Rename):
-                column = next((old for old, new in op.columns.items() if new == column), column)
-            elif isinstance(op, LambdaOp) and op.output == column:
+            if column in op.expressions:
                 return None
+            column = _old_name(op, column)
         return column
 
     def compile(
@@ -163,7 +152,7 @@ class FeaturePlan(BaseModel):
         ]
         twice = {column for column in self.categorified if self.categorified.count(column) > 1}
         problems += [f"{column!r} is categorified twice" for column in sorted(twice)]
-        names = [name for op in self.ops if isinstance(op, Categorify) for name in op.vocabularies]
+        names = [name for op in self.ops for name in op.vocabularies]
         same = {name for name in names if names.count(name) > 1} - twice
         problems += [f"two vocabularies are called {name!r}; rename a column" for name in sorted(same)]
         problems += [
@@ -179,14 +168,15 @@ class FeaturePlan(BaseModel):
             for name, roles in parts.items()
             if len(roles) > 1
         ]
-        if sum(isinstance(op, NegativeSampling) for op in self.ops) > 1:
+        if sum(op.phase == "draw" for op in self.ops) > 1:
             problems.append("NegativeSampling is there twice; one of them can draw all rows")
         problems += self._wrong_drops()
         problems += [
-            f"{op.title}: {op.output!r} is made of the label {name!r}, and would tell a model the answer; leave it out, or drop it"
-            for op in self.lambdas
+            f"{op.title}: {output!r} is made of the label {name!r}, and would tell a model the answer; leave it out, or drop it"
+            for op in self.ops
+            for output in op.expressions
             for name in op.reads
-            if name in self.labels and op.output not in {*self.roles, *self.drop}
+            if name in self.labels and output not in {*self.roles, *self.drop}
         ]
         problems += [
             f"{name!r} is dropped, and it is named as {role}" for name, role in self.roles.items() if name in self.drop
@@ -196,23 +186,22 @@ class FeaturePlan(BaseModel):
     def _wrong_drops(self) -> list[str]:
         problems = []
         for position, op in enumerate(self.ops):
-            if isinstance(op, DropLowCardinality):
-                problems += [
-                    f"{op.title}: {name!r} is named as {role} and cannot be dropped"
-                    for name, role in self.roles.items()
-                    if name in op.columns
-                ]
-                problems += [
-                    f"{later.title} reads {name!r}, which {op.title} may drop; let it come before that"
-                    for later in self.ops[position + 1 :]
-                    for name in later.reads
-                    if name in op.columns
-                ]
+            problems += [
+                f"{op.title}: {name!r} is named as {role} and cannot be dropped"
+                for name, role in self.roles.items()
+                if name in op.may_drop
+            ]
+            problems += [
+                f"{later.title} reads {name!r}, which {op.title} may drop; let it come before that"
+                for later in self.ops[position + 1 :]
+                for name in later.reads
+                if name in op.may_drop
+            ]
         return problems
 
     def _wrong_columns(self, program: Program) -> list[str]:
         names = [*program.lacking, *(name for name, _, _ in program.columns)]
-        names += [name for op in self.ops if isinstance(op, DropLowCardinality) for name in op.columns]
+        names += [name for op in self.ops for name in op.may_drop]
         problems = [f"drop: no op computes {name!r}" for name in self.drop if name not in names]
         for name, spec, home in program.columns:
             role = self.roles.get(name)
@@ -247,3 +236,8 @@ class FeaturePlan(BaseModel):
             elif weights in there and there[weights][1] != there[name][1]:
                 problems.append(f"list_weights: {name!r} and {weights!r} have to live in the same table")
         return problems
+
+
+def _old_name(op: Op, column: str) -> str:
+    """Return the name that a column has before an op."""
+    return next((old for old, new in op.renames.items() if new == column), column)

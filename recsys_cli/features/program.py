@@ -9,7 +9,7 @@ from typing import Literal, cast
 import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops import AnyOp, Categorify, DropLowCardinality, JoinExternal, NegativeSampling, Rename
+from recsys_cli.features.ops import AnyOp, JoinExternal, NegativeSampling
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.spec import Spec
 from recsys_cli.features.steps import COLD, FLAT, GATHERED, INTERACTIONS, Gather, Locate, State, Step
@@ -132,8 +132,8 @@ class _Compiler:
     def run(self, index: int, op: Op) -> None:
         """Note what an op does; a problem is kept, so that all are named at once."""
         try:
-            if isinstance(op, JoinExternal):
-                self._join(index, op)
+            if op.joined_by:
+                self._join(index, cast("JoinExternal", op))
             else:
                 missing = [name for name in op.reads if name not in self.columns]
                 for name in missing:
@@ -174,22 +174,22 @@ class _Compiler:
             self._write(Step(index, part, home, after, tuple(outputs)), outputs, lacks)
 
     def _write(self, step: Step, outputs: Mapping[str, Spec | None], lacks: frozenset[str]) -> None:
-        assert isinstance(step.op, Op)
+        op = cast("Op", step.op)
         self._check_keys(step, outputs)
         self._check_names(step, outputs)
-        if step.index <= self.last and step.op.phase != "draw" and not lacks:
-            self.rows.append((step.index, cast("AnyOp", step.op)))
-        elif (step.op.acts or step.op.fitted) and step.op.phase == "columns" and not lacks:
-            if isinstance(step.op, Categorify) and step.home is None:
-                self.steps += [_locate(name) for name in step.op.learns if name in self.keys]
+        if step.index <= self.last and op.phase != "draw" and not lacks:
+            self.rows.append((step.index, cast("AnyOp", op)))
+        elif (op.acts or op.fitted) and op.phase == "columns" and not lacks:
+            if step.home is None:
+                self.steps += [_locate(name) for name in dict.fromkeys(op.encodes) if name in self.keys]
             self.steps.append(step)
-        if step.op.replaces:
+        if op.replaces:
             self.columns = {name: column for name, column in self.columns.items() if name in outputs}
         for name, spec in outputs.items():
             before = self.columns.get(name)
             if spec is None:
                 del self.columns[name]
-            elif before is not None and not step.op.acts:
+            elif before is not None and not op.acts:
                 self.columns[name] = replace(before, spec=spec)
             else:
                 if before is not None and not before.written:
@@ -199,17 +199,17 @@ class _Compiler:
     def _check_names(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
         """Check that a new name is not that of another column, which would be lost."""
         taken = [name for name, spec in outputs.items() if spec is not None and name in self.columns]
-        if taken and isinstance(step.op, Rename):
+        if taken and step.op.renames:
             raise ConfigError(f"there is a column {taken[0]!r} already")
 
     def _check_keys(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
         """Check that the keys of joins stay, are raw until they become ids, and that this needs only one pass."""
         taken = {op.on for _, op in self.joins} & set(outputs)
-        if taken and isinstance(step.op, Rename | DropLowCardinality):
+        if taken and (step.op.renames or step.op.may_drop):
             raise ConfigError(f"it would take away {sorted(taken)[0]!r}, by which a table is joined")
         keys = {op.on for _, op in self.joins if op.on in self.columns and not self.columns[op.on].spec.categorical}
         for name in keys & set(outputs):
-            if not isinstance(step.op, Categorify):
+            if name not in step.op.encodes:
                 raise ConfigError(
                     f"it would change {name!r}, by which a table is joined; let the Categorify of it come first"
                 )
@@ -313,9 +313,9 @@ def compile_plan(
         lacks: For new rows: columns of the interactions that they do not have. What needs those is left out.
     """
     last = max((position for position, op in enumerate(ops) if op.phase != "columns"), default=-1)
-    early = [op for op in ops[: last + 1] if op.fitted or isinstance(op, JoinExternal)]
-    encoded = frozenset(column for op in ops if isinstance(op, Categorify) for column in op.columns)
-    keys = frozenset(op.on for op in ops if isinstance(op, JoinExternal))
+    early = [op for op in ops[: last + 1] if op.fitted or op.joined_by]
+    encoded = frozenset(column for op in ops for column in op.encodes)
+    keys = frozenset(op.joined_by for op in ops if op.joined_by)
     compiler = _Compiler(tables, state, encoded=encoded, keys=keys, last=last, lacks=lacks)
     compiler.problems += [
         f"{op.title} comes before {ops[last].title}, which chooses rows; rows are chosen before anything is learnt or joined, "
@@ -326,7 +326,7 @@ def compile_plan(
         compiler.run(index, cast("Op", op))
     for name in roles:
         compiler.use(name)
-    draw = next((op for op in ops[: last + 1] if isinstance(op, NegativeSampling)), None)
+    draw = next((cast("NegativeSampling", op) for op in ops[: last + 1] if op.phase == "draw"), None)
     named = [(name, column) for name, column in compiler.columns.items() if column.written or name in roles]
     named.sort(key=lambda pair: not pair[1].written)
     order = dict.fromkeys([None, *(column.home for _, column in named)])

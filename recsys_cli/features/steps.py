@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
 from recsys_cli.features.columns import row_column
-from recsys_cli.features.ops.op import Op
+from recsys_cli.features.ops.op import Op, Phase
 
 State = Mapping[tuple[int, str], pa.Table]
 """What was learnt: by position of the op in the plan, and name of the table."""
@@ -20,8 +21,39 @@ COLD = -3
 `value`, its `row` in the table by id (behind those of all ids), the `id` that it shares, and its `count` of rows of train."""
 
 
+class Lookup:
+    """A step that comes from no op of the plan: the properties of an op that learns nothing and renames nothing."""
+
+    modules: ClassVar[Mapping[str, str]] = {}
+    phase: ClassVar[Phase] = "columns"
+    fitted: ClassVar[bool] = False
+    acts: ClassVar[bool] = True
+    numbers_rows: ClassVar[bool] = False
+    learns_from_drawn: ClassVar[bool] = False
+    encodes: ClassVar[tuple[str, ...]] = ()
+    learns: ClassVar[tuple[str, ...]] = ()
+    renames: ClassVar[Mapping[str, str]] = {}
+    may_drop: ClassVar[tuple[str, ...]] = ()
+    casts: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def name(self) -> str:
+        """How a message names it."""
+        return type(self).__name__
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        raise NotImplementedError
+
+    @property
+    def reads_to_apply(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        return self.reads
+
+
 @dataclass(frozen=True)
-class Gather:
+class Gather(Lookup):
     """Bring columns of a table by id to the interactions, because an op there reads them.
 
     Attributes:
@@ -40,23 +72,13 @@ class Gather:
         return (self.table, row_column(self.table))
 
     @property
-    def reads_to_apply(self) -> tuple[str, ...]:
-        """The same."""
-        return self.reads
-
-    @property
-    def learns_from_drawn(self) -> bool:
-        """False: it learns nothing."""
-        return False
-
-    @property
     def states(self) -> tuple[str, ...]:
         """Names under which the columns by id are kept in the state."""
         return tuple(f"{self.number}/{self.table}/{column}" for column in self.columns)
 
 
 @dataclass(frozen=True)
-class Locate:
+class Locate(Lookup):
     """Find the rows that cold keys have in their table, before the keys become ids: -1 for all other keys.
 
     Attributes:
@@ -69,16 +91,6 @@ class Locate:
     def reads(self) -> tuple[str, ...]:
         """The keys."""
         return (self.key,)
-
-    @property
-    def reads_to_apply(self) -> tuple[str, ...]:
-        """The keys."""
-        return self.reads
-
-    @property
-    def learns_from_drawn(self) -> bool:
-        """False: it learns nothing."""
-        return False
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -112,12 +124,12 @@ class Step:
     @property
     def fitted(self) -> bool:
         """Whether it learns from train."""
-        return isinstance(self.op, Op) and self.op.fitted
+        return self.op.fitted
 
     @property
     def acts(self) -> bool:
         """Whether rows change by it; else it only describes columns, or learns what describes them."""
-        return not isinstance(self.op, Op) or self.op.acts
+        return self.op.acts
 
     @property
     def known(self) -> int:

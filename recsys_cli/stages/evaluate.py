@@ -143,7 +143,8 @@ def _ceiling(workspace: Workspace, whole: RunConfig) -> Ceiling | None:
     """Return what the data allows, where its generator knows that and the config's main label is the one that it knows it for."""
     raw = workspace.raw(whole.dataset.name)
     known = raw.manifest.get("facts", {}).get("ceiling") if raw.exists else None
-    label = next((op.expression for op in whole.features.lambdas if op.output == whole.features.labels[0]), None)
+    main = whole.features.labels[0]
+    label = next((op.expressions[main] for op in whole.features.ops if main in op.expressions), None)
     if known is None or label is None or parse(label) != parse(known["label"]):
         return None
     return Ceiling(label=known["label"], auc=known["auc"])

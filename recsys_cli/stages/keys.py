@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.config import DatasetConfig
+from recsys_cli.features.ops.op import Op
 from recsys_cli.registry import DATASETS, MODELS, is_own, lookup
 from recsys_cli.workspace import Workspace, key_of
 
@@ -50,6 +51,12 @@ def code_of_dataset(name: str) -> list[str]:
 def code_of_model(name: str) -> list[str]:
     """Return the digest of a model's code, where it is of another package."""
     return code_of(lookup(MODELS, name, what="model"))
+
+
+def code_of_op(op: Op) -> list[str]:
+    """Return the digests of an op's code, where it is of another package: of its class, and of the modules that compute it."""
+    modules = sorted({type(op).__module__, *op.modules.values()})
+    return [digest for module in modules for digest in code_of(module)]
 
 
 def code_of(path: str) -> list[str]:

@@ -8,6 +8,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from recsys_cli.cli.field_docs import field_docs
+from recsys_cli.errors import ConfigError
+from recsys_cli.etl.aggregators import MODULES as AGGREGATORS
+from recsys_cli.etl.filters import MODULES as FILTERS
+from recsys_cli.etl.implementations import load, refusal
+from recsys_cli.etl.nvtabular_engine.ops import MODULES as NVTABULAR
+from recsys_cli.etl.polars_engine.ops import MODULES as POLARS
 from recsys_cli.features.ops import (
     AddTags,
     AnyOp,
@@ -40,6 +46,8 @@ from recsys_cli.features.ops import (
     ValueCount,
 )
 from recsys_cli.features.ops.op import Op
+from recsys_cli.features.steps import Gather, Locate
+from recsys_cli.registry import ENGINES
 
 OPS: tuple[type[Op], ...] = get_args(get_args(AnyOp)[0])
 EXAMPLES: dict[type[Op], Op] = {
@@ -75,6 +83,15 @@ EXAMPLES: dict[type[Op], Op] = {
 
 every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
 reader: TypeAdapter[Op] = TypeAdapter(AnyOp)
+ROLES = {"polars": POLARS, "nvtabular": NVTABULAR, "aggregator": AGGREGATORS, "filter": FILTERS}
+OUTSIDE = "chooses rows before the split, outside the engines"
+DESCRIBES = "only describes columns, so the engines have nothing to compute"
+REFUSED = {
+    "Deduplicate": OUTSIDE, "DifferenceLag": OUTSIDE, "Dropna": OUTSIDE, "Filter": OUTSIDE, "Groupby": OUTSIDE, "KCore": OUTSIDE,
+    "TimeWindow": OUTSIDE, "AddTags": DESCRIBES, "DropLowCardinality": DESCRIBES,
+    "NegativeSampling": "samples rows after the split, outside the engines",
+}  # fmt: skip
+"""Ops that no engine computes, and why."""
 
 
 @every_op
@@ -107,3 +124,37 @@ def test_op_refuses_an_option_that_it_does_not_know(op: type[Op]) -> None:
 def test_op_cannot_be_changed(op: type[Op]) -> None:
     with pytest.raises(ValidationError, match="frozen"):
         EXAMPLES[op].op = "Other"  # type: ignore[attr-defined]
+
+
+@every_op
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engine_computes_an_op_or_says_why_not(op: type[Op], engine: str) -> None:
+    example, modules = EXAMPLES[op], ROLES[engine]
+    if op.__name__ in REFUSED:
+        reason = f"{op.__name__} {REFUSED[op.__name__]}"
+        assert refusal(example, engine, modules) == reason
+        with pytest.raises(ConfigError, match=reason):
+            load(example, engine, modules)
+    else:
+        assert refusal(example, engine, modules) is None
+        module = load(example, engine, modules)
+        wanted = {"by_id"} if example.joined_by else {"apply"} if example.acts else set()
+        assert not {*wanted, *(["learn"] if example.fitted else [])} - set(vars(module))
+
+
+@every_op
+def test_op_that_learns_has_an_aggregator_and_one_that_chooses_rows_a_filter(op: type[Op]) -> None:
+    example = EXAMPLES[op]
+    for role, has, functions, reason in (
+        ("aggregator", example.fitted, ("merge", "finalize"), "learns nothing from train"),
+        ("filter", example.phase == "rows", ("choose",), "leaves out no rows"),
+    ):
+        assert refusal(example, role, ROLES[role]) == (None if has else f"{op.__name__} {reason}")
+        if has:
+            module = load(example, role, ROLES[role])
+            assert all(callable(getattr(module, function)) for function in functions)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_table_of_implementations_names_ops_alone(role: str) -> None:
+    assert set(ROLES[role]) <= {*OPS, Gather, Locate}

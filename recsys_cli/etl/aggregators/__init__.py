@@ -1,6 +1,6 @@
 """Merging what parts of train have told, and drawing the conclusion: the same for every engine, one file per op that learns.
 
-Each file has `merge(parts)`, which makes one table of several and whose result may be merged again, and `finish(op, merged)`,
+Each has `merge(parts)`, which makes one table of several and whose result may be merged again, and `finalize(op, merged)`,
 which makes the state of it. Both depend on nothing but their arguments and their order: no unordered group-by, so that
 threads and clusters give the same bytes.
 """
@@ -8,12 +8,13 @@ threads and clusters give the same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Protocol, cast
 
 import pyarrow as pa
 
-from recsys_cli.features.ops.op import Op, file_name
+from recsys_cli.etl.implementations import load
+from recsys_cli.features import ops
+from recsys_cli.features.ops.op import Op
 
 
 class Aggregator(Protocol):
@@ -22,10 +23,26 @@ class Aggregator(Protocol):
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Make one table of those that parts of train gave, in the order of the parts."""
 
-    def finish(self, op: Op, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    def finalize(self, op: Op, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Return what the op has learnt, given the merged tables by name."""
 
 
+MODULES: dict[type, str] = {
+    ops.Categorify: "recsys_cli.etl.aggregators.categorify",
+    ops.FillMedian: "recsys_cli.etl.aggregators.fill_median",
+    ops.JoinGroupby: "recsys_cli.etl.aggregators.join_groupby",
+    ops.Normalize: "recsys_cli.etl.aggregators.normalize",
+    ops.NormalizeMinMax: "recsys_cli.etl.aggregators.normalize_min_max",
+    ops.ReduceDtypeSize: "recsys_cli.etl.aggregators.reduce_dtype_size",
+    ops.TargetEncoding: "recsys_cli.etl.aggregators.target_encoding",
+    ops.ValueCount: "recsys_cli.etl.aggregators.value_count",
+}
+
+
 def of(op: Op) -> Aggregator:
-    """Return the file of this package that is named like the op."""
-    return cast("Aggregator", import_module(f"{__package__}.{file_name(type(op))}"))
+    """Return what merges the partial aggregates of an op.
+
+    Raises:
+        ConfigError: An op of another package declares no aggregator.
+    """
+    return cast("Aggregator", load(op, "aggregator", MODULES))

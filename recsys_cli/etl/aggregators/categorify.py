@@ -21,7 +21,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
     return add_up(parts)
 
 
-def finish(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def finalize(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Choose each vocabulary's values and their order; null is no value, and neither is NaN.
 
     Raises:

@@ -19,7 +19,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
     return together.group_by("value").agg(pl.col("count").sum()).sort("value").to_arrow()
 
 
-def finish(op: FillMedian, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def finalize(op: FillMedian, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return each column's median, or 0 where there is no value."""
     return {name: pa.table({"median": pa.array([_median(merged[name])], pa.float64())}) for name in op.columns}
 

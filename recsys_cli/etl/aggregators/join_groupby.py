@@ -62,7 +62,7 @@ def _together(position: str) -> list[pl.Expr]:
     ]  # fmt: skip
 
 
-def finish(op: JoinGroupby, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def finalize(op: JoinGroupby, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return a table of the statistics that are asked for, by group.
 
     Raises:

@@ -49,7 +49,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def finish(op: Normalize, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def finalize(op: Normalize, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return mean and standard deviation of each column; 0 for the deviation of a constant, and both for no value."""
     return {column: _state(*_moments(merged[column])) for column in op.columns}
 

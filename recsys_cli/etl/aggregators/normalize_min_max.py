@@ -9,9 +9,9 @@ import pyarrow as pa
 from recsys_cli.etl.aggregators.ranges import merge
 from recsys_cli.features.ops import NormalizeMinMax
 
-__all__ = ["finish", "merge"]
+__all__ = ["finalize", "merge"]
 
 
-def finish(op: NormalizeMinMax, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def finalize(op: NormalizeMinMax, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return the ranges as they are."""
     return {column: merged[column] for column in op.columns}

@@ -24,7 +24,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
     return together.group_by(by, maintain_order=True).agg(pl.exclude(by).sum()).to_arrow()
 
 
-def finish(op: TargetEncoding, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def finalize(op: TargetEncoding, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return the encodings of each group over all of train, and over the other folds of each fold."""
     tables = {name: in_order(stacked([merged[name]]), FOLD) for name in op.learns}
     means = _means(op, tables[op.learns[0]])

@@ -18,7 +18,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
     return pa.table({SHORTEST: [shortest.as_py()], LONGEST: [longest.as_py()]}, schema=_SCHEMA)
 
 
-def finish(op: ValueCount, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def finalize(op: ValueCount, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return the lengths; 0 where there was no row at all."""
     return {
         column: pa.table({name: merged[column].column(name).fill_null(0) for name in (SHORTEST, LONGEST)})

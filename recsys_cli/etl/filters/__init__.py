@@ -1,6 +1,6 @@
 """Ops of phase "rows": they choose the interactions and compute what takes several of them, before the split, globally.
 
-They run outside the engines, so that every engine starts from the same rows: one file per op, named like it, with
+They run outside the engines, so that every engine starts from the same rows: a module per op, in a table, with
 `choose(op, rows, context)`.
 """
 
@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Literal, cast
 
@@ -19,17 +18,32 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.filters.flow import Computed, Counted, Flow, Numbered, OpContext
+from recsys_cli.etl.implementations import load
 from recsys_cli.etl.labels import check_fits
+from recsys_cli.etl.polars_engine import lambda_op
+from recsys_cli.etl.polars_engine.ops import MODULES as ON_POLARS
 from recsys_cli.etl.spill import Rows
 from recsys_cli.events import Emit, Message
+from recsys_cli.features import ops
 from recsys_cli.features.columns import ROW_NUMBER
-from recsys_cli.features.ops import Dropna, LambdaOp
-from recsys_cli.features.ops.op import Op, file_name
+from recsys_cli.features.ops import LambdaOp
+from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import Program
 from recsys_cli.features.spec import Spec
 
 Part = Literal["train", "held-out", "new"]
 """Which interactions: those to learn from (and to split), given ones that are held out, or new ones for a fitted plan."""
+
+
+MODULES: dict[type, str] = {
+    ops.Deduplicate: "recsys_cli.etl.filters.deduplicate",
+    ops.DifferenceLag: "recsys_cli.etl.filters.difference_lag",
+    ops.Dropna: "recsys_cli.etl.filters.dropna",
+    ops.Filter: "recsys_cli.etl.filters.filter",
+    ops.Groupby: "recsys_cli.etl.filters.groupby",
+    ops.KCore: "recsys_cli.etl.filters.k_core",
+    ops.TimeWindow: "recsys_cli.etl.filters.time_window",
+}
 
 
 @dataclass(frozen=True)
@@ -166,9 +180,9 @@ def _choose(
     op: Op, rows: Flow, context: OpContext, written: Mapping[str, Spec | None], labels: Collection[str]
 ) -> Flow:
     if op.phase == "rows":
-        chosen: Flow = import_module(f"{__package__}.{file_name(type(op))}").choose(op, rows, context)
+        chosen: Flow = load(op, "filter", MODULES).choose(op, rows, context)
         return chosen
-    computing = import_module(f"recsys_cli.etl.polars_engine.{file_name(type(op))}")
+    computing = load(op, "polars", ON_POLARS)
     return Computed(rows, partial(_compute, op, computing.apply, tuple(written), frozenset(labels)))
 
 
@@ -181,10 +195,11 @@ def _compute(
         DataError: A label does not fit its type.
     """
     frame = pl.LazyFrame(batch.select([ROW_NUMBER, *op.reads]))  # the number, because an op may read nothing
-    if isinstance(op, LambdaOp) and op.output in labels and not op.dtype.startswith("float"):
-        exact = apply(op.model_copy(update={"dtype": "float64"}), {}, frame).select(op.output).collect().to_arrow()
-        check_fits(op, exact.column(op.output))
     made = apply(op, {}, frame).collect().to_arrow()
+    for label in labels & op.casts.keys():
+        exact = LambdaOp(expression=op.casts[label], output=label, dtype="float64")
+        found = lambda_op.apply(exact, {}, frame).select(label).collect().to_arrow()
+        check_fits(label, found.column(label), str(made.schema.field(label).type))
     rows = batch.drop_columns([name for name in written if name in batch.column_names])
     for name in written:
         if name in made.column_names:
@@ -221,7 +236,7 @@ class _Columns:
             have.append(tuple(specs))
         live = [_needed(program) | {ROW_NUMBER}]
         for op, made, there in zip(ops[::-1], written[::-1], have[-2::-1], strict=True):
-            reads = there if isinstance(op, Dropna) and not op.columns else op.reads
+            reads = there if op.reads_all else op.reads
             after = frozenset() if op.replaces else live[0] - set(made)
             live.insert(0, after | {ROW_NUMBER, *reads})
         return cls(have, live, written)

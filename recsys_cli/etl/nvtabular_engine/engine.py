@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -13,19 +12,21 @@ import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.implementations import load, refusal
 from recsys_cli.etl.nvtabular_engine import frames, join_external, pins
 from recsys_cli.etl.nvtabular_engine.frames import alone
+from recsys_cli.etl.nvtabular_engine.ops import MODULES
 from recsys_cli.etl.nvtabular_engine.weighted import repeated
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
-from recsys_cli.features.ops.op import file_name
+from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import Step
 
 
 class Computing(Protocol):
-    """What a file of this engine provides for an op; `learn` only where the op learns."""
+    """What a module of this engine provides for an op; `learn` only where the op learns."""
 
     def apply(self, op: Any, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:
         """Add or change the op's columns; rows keep their number and their order."""
@@ -63,6 +64,10 @@ class NVTabularEngine:
         """Return its rank among the engines: last on either device."""
         del device
         return 0
+
+    def refuses(self, op: Op) -> str | None:
+        """Return why it cannot compute an op; None where it can."""
+        return refusal(op, "nvtabular", MODULES)
 
     def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
         """Go over some rows of train, applying and learning as `walk` says."""
@@ -105,8 +110,7 @@ class NVTabularEngine:
 
 
 def _computing(step: Step) -> Computing:
-    """Return the file of this package that is named like the op."""
-    return cast("Computing", import_module(f"{__package__}.{file_name(type(step.op))}"))
+    return cast("Computing", load(step.op, "nvtabular", MODULES))
 
 
 def _state(step: Step, fitted: FittedPlan) -> dict[str, pa.Table]:

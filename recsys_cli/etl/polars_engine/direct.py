@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 import pyarrow as pa
 
@@ -69,13 +69,11 @@ class Direct:
         return with_texts(self.rows.select(names or self.rows.column_names[:1]))
 
     def _knows(self, op: Op | Gather | Locate) -> bool:
-        return isinstance(op, Categorify | Locate) and all(
-            _is_plain(self.rows.schema.field(name).type) for name in op.reads
-        )
+        known = bool(op.encodes) or isinstance(op, Locate)
+        return known and all(_is_plain(self.rows.schema.field(name).type) for name in op.reads)
 
     def _count(self, step: Step) -> None:
-        assert isinstance(step.op, Categorify)
-        for name in step.op.learns:
+        for name in dict.fromkeys(step.op.encodes):
             values = self._values(name)
             values = values.flatten() if is_list(values.type) else values
             counts = count(values)
@@ -83,10 +81,10 @@ class Direct:
             self.learnt[step.index, name] = counts
 
     def _encode(self, step: Step, fitted: FittedPlan) -> None:
-        assert isinstance(step.op, Categorify)
-        for name in step.op.learns:
-            encoder = encoder_of(fitted.state[step.index, step.op.vocabulary_of(name)])
-            ids = encode(self._values(name), partial(encoder, num_buckets=step.op.num_buckets))
+        op = cast("Categorify", step.op)
+        for name in op.learns:
+            encoder = encoder_of(fitted.state[step.index, op.vocabulary_of(name)])
+            ids = encode(self._values(name), partial(encoder, num_buckets=op.num_buckets))
             self.rows = self.rows.set_column(self.rows.schema.get_field_index(name), name, ids)
 
     def _locate(self, op: Locate, fitted: FittedPlan) -> None:

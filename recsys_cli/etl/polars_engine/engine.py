@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -15,20 +14,22 @@ import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.implementations import load, refusal
 from recsys_cli.etl.packed_strings import with_texts
 from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_categorify
 from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.etl.polars_engine.gpu import Gpu
+from recsys_cli.etl.polars_engine.ops import MODULES
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal
-from recsys_cli.features.ops.op import file_name
+from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import Step
 
 
 class Computing(Protocol):
-    """What a file of this engine provides for an op; `learn` only where the op learns."""
+    """What a module of this engine provides for an op; `learn` only where the op learns."""
 
     def apply(self, op: Any, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
         """Add or change the op's columns; rows keep their number and their order."""
@@ -61,6 +62,10 @@ class PolarsEngine:
         del device
         return 10
 
+    def refuses(self, op: Op) -> str | None:
+        """Return why it cannot compute an op; None where it can."""
+        return refusal(op, "polars", MODULES)
+
     def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
         """Go over some rows of train, applying and learning as `walk` says.
 
@@ -79,8 +84,8 @@ class PolarsEngine:
                 continue
             for step in steps:
                 queries |= {(step, name): query for name, query in self._learning(step, frame, weight).items()}
-                if isinstance(step.op, Categorify):
-                    totals |= {(step, name): total for name, total in counted.totals(step.op, frame, rows).items()}
+                if columns := step.op.encodes:
+                    totals |= {(step, name): total for name, total in counted.totals(columns, frame, rows).items()}
         tables = self._collected(queries)
         for at, total in totals.items():
             counted.check(at[1], tables[at], total)
@@ -106,8 +111,8 @@ class PolarsEngine:
         return frame
 
     def _learning(self, step: Step, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
-        if self._gpu is not None and isinstance(step.op, Categorify):
-            return joined_categorify.learn(step.op, frame, weight)
+        if self._gpu is not None and step.op.encodes:
+            return joined_categorify.learn(cast("Categorify", step.op), frame, weight)
         return _computing(step).learn(step.op, frame, weight)
 
     def _collected(self, queries: Mapping[tuple[Step, str], pl.LazyFrame]) -> dict[tuple[Step, str], pa.Table]:
@@ -126,16 +131,15 @@ class PolarsEngine:
 
 
 def _computing(step: Step) -> Computing:
-    """Return the file of this package that is named like the op."""
-    return cast("Computing", import_module(f"{__package__}.{file_name(type(step.op))}"))
+    return cast("Computing", load(step.op, "polars", MODULES))
 
 
 def _units(steps: Sequence[Step], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[gpu.Unit]:
     """Yield the parts that may or may not run on a GPU."""
     for step in steps:
         apply, state = _computing(step).apply, _state(step, fitted)
-        if isinstance(step.op, Categorify):
-            yield from joined_categorify.units(step.op, state, frame.collect_schema())
+        if step.op.encodes:
+            yield from joined_categorify.units(cast("Categorify", step.op), state, frame.collect_schema())
         else:
             yield gpu.Unit(type(step.op).__name__, partial(apply, step.op, state))
         frame = apply(step.op, state, frame)

@@ -18,7 +18,6 @@ from recsys_cli.etl.report.frequency import frequency, growth
 from recsys_cli.etl.report.sample import Sample, known, repetitions
 from recsys_cli.etl.report.tables import in_tables
 from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST, Column, Role
 from recsys_cli.features.split import SPLITS, TRAIN
 
@@ -198,7 +197,7 @@ def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[Border,
 def _is_as_learnt(column: str, fitted: FittedPlan) -> bool:
     """Whether a column is as Categorify made it, not cut by an op after that: only then do its counts have to be those learnt."""
     writers = [step.op for step in fitted.program.steps if column in step.writes]
-    return bool(writers) and isinstance(writers[-1], Categorify)
+    return bool(writers) and column in writers[-1].encodes
 
 
 def _is_of_train(column: Column, census: Mapping[str, Census], counts: Mapping[str, npt.NDArray[np.int64]]) -> bool:

@@ -1,13 +1,14 @@
 """What to compute: each op is a frozen description, one file per op, with its meaning written once, in its docstring.
 
-`AnyOp` is the union that a config is read into: a new op is one file here, one line below, and one file per engine.
+`AnyOp` is the union that a config is read into: a new op is one file here, one line below, and a line in the table of each
+engine. An op of another package is read by its class (`foreign`).
 """
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny, WrapValidator
 
 from recsys_cli.features.ops.add_tags import AddTags
 from recsys_cli.features.ops.bucketize import Bucketize
@@ -20,6 +21,7 @@ from recsys_cli.features.ops.dropna import Dropna
 from recsys_cli.features.ops.fill_median import FillMedian
 from recsys_cli.features.ops.fill_missing import FillMissing
 from recsys_cli.features.ops.filter import Filter
+from recsys_cli.features.ops.foreign import ForeignOp, read_op
 from recsys_cli.features.ops.groupby import Groupby
 from recsys_cli.features.ops.hash_bucket import HashBucket
 from recsys_cli.features.ops.hashed_cross import HashedCross
@@ -68,6 +70,8 @@ AnyOp = Annotated[
     | TimeWindow
     | ValueCount,
     Field(discriminator="op"),
+    SerializeAsAny(),
+    WrapValidator(read_op),
 ]
 
 __all__ = [
@@ -83,6 +87,7 @@ __all__ = [
     "FillMedian",
     "FillMissing",
     "Filter",
+    "ForeignOp",
     "Groupby",
     "HashBucket",
     "HashedCross",

@@ -77,6 +77,11 @@ class Categorify(Op):
         return not self.joint
 
     @property
+    def encodes(self) -> tuple[str, ...]:
+        """Its columns."""
+        return self.columns
+
+    @property
     def vocabularies(self) -> tuple[str, ...]:
         """Names of the vocabularies."""
         return tuple(dict.fromkeys(map(self.vocabulary_of, self.columns)))

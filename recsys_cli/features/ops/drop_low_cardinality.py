@@ -35,6 +35,11 @@ class DropLowCardinality(Op):
     min_cardinality: int = Field(default=2, ge=1)
     """How many different values a column needs to be kept."""
 
+    @property
+    def may_drop(self) -> tuple[str, ...]:
+        """Its columns."""
+        return self.columns
+
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Describe the columns; all of them as long as nothing has been learnt.
 

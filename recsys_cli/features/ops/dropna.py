@@ -25,6 +25,11 @@ class Dropna(Op):
     columns: Names = ()
     """Columns that need a value; empty for all columns of the interactions that the config reads or has computed before."""
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether no column is named."""
+        return not self.columns
+
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return nothing: rows are left out, and no column changes."""
         del inputs

@@ -35,6 +35,11 @@ class JoinExternal(Op):
         """The key; the columns are the table's."""
         return (self.on,)
 
+    @property
+    def joined_by(self) -> str:
+        """The key."""
+        return self.on
+
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Describe the joined columns, given those of the table: they come as they are."""
         return {name: inputs[name] for name in self.columns}

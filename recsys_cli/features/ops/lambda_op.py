@@ -61,6 +61,16 @@ class LambdaOp(Op):
         """The columns that the expression names."""
         return tuple(sorted(expressions.columns(expressions.parse(self.expression))))
 
+    @property
+    def expressions(self) -> Mapping[str, str]:
+        """The expression, by the column that it gives."""
+        return {self.output: self.expression}
+
+    @property
+    def casts(self) -> Mapping[str, str]:
+        """The expression, where its type is one of whole numbers."""
+        return {} if self.dtype.startswith("float") else self.expressions
+
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Describe the computed column.
 

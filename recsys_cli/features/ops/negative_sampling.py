@@ -55,6 +55,11 @@ class NegativeSampling(Op):
         """The user, the item, and what goes with them."""
         return (self.user, self.item, *self.context)
 
+    @property
+    def marks_samples(self) -> str:
+        """Its output."""
+        return self.output
+
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Describe the column that tells drawn rows apart.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,7 +15,7 @@ Phase = Literal["rows", "draw", "columns"]
 
 
 class Op(BaseModel):
-    """A description of one step; engines dispatch on its type.
+    """A description of one step; each engine has a table from its type to what computes it.
 
     Attributes:
         phase: `rows` decides which interactions there are, before the split; `draw` adds rows to the splits; `columns`
@@ -32,6 +31,7 @@ class Op(BaseModel):
         train_only: Whether it leaves out rows of train alone, where the splits are given as files.
         format: Version of what it makes. A fix that changes rows or values raises it: prepared data of the version before is
             then made again.
+        modules: Of an op of another package, the modules that compute it: by name of an engine, "aggregator" or "filter".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,6 +46,7 @@ class Op(BaseModel):
     drops_only: ClassVar[bool] = False
     train_only: ClassVar[bool] = False
     format: ClassVar[int] = 1
+    modules: ClassVar[Mapping[str, str]] = {}
 
     @property
     def name(self) -> str:
@@ -78,6 +79,56 @@ class Op(BaseModel):
         return ()
 
     @property
+    def encodes(self) -> tuple[str, ...]:
+        """The columns that it replaces by ids of a vocabulary; each has a `vocabulary_of` and a `counts_of`."""
+        return ()
+
+    @property
+    def vocabularies(self) -> tuple[str, ...]:
+        """Names of the vocabularies that it learns: those of its states that are written to vocab/."""
+        return ()
+
+    @property
+    def joined_by(self) -> str | None:
+        """The key of the table that it joins; None for an op that joins none."""
+        return None
+
+    @property
+    def renames(self) -> Mapping[str, str]:
+        """New names of columns by their old ones."""
+        return {}
+
+    @property
+    def may_drop(self) -> tuple[str, ...]:
+        """The columns that may be gone once train is known."""
+        return ()
+
+    @property
+    def expressions(self) -> Mapping[str, str]:
+        """Expressions of LambdaOp for the columns that it computes of others, row by row."""
+        return {}
+
+    @property
+    def casts(self) -> Mapping[str, str]:
+        """Expressions for the exact values of the columns that it casts to whole numbers."""
+        return {}
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The columns that have to hold times."""
+        return ()
+
+    @property
+    def marks_samples(self) -> str | None:
+        """The column that tells sampled rows from interactions; None for an op that samples none."""
+        return None
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether it reads all columns of the interactions, whichever there are."""
+        return False
+
+    @property
     def learns(self) -> tuple[str, ...]:
         """Names of the tables that a part of train tells: one per column, unless the op says otherwise."""
         return self.reads if self.fitted else ()
@@ -106,11 +157,6 @@ class Op(BaseModel):
     def only(self, columns: tuple[str, ...]) -> Self:
         """Return the op for some of its columns."""
         return self.model_copy(update={"columns": columns})
-
-
-def file_name(op: type) -> str:
-    """Return the name of the files that an op has in each engine: HashedCross → hashed_cross."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", op.__name__).lower()
 
 
 def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:

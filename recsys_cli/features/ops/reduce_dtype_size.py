@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
+from recsys_cli.features.expression import Name, shown
 from recsys_cli.features.ops.numeric import Columns
 from recsys_cli.features.ops.op import Op, numbers
 from recsys_cli.features.spec import Spec
@@ -34,6 +35,11 @@ class ReduceDtypeSize(Op):
     op: Literal["ReduceDtypeSize"] = "ReduceDtypeSize"
     columns: Columns
     """Columns of numbers, each with its own type."""
+
+    @property
+    def casts(self) -> Mapping[str, str]:
+        """The columns as they are before it."""
+        return {name: shown(Name(name)) for name in self.columns}
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Describe the columns; types of whole numbers are as wide as may be until train is known."""

@@ -45,6 +45,11 @@ class Rename(Op):
         """The columns under their old names."""
         return tuple(self.columns)
 
+    @property
+    def renames(self) -> Mapping[str, str]:
+        """New names by old ones."""
+        return self.columns
+
     def only(self, columns: tuple[str, ...]) -> Self:
         """Return the op for some of its columns."""
         return self.model_copy(update={"columns": FrozenDict({name: self.columns[name] for name in columns})})

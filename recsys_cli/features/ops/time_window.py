@@ -86,6 +86,11 @@ class TimeWindow(Op):
         return (self.column,)
 
     @property
+    def times(self) -> tuple[str, ...]:
+        """The time."""
+        return (self.column,)
+
+    @property
     def first(self) -> Fraction | None:
         """`after` in seconds."""
         return None if self.after is None else _seconds(self.after)

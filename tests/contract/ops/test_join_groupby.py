@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from strategies import Case
 
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl.aggregators.join_groupby import finish, merge
+from recsys_cli.etl.aggregators.join_groupby import finalize, merge
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.polars_engine.join_groupby import learn
 from recsys_cli.features.columns import row_column
@@ -161,7 +161,7 @@ def test_parts_may_be_merged_in_any_groups_of_neighbours() -> None:
         .sort("user")
     )
     for table in merged:
-        found = finish(op, {"user": table})["user"]
+        found = finalize(op, {"user": table})["user"]
         assert found.column("count").to_pylist() == np.bincount(rows["user"]).tolist()
         assert found.column("var0").to_pylist() == pytest.approx(whole["var"].to_list(), rel=1e-9)
         assert found.column("mean0").to_pylist() == pytest.approx(whole["mean"].to_list(), rel=1e-14)
@@ -194,7 +194,7 @@ def test_sums_are_the_same_bytes_whatever_the_number_of_threads() -> None:
 def test_a_count_that_does_not_fit_is_an_error() -> None:
     op = JoinGroupby(columns=("user",))
     with pytest.raises(DataError, match="a group of user has more than 2147483647 rows"):
-        finish(op, {"user": pa.table({"key0": ["a"], "rows": pa.array([2**31], pa.int64())})})
+        finalize(op, {"user": pa.table({"key0": ["a"], "rows": pa.array([2**31], pa.int64())})})
 
 
 @pytest.mark.parametrize(

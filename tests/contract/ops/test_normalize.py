@@ -153,11 +153,11 @@ def test_moments_are_the_same_whoever_merged_which() -> None:
         })
         for part in values
     ]  # fmt: skip
-    merge, finish = aggregators.of(op).merge, aggregators.of(op).finish
-    at_once = finish(op, {"x": merge(parts)})
+    merge, finalize = aggregators.of(op).merge, aggregators.of(op).finalize
+    at_once = finalize(op, {"x": merge(parts)})
     for cut in range(1, 7):
         in_two = merge([merge(parts[:cut]), merge(parts[cut:])])
-        assert finish(op, {"x": in_two})["x"].equals(at_once["x"])
+        assert finalize(op, {"x": in_two})["x"].equals(at_once["x"])
     assert at_once["x"].to_pylist() == [
         {"mean": pytest.approx(values.mean(), rel=1e-12), "std": pytest.approx(values.std(ddof=1), rel=1e-9)}
     ]

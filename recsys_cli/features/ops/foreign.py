@@ -1,0 +1,61 @@
+"""Ops of other packages: named in a config by an entry point or an import path, and computed by modules that the class names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError, ValidatorFunctionWrapHandler
+
+from recsys_cli import plugins
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.ops.op import Op
+
+
+class ForeignOp(Op):
+    """Base class of the ops of other packages (docs/security.md); `modules` names what computes it.
+
+    A module for an engine has `apply`, and `learn` where the op is fitted, as `Computing` of that engine says; "aggregator" has
+    `merge` and `finalize` (`etl.aggregators.Aggregator`), "filter" has `choose` (`etl.filters`).
+    """
+
+    op: str
+    """Name of the entry point, or import path of the class."""
+
+
+def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
+    """Validate an op of a config: one of ours by `own`, one of another package by its class.
+
+    Raises:
+        ValueError: The op is not known or not trusted, its class is no `ForeignOp`, or an option is wrong.
+    """
+    if isinstance(value, ForeignOp):
+        return value
+    try:
+        ours: Op = own(value)
+        return ours
+    except ValidationError as error:
+        if error.errors()[0]["type"] != "union_tag_invalid":
+            raise
+        try:
+            kind = _foreign(value["op"])
+        except ConfigError as problem:
+            raise ValueError(f"{problem.message}; {problem.hint}" if problem.hint else problem.message) from problem
+        if kind is None:
+            raise
+    try:
+        return kind.model_validate(value)
+    except ValidationError:
+        raise
+    except Exception as error:  # a validator of another package may raise what it likes
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the options of {value['op']} cannot be checked: {what}") from error
+
+
+def _foreign(name: str) -> type[ForeignOp] | None:
+    """Return the class behind a name; None where no package has such an op."""
+    path = plugins.resolve(name, what="op")
+    if path is None:
+        return None
+    kind: type[ForeignOp] = plugins.load(path)
+    plugins.require_subclass(kind, ForeignOp, path)
+    return kind

@@ -1,0 +1,220 @@
+"""Ops of another package, from the config to prepared data, and what they lack."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from conftest import Recsys
+
+FOREIGN = "their_ops"
+CONFIG = """dataset: {name: files, interactions: table.csv}
+features:
+  user: userId
+  item: movieId
+  label: label
+  ops:
+    - {op: Categorify, columns: [userId, movieId]}
+    - {op: LambdaOp, expression: rating > 3, output: label}
+    - {op: "%s", columns: [price]}
+"""
+TABLE = "userId,movieId,rating,price\n" + "".join(f"u{n % 30},i{n * 7 % 20},{1 + n % 5},{n % 8}\n" for n in range(600))
+OPS = """
+from pathlib import Path
+from typing import ClassVar
+Path("ran").touch()
+from recsys_cli.features.ops import ForeignOp
+from recsys_cli.features.ops.op import Op, calculated, numbers
+
+class Scale(ForeignOp):
+    fitted: ClassVar[bool] = True
+    columnwise: ClassVar[bool] = True
+    modules: ClassVar[dict[str, str]] = {
+        "polars": "their_ops.scale.on_polars", "nvtabular": "their_ops.scale.absent", "aggregator": "their_ops.scale.merging"}
+    columns: tuple[str, ...]
+
+    def outputs(self, inputs):
+        return calculated(numbers(inputs))
+
+class OnPolars(Scale):
+    modules: ClassVar[dict[str, str]] = {"polars": "their_ops.scale.on_polars", "aggregator": "their_ops.scale.merging"}
+
+class Even(ForeignOp):
+    phase: ClassVar = "rows"
+    drops_only: ClassVar[bool] = True
+    modules: ClassVar[dict[str, str]] = {"filter": "their_ops.scale.even"}
+    columns: tuple[str, ...]
+
+    def outputs(self, inputs):
+        return {}
+
+class Unmade(OnPolars):
+    fitted: ClassVar[bool] = False
+    modules: ClassVar[dict[str, str]] = {}
+
+class Breaks(OnPolars):
+    def __init__(self, **values):
+        raise KeyError("broken")
+
+class Plain:
+    pass
+"""
+ON_POLARS = """
+import polars as pl
+
+def learn(op, frame, weight):
+    return {name: frame.select(pl.col(name).max().cast(pl.Float64).alias("high")) for name in op.columns}
+
+def apply(op, state, frame):
+    return frame.with_columns(pl.col(name).cast(pl.Float64) / state[name].column("high")[0].as_py() for name in op.columns)
+"""
+MERGING = """
+import pyarrow as pa
+import pyarrow.compute as pc
+
+def merge(parts):
+    return pa.table({"high": [pc.max(pa.concat_tables(parts).column("high")).as_py()]})
+
+def finalize(op, merged):
+    return dict(merged)
+"""
+EVEN = """
+from recsys_cli.etl.filters.flow import filter_rows
+
+def keep(batch):
+    return batch.column("price").to_numpy() % 2 == 0
+
+def choose(op, rows, context):
+    return filter_rows(rows, keep, context.wanted)
+"""
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package of another author in the working directory."""
+    monkeypatch.delenv("RECSYS_TRUST", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / FOREIGN / "scale"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    for name, text in {"__init__": OPS, "on_polars": ON_POLARS, "merging": MERGING, "even": EVEN}.items():
+        (folder / f"{name}.py").write_text(text)
+    (tmp_path / "table.csv").write_text(TABLE)
+    yield folder
+    forget()
+
+
+def forget() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == FOREIGN]:
+        del sys.modules[name]
+
+
+def written(op: str) -> Path:
+    path = Path("x.yaml")
+    path.write_text(CONFIG % op)
+    return path
+
+
+def prices(split: str = "train") -> set[float]:
+    (data,) = Path("workspace/data").iterdir()
+    tables = [pq.read_table(path) for path in sorted((data / split).glob("*.parquet"))]
+    return {value for table in tables for value in table.column("price").to_pylist()}
+
+
+def test_a_foreign_op_learns_and_applies(recsys: Recsys) -> None:
+    config = written(f"{FOREIGN}.scale:Scale")
+    for line in (["validate", config], ["etl", config], ["train", "train.epochs=1"], ["evaluate"]):
+        answer = recsys(*line, "--trust", FOREIGN)
+        assert answer.code == 0, answer.err
+    assert sorted(prices()) == pytest.approx([n / 7 for n in range(8)])
+    Path("new.csv").write_text("userId,movieId,rating,price\nu1,i1,5,14\n")
+    answer = recsys(
+        "etl",
+        "--apply",
+        next(Path("workspace/runs").iterdir()),
+        "new.csv",
+        "--output",
+        "new.parquet",
+        "--trust",
+        FOREIGN,
+    )
+    assert answer.code == 0, answer.err
+    assert pq.read_table("new.parquet").column("price").to_pylist() == [2.0]
+
+
+def test_a_foreign_filter_leaves_out_rows(recsys: Recsys) -> None:
+    config = written(f"{FOREIGN}.scale:Even")
+    config.write_text(config.read_text() + "    - {op: Normalize, columns: [price]}\n")
+    lines = config.read_text().splitlines()
+    config.write_text("\n".join([*lines[:6], lines[8], *lines[6:8], lines[9]]) + "\n")
+    answer = recsys("etl", config, "--trust", FOREIGN)
+    assert answer.code == 0, answer.err
+    assert len(prices()) == 4
+
+
+def test_the_code_of_a_foreign_op_is_part_of_the_key(recsys: Recsys, package: Path) -> None:
+    config = written(f"{FOREIGN}.scale:Scale")
+    assert recsys("etl", config, "--trust", FOREIGN).code == 0
+    assert "up to date" in recsys("etl", config, "--trust", FOREIGN).out
+    for name in ("on_polars", "__init__"):
+        forget()
+        file = package / f"{name}.py"
+        file.write_text(file.read_text() + "\n# another version\n")
+        assert "up to date" not in recsys("etl", config, "--trust", FOREIGN).out
+    assert len(list(Path("workspace/data").iterdir())) == 3
+
+
+@pytest.mark.parametrize("line", ["validate", "config", "etl", "run", "train"])
+def test_no_command_imports_an_op_that_is_not_trusted(recsys: Recsys, line: str) -> None:
+    answer = recsys(line, written(f"{FOREIGN}.scale:Scale"))
+    assert answer.code == 2
+    assert (
+        f"x.yaml:9: features.ops.2: '{FOREIGN}.scale:Scale' is code of another package, and not trusted" in answer.err
+    )
+    assert f"recsys --trust {FOREIGN}" in answer.err
+    assert not Path("ran").exists()
+
+
+def test_prepared_data_of_somebody_else_imports_no_op(recsys: Recsys) -> None:
+    assert recsys("etl", written(f"{FOREIGN}.scale:Scale"), "--trust", FOREIGN).code == 0
+    forget()
+    Path("ran").unlink()
+    status = recsys("status", "--json")
+    assert status.code == 0
+    assert "not trusted" in status.json["current"]["problem"]
+    for line in (["train"], ["etl"], ["report"]):
+        answer = recsys(*line)
+        assert answer.code == 2
+        assert "not trusted" in answer.err
+    assert not Path("ran").exists()
+
+
+def test_an_entry_point_needs_no_trust(recsys: Recsys, tmp_path: Path) -> None:
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[recsys.ops]\nscale = {FOREIGN}.scale:Scale\n")
+    assert recsys("etl", written("scale")).code == 0
+    assert max(prices()) == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "rest", "message"),
+    [
+        ("scale:OnPolars", ["etl.engine=nvtabular"], "features.ops.2: OnPolars has no implementation for the engine nvtabular; "
+         "its package declares: aggregator, polars"),
+        ("scale:Unmade", [], "features.ops.2: Unmade has no implementation for the engine polars; its package declares: none"),
+        ("scale:Scale", ["etl.engine=nvtabular"], "Scale: cannot load 'their_ops.scale.absent': ModuleNotFoundError"),
+        ("scale:Plain", [], "'their_ops.scale:Plain' is no subclass of recsys_cli.features.ops.foreign.ForeignOp"),
+        ("scale:Absent", [], "cannot load 'their_ops.scale:Absent': AttributeError"),
+        ("scale:Breaks", [], "the options of their_ops.scale:Breaks cannot be checked: KeyError: 'broken'"),
+        ("scale:Scale", ["features.ops.2.colums=[a]"], "features.ops.2.colums: unknown key"),
+    ],
+)  # fmt: skip
+def test_what_a_foreign_op_lacks_is_named(recsys: Recsys, op: str, rest: list[str], message: str) -> None:
+    answer = recsys("etl", written(f"{FOREIGN}.{op}"), *rest, "--trust", FOREIGN)
+    assert answer.code == 2, answer
+    assert message in answer.err
