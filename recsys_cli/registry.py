@@ -25,7 +25,7 @@ DATASETS: dict[str, str] = {
     "files": "recsys_cli.data.files:source",
 }
 
-# Engine name → "module:Class", an etl.engine.Engine. Order is preference for `auto` among those that are available.
+# Engine name → "module:Class", an etl.engine.Engine; etl.engines has their ranks for `auto`.
 ENGINES: dict[str, str] = {
     "polars": "recsys_cli.etl.polars_engine.engine:PolarsEngine",
     "nvtabular": "recsys_cli.etl.nvtabular_engine.engine:NVTabularEngine",

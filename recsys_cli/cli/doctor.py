@@ -15,7 +15,6 @@ from typing import Any
 from recsys_cli.cpu import cores, has_bf16
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.models.torchrec_releases import require_torchrec, torchrec_versions
-from recsys_cli.registry import ENGINES, load
 
 _PACKAGES = ("torch", "polars", "pyarrow", "numpy", "pydantic", "typer")
 # The last release of Merlin runs beside these alone; see the constraints file.
@@ -27,15 +26,16 @@ _GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/dxg")
 
 def engines(device: str = "cpu") -> list[dict[str, Any]]:
     """Tell of each ETL engine whether it runs here on a device, in the order in which `auto` prefers them."""
+    from recsys_cli.etl.engines import OWN
+
     found = []
-    for name, path in ENGINES.items():
-        engine = load(path)
+    for name, engine in OWN.items():
         missing = engine.missing(device)
         found.append({
             "name": name,
-            "summary": (engine.__doc__ or "").partition("\n")[0],
+            "summary": engine.summary,
             "available": missing is None,
-            "rank": engine.rank(device),
+            "rank": engine.rank,
             "why_not": missing.message if missing else None,
             "install": missing.hint if missing else None,
         })  # fmt: skip
@@ -70,25 +70,25 @@ def _first(found: list[dict[str, Any]]) -> str | None:
 def _releases() -> dict[str, Any]:
     """Tell which releases an engine needs for etl.device=gpu, and which are here; nothing of a GPU is imported."""
     from recsys_cli.etl.nvtabular_engine import pins
-    from recsys_cli.etl.polars_engine import gpu
+    from recsys_cli.etl.polars_engine import releases
 
-    release, polars = gpu.CURRENT
+    release, polars = releases.CURRENT
     needed = pins.needed("gpu")
     return {
-        "polars": {"needs": {f"{gpu.PACKAGES[0]} {release}": f"polars{polars}"}, "here": dict(gpu.facts())},
+        "polars": {"needs": {f"{releases.PACKAGES[0]} {release}": f"polars{polars}"}, "here": dict(releases.facts())},
         "nvtabular": {"needs": needed, "here": {name: pins.installed(name) for name in needed}},
     }
 
 
 def _clusters() -> dict[str, Any]:
     """Tell of each kind of `etl.cluster` which release it would run on, or how to install it."""
-    from recsys_cli.etl.cluster import missing
+    from recsys_cli.etl.engines import missing_of_cluster
 
     needs = {"local": "distributed", "tcp://HOST:PORT": "distributed", "local_cuda": "dask-cuda"}
     return {
         kind: {"package": package, "version": _version(package), "install": error.hint if error else None}
         for kind, package in needs.items()
-        for error in [missing(kind)]
+        for error in [missing_of_cluster(kind)]
     }
 
 

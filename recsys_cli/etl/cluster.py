@@ -9,15 +9,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
 
 from recsys_cli.config import EtlConfig
 from recsys_cli.cpu import cores
-from recsys_cli.errors import MissingExtraError, RecsysError
+from recsys_cli.errors import RecsysError
 from recsys_cli.etl.engine import Engine
+from recsys_cli.etl.engines import missing_of_cluster
 from recsys_cli.etl.workers import Failure, Meeting, Work, do
 from recsys_cli.events import Emit, Message
 
@@ -33,15 +33,6 @@ _PATIENCE_HERE = 60.0
 _TICK = 1.0
 _AHEAD = 3
 _ATTEMPTS = 4
-
-
-def missing(cluster: str) -> MissingExtraError | None:
-    """Return which package a kind of cluster needs and does not have, or None; decided without importing any."""
-    if find_spec("distributed") is None:
-        return MissingExtraError.for_extra("dask", what=f"etl.cluster={cluster}")
-    if cluster == "local_cuda" and find_spec("dask_cuda") is None:
-        return MissingExtraError.for_extra("dask-cuda", what="etl.cluster=local_cuda")
-    return None
 
 
 class Cluster:
@@ -228,7 +219,7 @@ def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -
         RecsysError: Nobody answers, or a worker cannot do the work.
     """
     assert config.cluster is not None
-    if (error := missing(config.cluster)) is not None:
+    if (error := missing_of_cluster(config.cluster)) is not None:
         raise error
     with _silent(), ExitStack() as stack:
         import dask

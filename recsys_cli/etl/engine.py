@@ -6,13 +6,14 @@ neither depends on the engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
 import pyarrow as pa
 
 from recsys_cli.errors import ConfigError, MissingExtraError
+from recsys_cli.etl.engines import best
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
@@ -47,10 +48,6 @@ class Engine(Protocol):
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
         """Return why the engine cannot run here on a device, or None; decided without importing what it needs."""
-
-    @classmethod
-    def rank(cls, device: str = "cpu") -> int:
-        """Return how fast it is on a device beside the others; `auto` takes the highest of those that can run."""
 
     def refuses(self, op: Op) -> str | None:
         """Return why it cannot compute an op of phase "columns"; None where it can, and by default."""
@@ -111,9 +108,7 @@ def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore
         MissingExtraError: It is not installed, or what it needs for the device is not.
     """
     if name == "auto":
-        ranked = sorted(((engine.rank(device), known) for known, engine in _all().items()), reverse=True)
-        able = [known for _, known in ranked if _all()[known].missing(device) is None]
-        name = able[0] if able else ranked[0][1]
+        name = best(device)
     path = lookup(ENGINES, name, what="engine")
     engine: type[Engine] = load(path)
     if not is_own(path):
@@ -121,7 +116,3 @@ def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore
     if (missing := engine.missing(device)) is not None:
         raise missing
     return name, engine(scratch, device=device, emit=emit)
-
-
-def _all() -> Mapping[str, type[Engine]]:
-    return {name: load(path) for name, path in ENGINES.items()}

@@ -139,6 +139,7 @@ def apply_plan(
     fitted = fitted.for_new_rows(rows.schema().names)
     left_out = _left_out(fitted, rows)
     name, engine = choose(config.engine, scratch, device=config.device, emit=emit)
+    check_ops(engine, fitted.plan.ops)
     chosen = choose_rows(fitted.program, rows, scratch / "rows", emit, part="new")
     prepared = partial(_prepared, engine, fitted, fitted.schema("flat"))
     size = min(rows_per_shard(config.model_copy(update={"shard_rows": None}), chosen.schema()), ROW_GROUP_ROWS * 8)

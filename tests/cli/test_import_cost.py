@@ -71,9 +71,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["status"], TOOLS),
         (["report"], TOOLS),
-        (["doctor"], TOOLS | {"polars"}),
+        (["doctor"], TOOLS),
         (["ls", "models"], TOOLS),
         (["ls", "ops"], TOOLS),
+        (["ls", "engines"], TOOLS),
         (["ls", "datasets"], TOOLS | {"httpx"}),
         (["ls", "metrics"], TOOLS),
         (["validate", str(DEMO)], TOOLS),

@@ -157,9 +157,9 @@ def test_doctor_says_what_sharded_tables_need(recsys: Recsys, monkeypatch: pytes
 
 
 def test_doctor_says_which_clusters_there_can_be(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recsys_cli.etl import cluster
+    from recsys_cli.etl import engines
 
-    monkeypatch.setattr(cluster, "find_spec", lambda name: None if name == "dask_cuda" else "there")
+    monkeypatch.setattr(engines, "find_spec", lambda name: None if name == "dask_cuda" else "there")
     found = recsys("doctor", "--json").json["clusters"]
     assert found["local"]["install"] is None
     assert found["local_cuda"]["install"] == "pip install 'recsys-cli[dask-cuda]'"

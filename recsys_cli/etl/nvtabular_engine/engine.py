@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.engines import OWN
 from recsys_cli.etl.implementations import load, refusal
-from recsys_cli.etl.nvtabular_engine import frames, join_external, pins
+from recsys_cli.etl.nvtabular_engine import frames, join_external
 from recsys_cli.etl.nvtabular_engine.frames import alone
 from recsys_cli.etl.nvtabular_engine.ops import MODULES
 from recsys_cli.etl.nvtabular_engine.weighted import repeated
@@ -56,14 +57,8 @@ class NVTabularEngine:
 
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
-        """Return which package is missing or of the wrong release, or None; decided without importing NVTabular."""
-        return pins.problem(device)
-
-    @classmethod
-    def rank(cls, device: str = "cpu") -> int:
-        """Return its rank among the engines: last on either device."""
-        del device
-        return 0
+        """Return the package that is missing or of the wrong release, or None."""
+        return OWN["nvtabular"].missing(device)
 
     def refuses(self, op: Op) -> str | None:
         """Return why it cannot compute an op; None where it can."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.engines import OWN
 from recsys_cli.etl.implementations import load, refusal
 from recsys_cli.etl.packed_strings import with_texts
 from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_categorify
@@ -53,14 +54,8 @@ class PolarsEngine:
 
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
-        """Return what is missing for a GPU, or None: for the CPU Polars comes with the core install."""
-        return gpu.problem() if device == "gpu" else None
-
-    @classmethod
-    def rank(cls, device: str = "cpu") -> int:
-        """Return its rank among the engines: first on either device."""
-        del device
-        return 10
+        """Return the package that is missing or of the wrong release, or None."""
+        return OWN["polars"].missing(device)
 
     def refuses(self, op: Op) -> str | None:
         """Return why it cannot compute an op; None where it can."""

@@ -14,7 +14,7 @@ import pytest
 
 from recsys_cli.config import EtlConfig
 from recsys_cli.errors import DataError, MissingExtraError, RecsysError
-from recsys_cli.etl import cluster as clusters
+from recsys_cli.etl import engines
 from recsys_cli.etl.cluster import Cluster
 from recsys_cli.etl.executor import Threads, open_executor
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
@@ -122,7 +122,7 @@ def test_nothing_of_dask_speaks_up(tmp_path: Path, capfd: pytest.CaptureFixture[
 def test_without_dask_the_install_command_is_named(
     cluster: str, lacking: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "find_spec", lambda name: None if name == lacking else "there")
+    monkeypatch.setattr(engines, "find_spec", lambda name: None if name == lacking else "there")
     engine = PolarsEngine(tmp_path)
     with (
         pytest.raises(MissingExtraError, match=f"etl.cluster={cluster} needs the '{extra}' extra") as caught,

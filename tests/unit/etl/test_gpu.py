@@ -17,9 +17,10 @@ from strategies import Case, cases
 
 from recsys_cli.errors import DataError, MissingExtraError
 from recsys_cli.etl.engine import choose
-from recsys_cli.etl.polars_engine import counted, gpu
+from recsys_cli.etl.polars_engine import counted, releases
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
-from recsys_cli.etl.polars_engine.gpu import Gpu, Unit, meets
+from recsys_cli.etl.polars_engine.gpu import Gpu, Unit
+from recsys_cli.etl.polars_engine.releases import meets
 from recsys_cli.events import Event, Message
 from recsys_cli.features.plan import FeaturePlan
 
@@ -154,12 +155,12 @@ def installed(monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], needs: 
             raise PackageNotFoundError(package)
         return packages[package]
 
-    monkeypatch.setattr(gpu, "version", version)
-    monkeypatch.setattr(gpu, "requires", lambda package: ["nvtx>=0.2.1", needs, 'rich; extra == "test"'])
+    monkeypatch.setattr(releases, "version", version)
+    monkeypatch.setattr(releases, "requires", lambda package: ["nvtx>=0.2.1", needs, 'rich; extra == "test"'])
 
 
 def test_a_missing_extra_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    installed(monkeypatch, {})
+    installed(monkeypatch, {"polars": "1.44.0"})
     for name in ("polars", "auto"):
         with pytest.raises(MissingExtraError, match=r"etl\.device=gpu needs the 'gpu' extra") as raised:
             choose(name, tmp_path, device="gpu")
@@ -167,8 +168,7 @@ def test_a_missing_extra_is_named_with_its_install_command(monkeypatch: pytest.M
 
 
 def test_a_cudf_polars_for_other_releases_of_polars_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(monkeypatch, {"cudf-polars-cu12": "26.10.0"})
-    monkeypatch.setattr(pl, "__version__", "2.1.0")
+    installed(monkeypatch, {"cudf-polars-cu12": "26.10.0", "polars": "2.1.0"})
     error = PolarsEngine.missing("gpu")
     assert error is not None
     assert "cudf-polars-cu12 26.10.0 needs polars<1.45,>=1.35, and 2.1.0 is here" in error.message
@@ -176,8 +176,7 @@ def test_a_cudf_polars_for_other_releases_of_polars_is_named(monkeypatch: pytest
 
 
 def test_auto_takes_polars_on_either_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    installed(monkeypatch, {"cudf-polars-cu13": "26.10.0"})
-    monkeypatch.setattr(pl, "__version__", "1.44.0")
+    installed(monkeypatch, {"cudf-polars-cu13": "26.10.0", "polars": "1.44.0"})
     for device in ("cpu", "gpu"):
         name, engine = choose("auto", tmp_path, device=device)
         assert (name, engine.device) == ("polars", device)
