@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from recsys_cli.config import yaml12
 from recsys_cli.config.section import Section
+from recsys_cli.metrics.label_task import BINARY
 
 
 class BenchModel(BaseModel):
@@ -55,7 +56,7 @@ class BenchConfig(Section):
     """Names of models, or entries such as `{name: mf, dim: 64, train: {epochs: 20}}`."""
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((42,), min_length=1)
     """What `train.seed` is: each model is trained once with each; one that has no chance in it with the first alone."""
-    metrics: tuple[str, ...] = Field(("ndcg@10", "recall@10", "auc"), min_length=1)
+    metrics: tuple[str, ...] = Field(BINARY.leaderboard, min_length=1)
     """Figures of the leaderboard (`recsys ls metrics`); models are sorted by the first one. Of a label that is a number they are
     rmse, mae and ndcg@10 where left out."""
 

@@ -14,6 +14,7 @@ from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import AnySplit, RandomSplit
+from recsys_cli.metrics.named import MAX_CUT_OFF
 from recsys_cli.registry import DEFAULT_MODEL, suggest
 
 _CLUSTERS = ("local", "local_cuda")
@@ -104,10 +105,6 @@ class ModelConfig(BaseModel):
     def options(self) -> dict[str, Any]:
         """The model's own options."""
         return dict(self.model_extra or {})
-
-
-MAX_CUT_OFF = 10_000
-"""The longest ranking: its memory is users times cut-off."""
 
 
 class EvaluateConfig(Section):

@@ -9,11 +9,11 @@ from recsys_cli.batch import Feature, Ragged
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.held_out import HeldOut, Ints
-from recsys_cli.evaluation.metrics import BEYOND, Catalogue, Ranked, Recommended
 from recsys_cli.evaluation.result import Estimate, Estimates
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Tables
+from recsys_cli.metrics import BEYOND, Catalogue, Ranked, Recommended
 
 
 def catalogue_of(candidates: Ints, train: Interactions, tables: Tables, schema: Schema) -> Catalogue:

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.metrics import RANKING, Hits
 from recsys_cli.evaluation.result import Estimate
 from recsys_cli.evaluation.student import quantile_975
-from recsys_cli.evaluation.tally import Floats
 from recsys_cli.features.hashing import mix
+from recsys_cli.metrics import RANKING, Hits
+from recsys_cli.metrics.tally import Floats
 
 _CHUNK = 1 << 22
 _USERS = 12

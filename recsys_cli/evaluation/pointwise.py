@@ -15,14 +15,14 @@ from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES_OF_NUMBERS
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.curves import precision_recall_curve, reliability_curve, roc_curve
-from recsys_cli.evaluation.metrics import GROUPED, OF_NUMBERS
-from recsys_cli.evaluation.metrics import POINTWISE as METRICS
 from recsys_cli.evaluation.result import MODEL, Curve, Estimates
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates, weighted_estimate
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Loader
+from recsys_cli.metrics import GROUPED, OF_NUMBERS
+from recsys_cli.metrics import POINTWISE as METRICS
 from recsys_cli.models.model import Model
 
 

@@ -22,8 +22,8 @@ from recsys_cli.errors import ConfigError, RecsysError, TrainingError
 from recsys_cli.evaluation.compare.leaderboard import Leaderboard, standings_of
 from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.evaluation.compare.runs import rankings_of
-from recsys_cli.evaluation.metrics.named import better_of, check_figure
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
+from recsys_cli.metrics.named import better_of, check_figure
 from recsys_cli.stages.cells import Cell, cells_of, seconds_left
 from recsys_cli.stages.choice import run_key, unfinished_run
 from recsys_cli.stages.etl import prepared_data

@@ -11,8 +11,8 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.evaluation.metrics.named import Ends
     from recsys_cli.evaluation.result import Counts
+    from recsys_cli.metrics.named import Ends
     from recsys_cli.workspace import TrainedRun
 
 _MARK = "*"
@@ -30,9 +30,9 @@ def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show what a reader wants first, the model beside the baselines; the report and --json have the rest."""
-    from recsys_cli.evaluation.metrics.named import headlines
     from recsys_cli.evaluation.result import Counts
     from recsys_cli.evaluation.selection import marked
+    from recsys_cli.metrics.label_task import headlines
 
     counts, config = Counts.model_validate(found["counts"]), found["config"]
     of_model = found["pointwise"].get(MODEL, {})
@@ -67,8 +67,8 @@ def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: 
         metrics: Which of them.
         own: Name of the model.
     """
-    from recsys_cli.evaluation.metrics.named import best_of, better_of
     from recsys_cli.evaluation.result import renamed
+    from recsys_cli.metrics.named import best_of, better_of
 
     metrics = [metric for metric in metrics if metric in systems.get(MODEL, {})]
     if not metrics:
@@ -128,14 +128,14 @@ def _figure(estimate: Mapping[str, Any] | None) -> str:
 
 
 def _title(metric: str) -> str:
-    from recsys_cli.evaluation.metrics.named import title_of
+    from recsys_cli.metrics.named import title_of
 
     return title_of(metric)
 
 
 def _heading(metric: str) -> str:
     """Write a figure's name with an arrow that says which values are better."""
-    from recsys_cli.evaluation.metrics.named import ARROWS, better_of
+    from recsys_cli.metrics.named import ARROWS, better_of
 
     return f"{_title(metric)} {ARROWS[better_of(metric)]}".rstrip()
 

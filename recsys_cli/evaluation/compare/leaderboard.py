@@ -11,11 +11,11 @@ from recsys_cli.evaluation.compare.comparison import Difference, verdict_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.paired import holm
 from recsys_cli.evaluation.compare.runs import measured, rankings_of
-from recsys_cli.evaluation.metrics.metric import Better
-from recsys_cli.evaluation.metrics.named import badness, better_of, title_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
 from recsys_cli.evaluation.selection import Selection, legend, marked
+from recsys_cli.metrics.metric import Better
+from recsys_cli.metrics.named import badness, better_of, title_of
 from recsys_cli.workspace import TrainedRun
 
 

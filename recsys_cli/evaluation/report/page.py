@@ -8,7 +8,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.metrics import POINTWISE
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import History
 from recsys_cli.evaluation.report.recommended import METRICS, Shown
@@ -16,6 +15,8 @@ from recsys_cli.evaluation.report.tables import number, pointwise_rows, ranking_
 from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
 from recsys_cli.evaluation.selection import marked
 from recsys_cli.evaluation.words import positive_in_words
+from recsys_cli.metrics import POINTWISE
+from recsys_cli.metrics.label_task import BINARY, REGRESSION
 from recsys_cli.page import render as render_page
 
 
@@ -116,9 +117,10 @@ def _headlines(evaluation: Evaluation) -> list[Headline]:
     return [headline for headline in found if headline is not None]
 
 
-def _first(evaluation: Evaluation) -> tuple[str, str]:
+def _first(evaluation: Evaluation) -> tuple[str, ...]:
     """Return the figures of rows that a reader wants first."""
-    return ("auc", "log_loss") if evaluation.label_mean is None else ("rmse", "mae")
+    task = BINARY if evaluation.label_mean is None else REGRESSION
+    return tuple(name for name in task.headlines if name in task.metrics)
 
 
 def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Headline | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
-from recsys_cli.evaluation.metrics.metric import Better
-from recsys_cli.evaluation.metrics.named import ARROWS, best_of
 from recsys_cli.evaluation.result import Estimate, Estimates
+from recsys_cli.metrics import BEYOND, GROUPED, POINTWISE, RANKING
+from recsys_cli.metrics.metric import Better
+from recsys_cli.metrics.named import ARROWS, best_of
 
 
 @dataclass(frozen=True)
