@@ -61,7 +61,8 @@ def _metric_problems(document: Document, metrics: Any) -> Iterator[str]:
         try:
             check_figure(str(name))
         except ConfigError as error:
-            yield f"{_marker(document, ('bench', 'metrics', position))}{error.message}"
+            hint = f"; {error.hint}" if error.hint else ""
+            yield f"{_marker(document, ('bench', 'metrics', position))}{error.message}{hint}"
 
 
 def _problems(document: Document, position: int, model: BenchModel, check: Check, known: set[str]) -> list[str]:

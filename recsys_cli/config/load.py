@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from recsys_cli.config.space import space_problems
 from recsys_cli.data import open_source
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics.label_task import REGRESSION
-from recsys_cli.metrics.named import find_metric
+from recsys_cli.metrics.named import check_extra, find_metric
 from recsys_cli.plugins import guarded, require_subclass
 from recsys_cli.registry import DEFAULT_MODEL, ENGINES, MODELS, lookup
 from recsys_cli.registry import load as load_component
@@ -214,7 +215,22 @@ def _component_problems(document: Document) -> list[str]:
         problems += _attempt(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
     if isinstance(train, dict) and isinstance(train.get("monitor"), str):
         problems += _attempt(lambda: find_metric(train["monitor"]), document, ("train", "monitor"))
-    return problems
+    return [*problems, *_metric_problems(document)]
+
+
+def _metric_problems(document: Document) -> list[str]:
+    """Check the metrics of other packages that the evaluation adds."""
+    section = document.values.get("evaluate")
+    names = section.get("metrics") if isinstance(section, dict) else None
+    of_numbers = _predicts_a_number(document.values)
+    return [
+        problem
+        for position, name in enumerate(names if isinstance(names, list) else ())
+        if isinstance(name, str)
+        for problem in _attempt(
+            partial(check_extra, name, of_numbers=of_numbers), document, ("evaluate", "metrics", position)
+        )
+    ]
 
 
 def _open_dataset(section: dict[str, Any]) -> None:

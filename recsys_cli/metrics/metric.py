@@ -38,7 +38,7 @@ class PointwiseMetric:
     Attributes:
         name: As in evaluation.json.
         title: As in tables.
-        better: Which values are better.
+        better: Which values are better; figures with `higher` are at most 1.
         compute: From a tally to the figure; NaN where it is not defined.
         influence: Where it is defined, its influence function at the tally: the linear part of the figure, which standard errors
             come from.
@@ -188,3 +188,6 @@ class ListMetric:
     title: str
     better: Better | None
     compute: Callable[[Recommended, int], Floats]
+
+
+Metric = PointwiseMetric | GroupedMetric | RankingMetric | ListMetric

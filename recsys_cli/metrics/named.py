@@ -8,19 +8,12 @@ from dataclasses import dataclass
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics import BEYOND, GROUPED, POINTWISE, RANKING
-from recsys_cli.metrics.metric import Better, PointwiseMetric, RankingMetric
+from recsys_cli.metrics.foreign import LOSS, SAMPLED, foreign, metric_named, metric_of
+from recsys_cli.metrics.metric import Better, ListMetric, PointwiseMetric, RankingMetric
 from recsys_cli.registry import suggest
 
 MAX_CUT_OFF = 10_000
 """The longest ranking: its memory is users times cut-off."""
-
-LOSS = "loss"
-"""What a model minimises: no metric of evaluation, and a figure that one may go by all the same."""
-
-
-SAMPLED = "sampled_"
-"""What the names of figures of sampled candidates begin with."""
-
 
 ARROWS: Mapping[Better | None, str] = {"higher": "↑", "lower": "↓", "one": "→1", None: ""}
 """Which values are better, as tables show it."""
@@ -46,12 +39,13 @@ def find_metric(name: str) -> PointwiseMetric | CutOff | None:
     if name == LOSS:
         return None
     base, at, _ = name.partition("@")
-    if base in RANKING:
-        return CutOff(RANKING[base], _cut_off(name))
-    if base in POINTWISE:
+    metric = metric_named(base)
+    if isinstance(metric, RankingMetric):
+        return CutOff(metric, _cut_off(name))
+    if isinstance(metric, PointwiseMetric):
         if at:
             raise ConfigError(f"{base} takes no cut-off, and {name} has one")
-        return POINTWISE[base]
+        return metric
     raise _unknown(name, [LOSS, *POINTWISE], RANKING)
 
 
@@ -61,17 +55,37 @@ def check_figure(name: str) -> None:
     Raises:
         ConfigError: It has not.
     """
-    base, at, _ = name.partition("@")
-    if base in GROUPED and not at:
-        return
     if name == LOSS:
         raise ConfigError(f"{LOSS} is what training minimises, and no figure of an evaluation")
-    if base in BEYOND:
+    metric = metric_named(name.partition("@")[0])
+    if isinstance(metric, ListMetric):
         _cut_off(name)
-    elif base in POINTWISE or base in RANKING:
+    elif isinstance(metric, PointwiseMetric | RankingMetric):
         find_metric(name)
-    else:
+    elif metric is None or "@" in name:
         raise _unknown(name, [*POINTWISE, *GROUPED], [*RANKING, *BEYOND])
+
+
+def check_extra(name: str, *, of_numbers: bool) -> None:
+    """Make sure that a name is that of a further metric for `evaluate.metrics`: one of another package.
+
+    Args:
+        name: Without a cut-off.
+        of_numbers: Whether the main label is a number.
+
+    Raises:
+        ConfigError: It is not, or the metric is of another label task.
+    """
+    if "@" in name:
+        raise ConfigError(f"{name} has a cut-off, and evaluate.k has those of all metrics")
+    metric = foreign(name)
+    if metric is None:
+        if metric_named(name) is not None:
+            raise ConfigError(f"{name} is measured in any case; this key is for metrics of other packages")
+        raise ConfigError(f"unknown metric {name!r}; this key takes metrics of other packages (docs/security.md)")
+    if isinstance(metric, PointwiseMetric) and metric.of_errors != of_numbers:
+        needed = "is a number" if metric.of_errors else "is 0 or 1"
+        raise ConfigError(f"{name} needs a label that {needed}")
 
 
 def _unknown(name: str, plain: Collection[str], with_cut_off: Collection[str]) -> ConfigError:
@@ -94,17 +108,16 @@ def _cut_off(name: str) -> int:
 
 def title_of(name: str) -> str:
     """Return what a figure of an evaluation is called in tables, such as `NDCG@10` or `sampled NDCG@10`."""
-    metric, at, k = name.removeprefix(SAMPLED).partition("@")
-    known = POINTWISE.get(metric) or GROUPED.get(metric) or RANKING.get(metric) or BEYOND.get(metric)
+    _, at, k = name.partition("@")
+    known = metric_of(name)
     title = f"{known.title}{at}{k}" if known else name.removeprefix(SAMPLED)
     return f"sampled {title}" if name.startswith(SAMPLED) else title
 
 
 def better_of(name: str) -> Better | None:
     """Return which values of a figure of an evaluation are better; None where that is for the reader to say."""
-    metric = name.removeprefix(SAMPLED).partition("@")[0]
-    known = POINTWISE.get(metric) or BEYOND.get(metric)
-    return known.better if known else "higher"
+    metric = metric_of(name)
+    return metric.better if isinstance(metric, PointwiseMetric | ListMetric) else "higher"
 
 
 def badness(value: float | None, better: Better | None) -> float:

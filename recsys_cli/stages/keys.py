@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.config import DatasetConfig
+from recsys_cli.metrics.foreign import foreign_path
 from recsys_cli.registry import DATASETS, MODELS, is_own, lookup
 from recsys_cli.workspace import Workspace, key_of
 
@@ -50,6 +51,12 @@ def code_of_dataset(name: str) -> list[str]:
 def code_of_model(name: str) -> list[str]:
     """Return the digest of a model's code, where it is of another package."""
     return code_of(lookup(MODELS, name, what="model"))
+
+
+def code_of_metrics(names: Iterable[str]) -> list[str]:
+    """Return the digests of the code of metrics, where it is of other packages."""
+    paths = (foreign_path(name) for name in names)
+    return [digest for path in paths if path is not None for digest in code_of(path)]
 
 
 def code_of(path: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -23,9 +23,10 @@ from recsys_cli.evaluation.compare.paired import (
 )
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
-from recsys_cli.metrics import RANKING, Hits
+from recsys_cli.metrics import RANKING, Hits, PointwiseMetric
+from recsys_cli.metrics.foreign import SAMPLED, extended, metric_of
 from recsys_cli.metrics.label_task import COMPARED, TASKS
-from recsys_cli.metrics.named import SAMPLED, better_of
+from recsys_cli.metrics.named import better_of
 from recsys_cli.metrics.tally import Floats
 
 Unit = Literal["users", "rows"]
@@ -51,7 +52,7 @@ class Outcomes:
     seeds: Mapping[str, Spread] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Rankings, *, system: str = MODEL, metrics: Container[str] | None = None) -> Outcomes:
+    def of(cls, found: Rankings, *, system: str = MODEL, metrics: Collection[str] | None = None) -> Outcomes:
         """Work out what a system came to.
 
         Args:
@@ -174,11 +175,13 @@ def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:
     return Spread(math.sqrt(together * share / number), (number - 1) * share**2)
 
 
-def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> dict[str, Floats]:
+def _by_user(found: Rankings, system: str, metrics: Collection[str] | None) -> dict[str, Floats]:
     order = np.argsort(found.user_hashes, kind="stable")
     hits = Hits(found.hits[system][order], found.num_relevant[order])
     label = SAMPLED if found.drawn.shape[1] else ""
-    names = {f"{label}{name}@{k}": (metric, k) for k in found.k for name, metric in RANKING.items()}
+    names = {
+        f"{label}{name}@{k}": (metric, k) for k in found.k for name, metric in extended(RANKING, metrics or ()).items()
+    }
     return {
         name: np.asarray(metric.compute(hits, k), dtype=np.float64)
         for name, (metric, k) in names.items()
@@ -186,11 +189,11 @@ def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> di
     }
 
 
-def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Container[str] | None) -> dict[str, Floats]:
+def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Collection[str] | None) -> dict[str, Floats]:
     both_classes = 0 < np.count_nonzero(labels) < len(labels)
     return {
         name: metric.by_row.values(found.labels, found.logits)
-        for name, metric in TASKS[found.task].metrics.items()
+        for name, metric in extended(TASKS[found.task].metrics, metrics or ()).items()
         if metric.by_row is not None
         and (metrics is None or name in metrics)
         and (both_classes if metric.by_row.summary == "class means" else len(labels))
@@ -198,5 +201,5 @@ def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Container[s
 
 
 def _summary(metric: str) -> str:
-    found = COMPARED.get(metric)
-    return found.by_row.summary if found and found.by_row else "mean"
+    found = COMPARED.get(metric) or metric_of(metric)
+    return found.by_row.summary if isinstance(found, PointwiseMetric) and found.by_row else "mean"
