@@ -14,6 +14,7 @@ from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import AnySplit, RandomSplit
+from recsys_cli.metrics.foreign import SAMPLED
 from recsys_cli.metrics.named import MAX_CUT_OFF
 from recsys_cli.registry import DEFAULT_MODEL, suggest
 
@@ -148,7 +149,7 @@ class EvaluateConfig(Section):
     @property
     def label(self) -> str:
         """What the names of ranking metrics begin with."""
-        return "" if self.candidates == "all" else "sampled_"
+        return "" if self.candidates == "all" else SAMPLED
 
 
 class RunConfig(Section):

@@ -32,6 +32,7 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show what a reader wants first, the model beside the baselines; the report and --json have the rest."""
     from recsys_cli.evaluation.result import Counts
     from recsys_cli.evaluation.selection import marked
+    from recsys_cli.metrics.foreign import SAMPLED
     from recsys_cli.metrics.label_task import headlines
 
     counts, config = Counts.model_validate(found["counts"]), found["config"]
@@ -40,7 +41,7 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     own = marked(found["model"], found["selected"])
     what = f"{own} of {found['run']} on {found['split']} of {found['dataset']}: {counts.rows:,} rows"
     _draw_systems(to, what, found["pointwise"], (*rows, *config["metrics"]), own=own)
-    label = "" if config["candidates"] == "all" else "sampled_"
+    label = "" if config["candidates"] == "all" else SAMPLED
     first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage", *config["metrics"])]
     both = {name: {**figures, **found["beyond"].get(name, {})} for name, figures in found["ranking"].items()}
     _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first, own=own)
