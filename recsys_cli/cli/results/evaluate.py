@@ -40,9 +40,9 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     rows = headlines([name for name, estimate in of_model.items() if estimate["value"] is not None])
     own = marked(found["model"], found["selected"])
     what = f"{own} of {found['run']} on {found['split']} of {found['dataset']}: {counts.rows:,} rows"
-    _draw_systems(to, what, found["pointwise"], (*rows, *config["metrics"]), own=own)
+    _draw_systems(to, what, found["pointwise"], (*rows, *config.get("metrics", ())), own=own)
     label = "" if config["candidates"] == "all" else SAMPLED
-    first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage", *config["metrics"])]
+    first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage", *config.get("metrics", ()))]
     both = {name: {**figures, **found["beyond"].get(name, {})} for name, figures in found["ranking"].items()}
     _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first, own=own)
     _draw_cohorts(to, found["cohorts"], first[0], own=own)

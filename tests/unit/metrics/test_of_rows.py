@@ -16,6 +16,7 @@ def test_auc_of_hand_ranked_rows() -> None:
 def test_auc_counts_ties_half() -> None:
     assert AUC.of_rows([0, 1], [0.5, 0.5]) == 0.5
     assert AUC.of_rows([0, 1, 1], [1.0, 1.0, 2.0]) == 0.75
+    assert AUC.of_rows([0, 0, 1, 1], [1, 2, 2, 3]) == 3.5 / 4
 
 
 def test_auc_of_perfect_and_reversed_order() -> None:
