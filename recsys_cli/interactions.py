@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,11 @@ class Interactions:
         return order[
             np.lexsort([key[order] for key in keys])
         ]  # stable: what is equal stays in the order of the numbers
+
+    @property
+    def task(self) -> Literal["binary", "regression"]:
+        """The task of the main label."""
+        return "binary" if self.mean is None else "regression"
 
     @property
     def positive(self) -> npt.NDArray[np.bool_]:

@@ -25,7 +25,7 @@ def resolve(name: str, *, what: str) -> str | None:
 
     Args:
         name: Name of an entry point, or an import path such as "my_package.data:source".
-        what: Kind of the component: dataset, model, engine, op or tracker.
+        what: Kind of the component: dataset, model, engine, op, metric or tracker.
 
     Returns:
         The import path; None where the name is neither.

@@ -92,15 +92,6 @@ TRACKERS: dict[str, str] = {
     "wandb": "recsys_cli.training.trackers.wandb:WandB",
 }
 
-# What opens a dataset by its name and options, and raises a ConfigError where it cannot.
-DATASET = "recsys_cli.data:open_source"
-
-# What reads the name of a metric, such as ndcg@10: takes it, and raises a ConfigError where there is none.
-METRIC = "recsys_cli.evaluation.metrics.named:find_metric"
-
-# What reads the name of a figure of an evaluation, which may be of more than a metric: of all that is recommended, too.
-FIGURE = "recsys_cli.evaluation.metrics.named:check_figure"
-
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return " (did you mean X?)" for the nearest known name, or nothing where none is near."""

@@ -30,8 +30,8 @@ from measure import keep, machine, spread
 from torch import Tensor
 
 from recsys_cli.evaluation.held_out import HeldOut, Lists
-from recsys_cli.evaluation.metrics import RANKING
 from recsys_cli.evaluation.ranking import BLOCK_SCORES, rank
+from recsys_cli.metrics import RANKING
 
 K = (10, 50, 100)
 SEEN, RELEVANT = 125, 5

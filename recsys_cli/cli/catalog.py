@@ -116,7 +116,7 @@ def _engines(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
 
 
 def _metrics(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the same in every workspace
-    from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
+    from recsys_cli.metrics import BEYOND, GROUPED, POINTWISE, RANKING
 
     named: dict[str, object] = {name: metric.compute for name, metric in POINTWISE.items()}
     named |= {name: metric.compute for name, metric in GROUPED.items()}

@@ -116,17 +116,20 @@ def _draw_status(to: Console, found: Mapping[str, Any]) -> None:
 def _runs(found: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return heads and cells; with the RMSE where a run predicts a number, and of such runs alone: others' is of probabilities."""
     from recsys_cli.cli.quantities import size
+    from recsys_cli.metrics.label_task import BINARY, REGRESSION
 
-    errors = [{} if "auc" in run["metrics"] else run["metrics"] for run in found]
-    has_errors = any("rmse" in one for one in errors)
+    of_classes, of_numbers = BINARY.default, REGRESSION.default
+    errors = [{} if of_classes.name in run["metrics"] else run["metrics"] for run in found]
+    has_errors = any(of_numbers.name in one for one in errors)
     cells = [
         (
-            run["name"], run["state"], _figure(run["metrics"], "auc"), *([_figure(one, "rmse")] if has_errors else []),
+            run["name"], run["state"], _figure(run["metrics"], of_classes.name),
+            *([_figure(one, of_numbers.name)] if has_errors else []),
             _figure(run["metrics"], "ndcg@10"), size(run["bytes"]),
         )
         for run, one in zip(found, errors, strict=True)
     ]  # fmt: skip
-    return ("run", "state", "AUC", *(["RMSE"] if has_errors else []), "NDCG@10", "size"), cells
+    return ("run", "state", of_classes.title, *([of_numbers.title] if has_errors else []), "NDCG@10", "size"), cells
 
 
 def _figure(metrics: Mapping[str, float | None], name: str) -> str:

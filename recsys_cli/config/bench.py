@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from recsys_cli.config import yaml12
 from recsys_cli.config.section import Section
+from recsys_cli.errors import ConfigError
+from recsys_cli.metrics.foreign import foreign_path
+from recsys_cli.metrics.label_task import BINARY
 
 
 class BenchModel(BaseModel):
@@ -55,9 +58,9 @@ class BenchConfig(Section):
     """Names of models, or entries such as `{name: mf, dim: 64, train: {epochs: 20}}`."""
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((42,), min_length=1)
     """What `train.seed` is: each model is trained once with each; one that has no chance in it with the first alone."""
-    metrics: tuple[str, ...] = Field(("ndcg@10", "recall@10", "auc"), min_length=1)
-    """Figures of the leaderboard (`recsys ls metrics`); models are sorted by the first one. Of a label that is a number they are
-    rmse, mae and ndcg@10 where left out."""
+    metrics: tuple[str, ...] = Field(BINARY.leaderboard, min_length=1)
+    """Figures of the leaderboard (`recsys ls metrics`, or `evaluate.metrics`); models are sorted by the first one. Of a label
+    that is a number they are rmse, mae and ndcg@10 where left out."""
 
     @field_validator("seeds", "metrics")
     @classmethod
@@ -81,19 +84,29 @@ class BenchConfig(Section):
         return _labels(self.models)
 
 
-def missing_cut_offs(metrics: Iterable[str], k: Collection[int]) -> list[str]:
-    """Return a sentence for each figure of rankings that is cut off where an evaluation cuts off none.
+def not_measured(metrics: Iterable[str], k: Collection[int], extra: Collection[str]) -> list[str]:
+    """Return a sentence for each figure that an evaluation does not have.
 
     Args:
         metrics: Their names.
         k: The cut-offs of the evaluation.
+        extra: Its metrics of other packages.
     """
     parts = [(metric, metric.partition("@")[2]) for metric in metrics]
-    return [
+    missing = [
         f"{metric} is not measured, because evaluate.k has no {cut_off}"
         for metric, cut_off in parts
         if cut_off.isdecimal() and int(cut_off) not in {0, *k}  # 0 is wrong in itself
     ]
+    foreign = [name for metric in metrics if (name := metric.partition("@")[0]) not in extra and _is_foreign(name)]
+    return missing + [f"{name} is not measured, because evaluate.metrics has no {name}" for name in foreign]
+
+
+def _is_foreign(name: str) -> bool:
+    try:
+        return foreign_path(name) is not None
+    except ConfigError:  # a problem of its own
+        return False
 
 
 def _labels(models: tuple[BenchModel, ...]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from recsys_cli.config.problems import describe
 from recsys_cli.config.section import Section
 from recsys_cli.config.sections import ModelConfig, RunConfig
 from recsys_cli.config.space import space_problems
+from recsys_cli.data import open_source
 from recsys_cli.errors import ConfigError
+from recsys_cli.metrics.label_task import REGRESSION
+from recsys_cli.metrics.named import check_extra, find_metric
 from recsys_cli.plugins import guarded, require_subclass
-from recsys_cli.registry import DATASET, DEFAULT_MODEL, ENGINES, METRIC, MODELS, lookup
+from recsys_cli.registry import DEFAULT_MODEL, ENGINES, MODELS, lookup
 from recsys_cli.registry import load as load_component
 
 
@@ -124,7 +128,7 @@ def _with_train_defaults(values: dict[str, Any]) -> dict[str, Any]:
     model, train = values.get("model", {}), values.get("train", {})
     if not isinstance(train, dict):
         return values
-    defaults: dict[str, Any] = {"monitor": "rmse"} if _predicts_a_number(values) else {}
+    defaults: dict[str, Any] = {"monitor": REGRESSION.default.name} if _predicts_a_number(values) else {}
     if isinstance(model, dict) and isinstance(name := model.get("name", DEFAULT_MODEL), str):
         with suppress(ConfigError):  # which is told of as a problem of the model
             defaults |= train_defaults(model_config_type(name))
@@ -144,7 +148,7 @@ def _with_bench_defaults(values: dict[str, Any]) -> dict[str, Any]:
     bench = values.get("bench")
     if not isinstance(bench, dict) or "metrics" in bench or not _predicts_a_number(values):
         return values
-    return {**values, "bench": {"metrics": ["rmse", "mae", "ndcg@10"], **bench}}
+    return {**values, "bench": {"metrics": list(REGRESSION.leaderboard), **bench}}
 
 
 def _predicts_a_number(values: dict[str, Any]) -> bool:
@@ -210,12 +214,27 @@ def _component_problems(document: Document) -> list[str]:
     if isinstance(etl, dict) and isinstance(etl.get("engine"), str) and etl["engine"] != "auto":
         problems += _attempt(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
     if isinstance(train, dict) and isinstance(train.get("monitor"), str):
-        problems += _attempt(lambda: load_component(METRIC)(train["monitor"]), document, ("train", "monitor"))
-    return problems
+        problems += _attempt(lambda: find_metric(train["monitor"]), document, ("train", "monitor"))
+    return [*problems, *_metric_problems(document)]
+
+
+def _metric_problems(document: Document) -> list[str]:
+    """Check the metrics of other packages that the evaluation adds."""
+    section = document.values.get("evaluate")
+    names = section.get("metrics") if isinstance(section, dict) else None
+    of_numbers = _predicts_a_number(document.values)
+    return [
+        problem
+        for position, name in enumerate(names if isinstance(names, list) else ())
+        if isinstance(name, str)
+        for problem in _attempt(
+            partial(check_extra, name, of_numbers=of_numbers), document, ("evaluate", "metrics", position)
+        )
+    ]
 
 
 def _open_dataset(section: dict[str, Any]) -> None:
-    load_component(DATASET)(section["name"], {key: value for key, value in section.items() if key != "name"})
+    open_source(section["name"], {key: value for key, value in section.items() if key != "name"})
 
 
 def _model_problems(document: Document, section: dict[str, Any]) -> list[str]:

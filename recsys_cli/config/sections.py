@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from recsys_cli.config.bench import BenchConfig, missing_cut_offs
+from recsys_cli.config.bench import BenchConfig, not_measured
 from recsys_cli.config.section import Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.split import AnySplit, RandomSplit
+from recsys_cli.metrics.foreign import SAMPLED
+from recsys_cli.metrics.named import MAX_CUT_OFF
 from recsys_cli.registry import DEFAULT_MODEL, suggest
 
 _CLUSTERS = ("local", "local_cuda")
@@ -106,10 +108,6 @@ class ModelConfig(BaseModel):
         return dict(self.model_extra or {})
 
 
-MAX_CUT_OFF = 10_000
-"""The longest ranking: its memory is users times cut-off."""
-
-
 class EvaluateConfig(Section):
     """What is measured."""
 
@@ -117,6 +115,9 @@ class EvaluateConfig(Section):
     """Which rows; `auto` is test where there is one, valid otherwise."""
     k: tuple[Annotated[int, Field(ge=1, le=MAX_CUT_OFF)], ...] = (10, 50)
     """Cut-offs of the ranking metrics."""
+    metrics: tuple[str, ...] = ()
+    """Metrics of other packages (docs/security.md) beside those of `recsys ls metrics`, which are always measured: names of entry
+    points, or import paths such as my_package.metrics:ILD. In results and as `train.monitor` they have the same name."""
     ranking_users: int | None = Field(2_000, ge=1)
     """Rank for a seeded sample of so many users (named as a sample in all results); None for all."""
     relevant: Literal["positive", "all"] | float = "positive"
@@ -148,7 +149,7 @@ class EvaluateConfig(Section):
     @property
     def label(self) -> str:
         """What the names of ranking metrics begin with."""
-        return "" if self.candidates == "all" else "sampled_"
+        return "" if self.candidates == "all" else SAMPLED
 
 
 class RunConfig(Section):
@@ -180,7 +181,8 @@ class RunConfig(Section):
         problems += self._label_problems()
         if self.bench is not None:
             problems += [
-                f"bench.metrics: {problem}" for problem in missing_cut_offs(self.bench.metrics, self.evaluate.k)
+                f"bench.metrics: {problem}"
+                for problem in not_measured(self.bench.metrics, self.evaluate.k, self.evaluate.metrics)
             ]
         if "timestamp" in self.split.reads and self.features.timestamp is None:
             problems.append(

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from recsys_cli.config.schedule import Constant, Schedule
 from recsys_cli.config.section import Section
 from recsys_cli.errors import ConfigError
+from recsys_cli.metrics.label_task import BINARY
 from recsys_cli.registry import TRACKERS, lookup
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -77,7 +78,7 @@ class TrainConfig(Section):
     machine, so compare the rows per second. Needs a C++ compiler, and on a GPU Triton."""
 
     # what is measured, kept and told
-    monitor: str = "auc"
+    monitor: str = BINARY.default.name
     """Figure of the validation split that decides which epoch is best: `loss`, or one that `recsys ls metrics` lists, such as
     log_loss or ndcg@10 (of a sample of 2,000 users whom train knows; after a split by user of those of valid, where the model folds
     in). Where it is not defined the loss decides, and where there is no loss either the last epoch is kept. A model's own default

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from recsys_cli.data.movielens_layouts import NO_GENRES
 from recsys_cli.data.planted import GENRES, Ratings, World
+from recsys_cli.metrics.auc import AUC
 
 TRUTH_ROWS = 2_000_000
 SAMPLE_ROWS = 1_000_000
@@ -72,8 +74,9 @@ class RatingsWriter:
         """Return the ceiling and the share of rows that are labelled 1, both for the label `rating > 3`."""
         score = np.concatenate([score for score, _ in self._sample])
         liked = np.concatenate([liked for _, liked in self._sample])
+        best = AUC.of_rows(liked, score)
         return {
-            "ceiling": {"label": "rating > 3", "auc": auc(score, liked), "rows": len(score)},
+            "ceiling": {"label": "rating > 3", "auc": None if math.isnan(best) else best, "rows": len(score)},
             "positives": self._positives / self.rows,
         }
 
@@ -86,19 +89,3 @@ class RatingsWriter:
         self._file.close()
         if error is None and self._truth:
             pyarrow.parquet.write_table(pa.concat_tables(self._truth), self._folder / "truth.parquet")
-
-
-def auc(score: NDArray[np.float32], positive: NDArray[np.bool_]) -> float | None:
-    """Compute the area under the ROC curve: the chance that a positive row scores above a negative one, ties half.
-
-    Returns:
-        A number from 0 to 1, or None where one of the classes is empty.
-    """
-    num_positive = int(positive.sum())
-    num_negative = len(positive) - num_positive
-    if not num_positive or not num_negative:
-        return None
-    _, group, count = np.unique(score, return_inverse=True, return_counts=True)
-    middle_rank = np.cumsum(count) - (count - 1) / 2
-    wins = middle_rank[group][positive].sum() - num_positive * (num_positive + 1) / 2
-    return float(wins / (num_positive * num_negative))

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.held_out import HeldOut, Ints, hold_out
-from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.problem import problem_hash, rows_hash
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import Protocol
 from recsys_cli.evaluation.sampling import drawn
+from recsys_cli.metrics import Ranked
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Asked:
             row_users=new.hidden_ids(rows.user_idx),
             row_items=rows.item_idx,
             row_clusters=Clusters.of_users(rows.user_idx).index.astype(np.int32),
-            task="binary" if rows.mean is None else "regression",
+            task=rows.task,
         )
 
 

@@ -9,11 +9,12 @@ from recsys_cli.batch import Feature, Ragged
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.held_out import HeldOut, Ints
-from recsys_cli.evaluation.metrics import BEYOND, Catalogue, Ranked, Recommended
 from recsys_cli.evaluation.result import Estimate, Estimates
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Tables
+from recsys_cli.metrics import BEYOND, Catalogue, Ranked, Recommended
+from recsys_cli.metrics.foreign import extended
 
 
 def catalogue_of(candidates: Ints, train: Interactions, tables: Tables, schema: Schema) -> Catalogue:
@@ -56,7 +57,7 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalogue: Catalogue, confi
     found = {
         f"{config.label}{metric.name}@{k}": metric.compute(lists, k)
         for k in sorted(set(config.k))
-        for metric in BEYOND.values()
+        for metric in extended(BEYOND, config.metrics).values()
     }
     estimates = {name: _as_it_is(float(values)) for name, values in found.items() if values.ndim == 0}
     means = {name: values for name, values in found.items() if values.ndim == 1 and not np.isnan(values).all()}

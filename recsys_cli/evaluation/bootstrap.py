@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.metrics import RANKING, Hits
 from recsys_cli.evaluation.result import Estimate
 from recsys_cli.evaluation.student import quantile_975
-from recsys_cli.evaluation.tally import Floats
 from recsys_cli.features.hashing import mix
+from recsys_cli.metrics import RANKING, Hits
+from recsys_cli.metrics.foreign import extended
+from recsys_cli.metrics.tally import Floats
 
 _CHUNK = 1 << 22
 _USERS = 12
@@ -31,7 +32,8 @@ def ranking_estimates(
     """
     if not found:
         return {}
-    columns = [(name, metric, cut_off) for name in found for cut_off in sorted(set(k)) for metric in RANKING.values()]
+    metrics = extended(RANKING, config.metrics).values()
+    columns = [(name, metric, cut_off) for name in found for cut_off in sorted(set(k)) for metric in metrics]
     values = np.stack([metric.compute(found[name], cut_off) for name, metric, cut_off in columns], axis=1)
     means = mean_estimates(values, resamples=config.bootstrap, seed=config.seed)
     estimates: dict[str, dict[str, Estimate]] = {name: {} for name in found}

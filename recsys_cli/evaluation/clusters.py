@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.evaluation.student import quantile_975, two_sided
-from recsys_cli.evaluation.tally import Floats
 from recsys_cli.features.schema import FIRST
+from recsys_cli.metrics.tally import Floats
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.held_out import HeldOut
-from recsys_cli.evaluation.metrics import OF_NUMBERS, POINTWISE, Hits, Ranked
 from recsys_cli.evaluation.result import MODEL, Cohort
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
+from recsys_cli.metrics import Hits, Ranked
+from recsys_cli.metrics.label_task import TASKS
 
 HEAD = 0.2
 """Share of the candidates that are the head."""
 _NOBODY = np.iinfo(np.int64).max
-_AUC, _RMSE = {"auc": POINTWISE["auc"]}, {"rmse": OF_NUMBERS["rmse"]}
 
 Mask = npt.NDArray[np.bool_]
 
@@ -117,8 +117,8 @@ def _by_activity(parts: Parts, known: Mask) -> Iterator[_Who]:
 
 
 def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
-    labels, of_numbers = parts.rows.labels[who.rows], parts.rows.mean is not None
-    group, metrics = (ScoredRows.of_errors, _RMSE) if of_numbers else (ScoredRows.of, _AUC)
+    labels, metric = parts.rows.labels[who.rows], TASKS[parts.rows.task].default
+    group = ScoredRows.of_errors if metric.of_errors else ScoredRows.of
     clusters = Clusters.of_users(parts.rows.user_idx[who.rows])
     found = {name: _within(who, ranked, parts.held_out) for name, ranked in parts.ranked.items()}
     hits = {name: one for name, one in found.items() if one is not None and len(one.hits)}
@@ -130,7 +130,10 @@ def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
         pointwise={MODEL: {}}
         | {
             name: pointwise_estimates(
-                group(labels, scores[who.rows], clusters), metrics, resamples=config.bootstrap, seed=config.seed
+                group(labels, scores[who.rows], clusters),
+                {metric.name: metric},
+                resamples=config.bootstrap,
+                seed=config.seed,
             )
             for name, scores in parts.scores.items()
         },

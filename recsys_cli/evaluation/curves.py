@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from recsys_cli.evaluation.metrics.ece import reliability
 from recsys_cli.evaluation.result import Curve
-from recsys_cli.evaluation.tally import Floats, Tally
+from recsys_cli.metrics.ece import reliability
+from recsys_cli.metrics.tally import Floats, Tally
 
 POINTS = 200
 

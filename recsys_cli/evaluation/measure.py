@@ -22,7 +22,6 @@ from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.cohorts import Parts, measure_cohorts
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.lending import ForEverybody, Loans
-from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.pointwise import Rows, measure_rows, predict
 from recsys_cli.evaluation.ranking import Scorer, rank
@@ -34,6 +33,7 @@ from recsys_cli.evaluation.words import count, describe, on_new_users
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.schema import Role
 from recsys_cli.loader import Loader, Tables
+from recsys_cli.metrics import Ranked
 from recsys_cli.models.model import Fitted, Known, Model
 from recsys_cli.workspace import PreparedData
 

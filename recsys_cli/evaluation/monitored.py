@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from recsys_cli.config import EvaluateConfig
@@ -16,32 +15,18 @@ from recsys_cli.evaluation.held_out import HeldOut, hold_out
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.lending import ForEverybody, Loans
 from recsys_cli.evaluation.measure import Place
-from recsys_cli.evaluation.metrics import OF_NUMBERS, PointwiseMetric
-from recsys_cli.evaluation.metrics.named import CutOff
 from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.problem import value_hashes
 from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
-from recsys_cli.evaluation.tally import Tally
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.loader import Tables
 from recsys_cli.loader.interactions import read_interactions
+from recsys_cli.metrics.label_task import TASKS
+from recsys_cli.metrics.named import CutOff
 from recsys_cli.models.model import Model, Trained
 from recsys_cli.workspace import PreparedData
-
-
-def of_rows(metric: PointwiseMetric, labels: npt.NDArray[np.float32], logits: npt.NDArray[np.float32]) -> float:
-    """Return a figure of rows, as `recsys evaluate` has it; NaN where it is not defined.
-
-    Args:
-        metric: What to measure.
-        labels: Of rows, shape (N,); above 0.5 they count as 1, unless the metric is of numbers.
-        logits: Their scores, shape (N,).
-    """
-    if metric in OF_NUMBERS.values():
-        return metric.compute(Tally.of_errors(labels, logits))
-    return metric.compute(Tally.of((labels > 0.5).astype(np.float32), logits))
 
 
 def of_rankings(
@@ -78,7 +63,7 @@ def of_rankings(
     tables = Tables(data, device=place.device)
     if (reason := why_not(model, held_out, tables, data.schema, device=place.device)) is not None:
         all_new = not np.any(rows.user_idx >= FIRST)
-        raise _not_measured(wanted, reason, model, all_new=all_new)
+        raise _not_measured(wanted, reason, model, data, all_new=all_new)
     places = torch.from_numpy(candidates).to(place.device)
 
     def measure() -> float:
@@ -94,7 +79,7 @@ def _of_new_users(
     """Prepare a ranking for users whom train does not know; what measures it leaves the model with the history of train."""
     asked, tables, schema = Asked.of(by_user, "valid", config), Tables(data, device=place.device), data.schema
     if (reason := why_not(model, asked.held_out, tables, schema, device=place.device)) is not None:
-        raise _not_measured(wanted, reason, model, all_new=False)
+        raise _not_measured(wanted, reason, model, data, all_new=False)
     candidates = torch.from_numpy(asked.held_out.candidates).to(place.device)
     loans = Loans(asked.new_users, by_user.cold.hidden(by_user.history), schema.only(Role.USER).own_ids, tables.join)
     known = known_of(data, "train", device=place.device, tables=tables, read=by_user.hidden(by_user.before))
@@ -120,11 +105,12 @@ def _mean(wanted: CutOff, held_out: HeldOut, scorer: Scorer, place: Place) -> fl
     return float(wanted.metric.compute(hits, wanted.k).mean())
 
 
-def _not_measured(wanted: CutOff, reason: str, model: Model, *, all_new: bool) -> ConfigError:
+def _not_measured(wanted: CutOff, reason: str, model: Model, data: PreparedData, *, all_new: bool) -> ConfigError:
     """Return the error of a ranking that cannot be measured; the hint names figures that this model has."""
     has_loss = isinstance(model, Trained) and model.rows == "interactions"
+    default = TASKS[data.schema.label.task].default.name
     later = "; only recsys evaluate ranks for users whom train does not know" if all_new else ""
     return ConfigError(
         f"{wanted.metric.name}@{wanted.k} cannot be measured: {reason}",
-        hint=f"set train.monitor to auc{' or loss' if has_loss else ''}{later}",
+        hint=f"set train.monitor to {default}{' or loss' if has_loss else ''}{later}",
     )

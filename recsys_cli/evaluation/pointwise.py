@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +15,15 @@ from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES_OF_NUMBERS
 from recsys_cli.evaluation.baselines import POINTWISE as BASELINES
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.curves import precision_recall_curve, reliability_curve, roc_curve
-from recsys_cli.evaluation.metrics import GROUPED, OF_NUMBERS
-from recsys_cli.evaluation.metrics import POINTWISE as METRICS
 from recsys_cli.evaluation.result import MODEL, Curve, Estimates
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates, weighted_estimate
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Loader
+from recsys_cli.metrics import GROUPED, OF_NUMBERS, GroupedMetric
+from recsys_cli.metrics import POINTWISE as METRICS
+from recsys_cli.metrics.foreign import extended
 from recsys_cli.models.model import Model
 
 
@@ -94,17 +95,18 @@ def measure_rows(
         systems[name] = baseline.fit(rows.train, num_items=rows.num_items).logits(rows.held_out)
     clusters = Clusters.of_users(rows.held_out.user_idx)
     scored = {name: ScoredRows.of(rows.held_out.labels, scores, clusters) for name, scores in systems.items()}
-    of_order = {name: metric for name, metric in METRICS.items() if not metric.of_probabilities}
+    metrics, by_user = extended(METRICS, config.metrics), extended(GROUPED, config.metrics)
+    of_order = {name: metric for name, metric in metrics.items() if not metric.of_probabilities}
     return MeasuredRows(
         scores=systems,
         estimates={
             name: pointwise_estimates(
                 one,
-                METRICS if probabilistic or name != MODEL else of_order,
+                metrics if probabilistic or name != MODEL else of_order,
                 resamples=config.bootstrap,
                 seed=config.seed,
             )
-            | _by_user(systems[name], rows.held_out)
+            | _by_user(systems[name], rows.held_out, by_user)
             for name, one in scored.items()
         },
         roc={name: roc_curve(one.tally) for name, one in scored.items()},
@@ -122,14 +124,16 @@ def _measure_numbers(
     clusters = Clusters.of_users(rows.held_out.user_idx)
     scored = {name: ScoredRows.of_errors(rows.held_out.labels, found, clusters) for name, found in systems.items()}
     estimates = {
-        name: pointwise_estimates(one, OF_NUMBERS, resamples=config.bootstrap, seed=config.seed)
+        name: pointwise_estimates(
+            one, extended(OF_NUMBERS, config.metrics), resamples=config.bootstrap, seed=config.seed
+        )
         for name, one in scored.items()
     }
     return MeasuredRows(systems, {MODEL: {}} | estimates, roc={}, precision_recall={}, reliability=Curve(x=(), y=()))
 
 
-def _by_user(scores: npt.NDArray[np.floating], rows: Interactions) -> Estimates:
+def _by_user(scores: npt.NDArray[np.floating], rows: Interactions, metrics: Mapping[str, GroupedMetric]) -> Estimates:
     """Measure the rows of users with an id of their own, user by user."""
     known = rows.user_idx >= FIRST
     users, labels, of_known = rows.user_idx[known], rows.labels[known], scores[known]
-    return {name: weighted_estimate(*metric.compute(users, labels, of_known)) for name, metric in GROUPED.items()}
+    return {name: weighted_estimate(*metric.compute(users, labels, of_known)) for name, metric in metrics.items()}

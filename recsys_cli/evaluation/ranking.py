@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.evaluation.held_out import HeldOut, Lists
-from recsys_cli.evaluation.metrics import Ranked
+from recsys_cli.metrics import Ranked
 
 Scorer = Callable[[npt.NDArray[np.int64]], Tensor]
 """From U user ids to their scores for all candidates, finite float32 of shape (U, I), on the device to rank on. Whoever

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
-from recsys_cli.evaluation.metrics import PointwiseMetric
 from recsys_cli.evaluation.result import Estimate
-from recsys_cli.evaluation.tally import Floats, Tally
 from recsys_cli.features.hashing import mix
+from recsys_cli.metrics import PointwiseMetric
+from recsys_cli.metrics.tally import Floats, Tally
 
 _PARTS = 11
 _CLUSTERS_AT_ONCE = 1 << 20

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.compare.comparison import Verdict, figures_of
-from recsys_cli.evaluation.compare.outcomes import AUC, LOG_LOSS, Outcomes, losses
-from recsys_cli.evaluation.compare.paired import placements
+from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.words import joined
-from recsys_cli.evaluation.metrics import RANKING, Ranked
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import MODEL
-from recsys_cli.evaluation.tally import Floats
 from recsys_cli.interactions import Interactions
+from recsys_cli.metrics import RANKING, PointwiseMetric, Ranked
+from recsys_cli.metrics.label_task import COMPARED, headlines
+from recsys_cli.metrics.log_loss import LOG_LOSS
 
-_RMSE = "rmse"
 _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "noise": "noise"}
 _LABELS_ALONE = (
     "The model predicts the labels of given rows; it has not learned which items users choose. To rank the catalog take ease or "
@@ -53,31 +51,25 @@ def _of_rows(found: MeasuredRows, rows: Interactions, config: EvaluateConfig) ->
     A log loss that is worse than a baseline's is said too: an order may be right where probabilities are wrong.
     """
     own = found.estimates[MODEL]
-    metric = AUC if AUC in own else _RMSE
-    if metric in own and own[metric].value is not None:
-        yield _sentence(*_compared(found, rows, metric, config))
-    if LOG_LOSS in own and own[LOG_LOSS].value is not None:
+    for name in headlines(own)[:1]:
+        if own[name].value is not None:
+            yield _sentence(*_compared(found, rows, COMPARED[name], config))
+    if LOG_LOSS.name in own and own[LOG_LOSS.name].value is not None:
         title, by = _compared(found, rows, LOG_LOSS, config)
         if by["worse"]:
             yield f"By {title} the model is worse than {joined(by['worse'])}: its probabilities are off."
 
 
 def _compared(
-    found: MeasuredRows, rows: Interactions, metric: str, config: EvaluateConfig
+    found: MeasuredRows, rows: Interactions, metric: PointwiseMetric, config: EvaluateConfig
 ) -> tuple[str, dict[Verdict, list[str]]]:
+    assert metric.by_row is not None
     labels, clusters = rows.labels != 0, Clusters.of_users(rows.user_idx)
     systems = {
-        name: Outcomes({}, {metric: _of_each_row(metric, scores, rows.labels)}, labels, clusters)
+        name: Outcomes({}, {metric.name: metric.by_row.values(rows.labels, scores)}, labels, clusters)
         for name, scores in found.scores.items()
     }
-    return _tested(systems, metric, config)
-
-
-def _of_each_row(metric: str, scores: npt.NDArray[np.floating], labels: npt.NDArray[np.float32]) -> Floats:
-    if metric == AUC:
-        return placements(labels != 0, scores)
-    wide = scores.astype(np.float64)
-    return losses(labels != 0, wide) if metric == LOG_LOSS else np.square(wide - labels)
+    return _tested(systems, metric.name, config)
 
 
 def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, of_labels: bool) -> Iterator[str]:

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 
 from recsys_cli.config import BenchConfig, RunConfig, with_model
-from recsys_cli.config.bench import missing_cut_offs
+from recsys_cli.config.bench import not_measured
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
 from recsys_cli.evaluation.compare.leaderboard import Leaderboard, standings_of
 from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.evaluation.compare.runs import rankings_of
-from recsys_cli.evaluation.metrics.named import better_of, check_figure
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
+from recsys_cli.metrics.named import better_of, check_figure
 from recsys_cli.stages.cells import Cell, cells_of, seconds_left
 from recsys_cli.stages.choice import run_key, unfinished_run
 from recsys_cli.stages.etl import prepared_data
@@ -115,7 +115,7 @@ def _metrics(config: RunConfig, wanted: BenchConfig, metric: str | None) -> tupl
     if metric is not None:
         check_figure(metric)
     chosen = dict.fromkeys((*(() if metric is None else (metric,)), *wanted.metrics))
-    if missing := missing_cut_offs(chosen, config.evaluate.k):
+    if missing := not_measured(chosen, config.evaluate.k, config.evaluate.metrics):
         raise ConfigError("; ".join(missing), hint="such as evaluate.k=[10,50]")
     return tuple(f"{config.evaluate.label}{name}" if "@" in name else name for name in chosen)
 

@@ -16,7 +16,7 @@ from recsys_cli.config.load import model_config_type, spelled_out
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message
 from recsys_cli.stages import tell_version
-from recsys_cli.stages.keys import code_of_model
+from recsys_cli.stages.keys import code_of_metrics, code_of_model
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, run_lock, whole, write_text
 
 _HOW = {"model": {"embedding"}, "train": {"device", "checkpoint_steps", "trackers", "devices"}}
@@ -33,7 +33,8 @@ def run_key(config: RunConfig, data: PreparedData) -> str:
         for name, section in (("model", spelled_out(config.model)), ("train", config.train))
     )
     version = getattr(model_config_type(config.model.name), "format", 1)
-    return key_of("run", _FORMAT, version, code_of_model(config.model.name), model, train, data.key)
+    code = [*code_of_model(config.model.name), *code_of_metrics([config.train.monitor])]
+    return key_of("run", _FORMAT, version, code, model, train, data.key)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from recsys_cli.events import Emit, ignore
 from recsys_cli.features.expression import parse
 from recsys_cli.stages import Made
 from recsys_cli.stages.finished import config_of, model_of, names_of
+from recsys_cli.stages.keys import code_of_metrics
 from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, run_lock, write_text
@@ -82,7 +83,8 @@ def evaluate(
 
 def evaluation_key(run_key: str, config: EvaluateConfig) -> str:
     """Return what an evaluation depends on: the run, and what is asked of it."""
-    return key_of("evaluation", _VERSION, run_key, config.model_dump(mode="json", exclude=_HOW))
+    asked = config.model_dump(mode="json", exclude=_HOW)
+    return key_of("evaluation", _VERSION, run_key, asked, *code_of_metrics(config.metrics))
 
 
 def selected_on(split: str, run: TrainedRun, workspace: Workspace) -> tuple[Selection, ...]:

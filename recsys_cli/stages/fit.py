@@ -12,6 +12,7 @@ import torch
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.events import Message, Progress
+from recsys_cli.metrics.label_task import TASKS
 from recsys_cli.models.model import Fitted
 from recsys_cli.stages.goal import goal_of
 from recsys_cli.stages.summary import summary
@@ -84,7 +85,7 @@ def _goal(job: Job, model: Fitted) -> Goal:
         return goal_of(job.config.train, job.data, model, emit=job.emit)
     except ConfigError as error:
         job.emit(Message(f"{error.message}, so it is not measured after fitting", "warning"))
-        usual = "rmse" if job.data.schema.label.is_regression else "auc"
+        usual = TASKS[job.data.schema.label.task].default.name
         options = job.config.train.model_copy(update={"monitor": usual})
         return goal_of(options, job.data, model, emit=job.emit)
 

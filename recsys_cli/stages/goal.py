@@ -7,11 +7,13 @@ from dataclasses import replace
 from recsys_cli.config import EvaluateConfig, TrainConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.measure import Place
-from recsys_cli.evaluation.metrics import OF_NUMBERS, PointwiseMetric
-from recsys_cli.evaluation.metrics.named import CutOff, find_metric
-from recsys_cli.evaluation.monitored import of_rankings, of_rows
+from recsys_cli.evaluation.monitored import of_rankings
 from recsys_cli.events import Emit, Message
+from recsys_cli.features.schema import Column
 from recsys_cli.loader.balance import negatives_per_positive
+from recsys_cli.metrics import PointwiseMetric
+from recsys_cli.metrics.label_task import TASKS
+from recsys_cli.metrics.named import CutOff, find_metric
 from recsys_cli.models.model import Model
 from recsys_cli.training.goal import Goal, Monitor
 from recsys_cli.workspace import PreparedData
@@ -59,7 +61,7 @@ def goal_or_usual(config: TrainConfig, data: PreparedData, model: Model, *, defa
     try:
         return goal_of(config, data, model, emit=emit)
     except ConfigError as error:
-        usual = "rmse" if data.schema.label.is_regression else "auc"
+        usual = TASKS[data.schema.label.task].default.name
         if config.monitor != default or config.monitor == usual:
             raise
         instead = f"{usual} decides which epoch is best, or the loss where {usual} is not defined"
@@ -86,17 +88,24 @@ def _monitor(name: str, data: PreparedData, model: Model, emit: Emit) -> Monitor
     """
     metric, found = find_metric(name), yardstick(name)
     label = data.schema.label
-    if label.is_regression and isinstance(metric, PointwiseMetric):
-        if name not in OF_NUMBERS:
-            raise ConfigError(
-                f"{name} is a figure of labels of 0 and 1, and the label {label.name} is a number",
-                hint=f"set train.monitor to {', '.join(OF_NUMBERS)}, loss, or a figure of rankings such as ndcg@10",
-            )
-        metric = OF_NUMBERS[name]
-    if metric is None or name == ("rmse" if label.is_regression else "auc") or not data.rows("valid"):
+    task = TASKS[label.task]
+    if isinstance(metric, PointwiseMetric):
+        metric = task.metrics.get(name, metric)
+        if metric.of_errors != label.is_regression:
+            raise _of_other_task(name, label)
+    if metric is None or metric is task.default or not data.rows("valid"):
         return found
     if isinstance(metric, CutOff):
         place = Place(device=model.device, emit=emit)
         ranked = of_rankings(model, metric, data, config=EvaluateConfig(), place=place)
         return replace(found, measure=lambda _: ranked())
-    return replace(found, measure=lambda scored: of_rows(metric, scored.labels, scored.scores))
+    return replace(found, measure=lambda scored: metric.of_rows(scored.labels, scored.scores))
+
+
+def _of_other_task(name: str, label: Column) -> ConfigError:
+    labels = {False: "labels of 0 and 1", True: "labels that are numbers"}
+    is_number = label.is_regression
+    return ConfigError(
+        f"{name} is a figure of {labels[not is_number]}, and the label {label.name} is {'a number' if is_number else '0 or 1'}",
+        hint=f"set train.monitor to {', '.join(TASKS[label.task].metrics)}, loss, or a figure of rankings such as ndcg@10",
+    )

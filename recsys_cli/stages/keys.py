@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recsys_cli.config import DatasetConfig
 from recsys_cli.features.ops.op import Op
+from recsys_cli.metrics.foreign import foreign_path
 from recsys_cli.registry import DATASETS, MODELS, is_own, lookup
 from recsys_cli.workspace import Workspace, key_of
 
@@ -57,6 +58,10 @@ def code_of_op(op: Op) -> list[str]:
     """Return the digests of an op's code, where it is of another package: of its class, and of the modules that compute it."""
     modules = sorted({type(op).__module__, *op.modules.values()})
     return [digest for module in modules for digest in code_of(module)]
+def code_of_metrics(names: Iterable[str]) -> list[str]:
+    """Return the digests of the code of metrics, where it is of other packages."""
+    paths = (foreign_path(name) for name in names)
+    return [digest for path in paths if path is not None for digest in code_of(path)]
 
 
 def code_of(path: str) -> list[str]:

@@ -170,7 +170,8 @@ class _Watch:
 def measured(monitor: Monitor, record: Mapping[str, Any]) -> Measured:
     """Return how good an epoch was, from its record."""
     if record["valid"] and monitor.name not in record["valid"]:
-        raise ConfigError(f"{monitor.name} cannot be measured on this data", hint="set train.monitor to auc or loss")
+        there = " or ".join(sorted(record["valid"]))
+        raise ConfigError(f"{monitor.name} cannot be measured on this data", hint=f"set train.monitor to {there}")
     quality = monitor.quality(record["valid"])
     assert quality is not None  # there is a valid split
     return Measured(record["epoch"], record["valid"].get(monitor.name), quality)

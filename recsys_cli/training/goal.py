@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from recsys_cli.metrics.label_task import BINARY, REGRESSION
+from recsys_cli.metrics.metric import Better, PointwiseMetric
 from recsys_cli.models.model import Model
 
-Better = Literal["higher", "lower", "one"]
-"""Which values of a figure are better; `one` where 1 is right."""
 Figures = Mapping[str, float | None]
 """Figures by name; None where one is not defined, such as the AUC of rows of one class."""
 
@@ -39,10 +38,10 @@ class Monitor:
     Attributes:
         name: As in the records of epochs.
         better: Which values are better.
-        measure: How to get it, NaN where it is not defined; None for `loss` and the goal's `usual`, which are always measured.
+        measure: How to get it, NaN where it is not defined; None for `loss` and the goal's `default`, which are always measured.
     """
 
-    name: str = "auc"
+    name: str = BINARY.default.name
     better: Better = "higher"
     measure: Callable[[Scored], float] | None = None
 
@@ -79,6 +78,6 @@ class Goal:
     numbers: frozenset[str] = frozenset()
 
     @property
-    def usual(self) -> Literal["auc", "rmse"]:
-        """The figure that is measured beside the loss whatever is monitored."""
-        return "rmse" if self.label in self.numbers else "auc"
+    def default(self) -> PointwiseMetric:
+        """The default metric of the label's task, which is always measured."""
+        return (REGRESSION if self.label in self.numbers else BINARY).default

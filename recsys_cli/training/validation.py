@@ -1,4 +1,4 @@
-"""The validation split under the model as it is: the loss that training minimises, AUC or RMSE, and what is monitored."""
+"""Validation: the loss, the default metric of the label and the monitored metric of the model as it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
-from recsys_cli.metrics import auc, rmse
 from recsys_cli.models.model import Model, Trained
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.goal import Goal, Scored
@@ -82,12 +81,8 @@ class Validation:
         monitor = self._goal.monitor
         others = {} if monitor.measure is None else {monitor.name: monitor.measure}
         loss = math.nan if self._loss is None else self._loss / self.rows
-        found = {"loss": loss, self._goal.usual: self._usual(scored)}
+        default = self._goal.default
+        found = {"loss": loss, default.name: default.of_rows(scored.labels, scored.scores)}
         found |= {name: measure(scored) for name, measure in others.items()}
         figures = {name: value if math.isfinite(value) else None for name, value in found.items()}
         return dict(self._ranks.from_first(figures))  # what follows from them has to be the same decision everywhere
-
-    def _usual(self, scored: Scored) -> float:
-        if self._goal.usual == "auc":
-            return auc(scored.labels, scored.scores)
-        return rmse(scored.labels, scored.scores)

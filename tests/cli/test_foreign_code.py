@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,33 @@ class Config(Base):
         return {False: False}[value]
 """
 MODEL = "from recsys_cli.models.mlp.model import Model as Base\n\nclass Model(Base):\n    pass\n"
+METRICS = """
+from pathlib import Path
+Path("ran").touch()
+import numpy as np
+from recsys_cli.metrics import GroupedMetric, ListMetric, PointwiseMetric, RankingMetric
+from recsys_cli.metrics.metric import ByRow, mean_influence, mean_of
+
+def squares(tally):
+    return (1 - tally.probabilities) ** 2, tally.probabilities**2
+
+def of_each_row(labels, logits):
+    return np.square(np.asarray(labels) - 1 / (1 + np.exp(-np.asarray(logits, np.float64))))
+
+BRIER = PointwiseMetric(
+    "brier", "Brier score", "lower",
+    lambda tally: mean_of(*squares(tally), tally), lambda tally: mean_influence(*squares(tally), tally), by_row=ByRow(of_each_row),
+)
+OF_NUMBERS = PointwiseMetric("x", "X", "lower", BRIER.compute, BRIER.influence, of_errors=True)
+FIRST = RankingMetric("first", "first place", lambda found, k: found.hits[:, 0].astype(float))
+SHOWN = ListMetric("shown", "items shown", None, lambda lists, k: np.asarray(float((lists.places[:, :k] >= 0).sum())))
+USERS = GroupedMetric("users", "users", lambda users, labels, scores: (np.ones(3), np.ones(3)))
+
+class Own(RankingMetric):
+    pass
+
+OWN = Own("own", "own", FIRST.compute)
+"""
 FOREIGN = "their_package"
 HARMFUL = [
     "shutil:rmtree", "runpy:run_path", "builtins:exec", "builtins:eval", "builtins:open", "builtins:print", "builtins:__import__",
@@ -82,6 +110,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in {
         "__init__": "",
         "data": DATA,
+        "metrics": METRICS,
         "net/__init__": "",
         "net/config": MODEL_CONFIG,
         "net/model": MODEL,
@@ -101,14 +130,15 @@ def written(dataset: str, rest: str = "") -> Path:
 
 
 @pytest.mark.parametrize("name", HARMFUL)
-@pytest.mark.parametrize("section", ["dataset", "model", "engine", "tracker"])
+@pytest.mark.parametrize("section", ["dataset", "model", "engine", "tracker", "metric", "monitor"])
 def test_what_is_no_component_is_never_called(recsys: Recsys, name: str, section: str) -> None:
     Path("victim").mkdir()
     config = written("movielens-100k")
-    key = {"dataset": "dataset.name", "model": "model.name", "engine": "etl.engine", "tracker": "train.trackers"}[
-        section
-    ]
-    value = f"['{name}']" if section == "tracker" else f"'{name}'"
+    key = {
+        "dataset": "dataset.name", "model": "model.name", "engine": "etl.engine", "tracker": "train.trackers",
+        "metric": "evaluate.metrics", "monitor": "train.monitor",
+    }[section]  # fmt: skip
+    value = f"['{name}']" if section in {"tracker", "metric"} else f"'{name}'"
     answer = recsys("--trust", name.partition(":")[0], "validate", config, f"{key}={value}", "dataset.path=victim")
     assert answer.code == 2
     assert name in answer.err
@@ -141,7 +171,9 @@ def test_a_trusted_module_gives_components_alone(recsys: Recsys, name: str, monk
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("where", ["dataset", "model", "entry of a bench", "choice of a study"])
+@pytest.mark.parametrize(
+    "where", ["dataset", "model", "entry of a bench", "choice of a study", "metric", "monitor", "figure of a bench"]
+)
 def test_no_command_imports_what_is_not_trusted(recsys: Recsys, line: list[str], where: str) -> None:
     model, rest = f"{FOREIGN}.net", ""
     if where == "model":
@@ -150,6 +182,12 @@ def test_no_command_imports_what_is_not_trusted(recsys: Recsys, line: list[str],
         rest = f"bench: {{models: [mlp, {model}]}}\n"
     elif where == "choice of a study":
         rest = f"tune: {{space: {{model.name: {{choices: [mlp, {model}]}}}}}}\n"
+    elif where == "metric":
+        rest = f"evaluate: {{metrics: ['{FOREIGN}.metrics:BRIER']}}\n"
+    elif where == "monitor":
+        rest = f"train: {{monitor: '{FOREIGN}.metrics:BRIER'}}\n"
+    elif where == "figure of a bench":
+        rest = f"bench: {{models: [mlp], metrics: ['{FOREIGN}.metrics:BRIER']}}\n"
     name = f"{FOREIGN}.data:source" if where == "dataset" else "movielens-100k"
     answer = recsys(*line, written(name, rest))
     assert answer.code == 2, answer
@@ -182,6 +220,64 @@ def test_a_trusted_dataset_and_model_work_from_validate_to_evaluate(recsys: Recs
     assert not Path("ran").exists()
 
 
+def test_trusted_metrics_are_measured_monitored_and_compared(recsys: Recsys) -> None:
+    names = [f"{FOREIGN}.metrics:{name}" for name in ("BRIER", "FIRST", "SHOWN", "USERS")]
+    rest = f"""model: {{name: mlp, hidden: [4]}}
+train: {{monitor: "{names[1]}@5"}}
+evaluate: {{metrics: {names}, k: [5], bootstrap: 20}}
+bench: {{models: [mlp, fm], metrics: ["{names[1]}@5", "{names[0]}", "{names[2]}@5"], seeds: [1]}}
+"""
+    rows = "".join(f"u{n % 30},i{(n * n + n // 30) % 41},{1 + n % 5}\n" for n in range(400))
+    Path("table.csv").write_text(f"userId,movieId,rating\n{rows}")
+    config = written(f"{FOREIGN}.data:source", rest)
+    assert recsys("etl", config, "--trust", FOREIGN).code == 0
+    ranked = recsys("bench", "--trust", FOREIGN, "--json")
+    assert ranked.code == 0, ranked.err
+    models = [standing for standing in ranked.json["standings"] if not standing["is_baseline"]]
+    assert len(models) == 2
+    for standing in models:
+        assert all(standing["scores"][name]["value"] is not None for name in ranked.json["metrics"])
+    runs = sorted(path.name for path in Path("workspace/runs").iterdir())
+    evaluation = json.loads(Path(f"workspace/runs/{runs[0]}/evaluation.json").read_text())
+    rows, ranking, lists = (evaluation[part]["model"] for part in ("pointwise", "ranking", "beyond"))
+    assert rows[names[0]]["value"] == pytest.approx(rows["rmse"]["value"] ** 2)
+    assert rows[names[3]]["value"] == 1
+    assert 0 <= ranking[f"{names[1]}@5"]["value"] <= ranking["hr@5"]["value"]
+    assert lists[f"{names[2]}@5"]["value"] > 0
+    last = Path(f"workspace/runs/{runs[0]}/metrics.jsonl").read_text().splitlines()[-1]
+    assert f"{names[1]}@5" in last
+    report = Path(f"workspace/runs/{runs[0]}/report.html").read_text()
+    assert all(title in report for title in ("Brier score ↓", "first place@5 ↑", "items shown@5", "users ↑"))
+    compared = recsys("compare", *runs, "--trust", FOREIGN, "--json")
+    assert compared.code == 0, compared.err
+    assert {names[0], f"{names[1]}@5"} <= {figure["metric"] for figure in compared.json["figures"]}
+    assert "Brier score" in recsys("evaluate", runs[0], "--trust", FOREIGN).out
+    assert "not trusted" in recsys("evaluate", runs[0]).err
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("evaluate.metrics=['{p}.metrics:OWN']", "'{p}.metrics:OWN' is no metric: one of PointwiseMetric"),
+        ("evaluate.metrics=['{p}.data:plain']", "'{p}.data:plain' is no metric: one of PointwiseMetric"),
+        ("evaluate.metrics=['{p}.metrics:OF_NUMBERS']", "{p}.metrics:OF_NUMBERS needs a label that is a number"),
+        ("evaluate.metrics=['{p}.metrics:FIRST@5']", "{p}.metrics:FIRST@5 has a cut-off, and evaluate.k has those"),
+        ("evaluate.metrics=[auc]", "auc is measured in any case"),
+        ("evaluate.metrics=[nothing]", "unknown metric 'nothing'"),
+        ("evaluate.metrics=['{p}.broken:X']", "cannot load '{p}.broken:X': ZeroDivisionError"),
+        ("train.monitor='{p}.metrics:FIRST'", "{p}.metrics:FIRST needs a cut-off, such as {p}.metrics:FIRST@10"),
+        ("train.monitor='{p}.metrics:BRIER@5'", "{p}.metrics:BRIER takes no cut-off"),
+        ("train.monitor='{p}.metrics:SHOWN@5'", "unknown metric '{p}.metrics:SHOWN@5'"),
+        ("train.monitor=sampled_ndcg@10", "unknown metric 'sampled_ndcg@10'"),
+        ("bench={{models: [mlp], metrics: ['{p}.metrics:BRIER']}}", "evaluate.metrics has no {p}.metrics:BRIER"),
+    ],
+)
+def test_what_is_wrong_with_a_metric_is_a_problem_of_the_config(recsys: Recsys, override: str, message: str) -> None:
+    answer = recsys("validate", written("movielens-100k"), override.format(p=FOREIGN), "--trust", FOREIGN)
+    assert answer.code == 2
+    assert message.format(p=FOREIGN) in answer.err
+
+
 def test_an_installed_package_that_declares_its_components_needs_no_word(
     recsys: Recsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,10 +286,15 @@ def test_an_installed_package_that_declares_its_components_needs_no_word(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         f"[recsys.datasets]\ntheirs = {FOREIGN}.data:source\nbad = shutil:rmtree\n\n[recsys.models]\nnet = {FOREIGN}.net\n"
+        f"\n[recsys.metrics]\nbrier = {FOREIGN}.metrics:BRIER\n"
     )
     config = written("theirs", "model: {name: net}\n")
     assert recsys("validate", config).code == 0
     assert recsys("validate", config, f"dataset.name={FOREIGN}.data:source").code == 0
+    assert recsys("validate", config, "evaluate.metrics=[brier]", "train.monitor=brier").code == 0
+    figures = ("bench.models=[mlp]", "bench.metrics=[brier]")
+    assert recsys("validate", config, "evaluate.metrics=[brier]", *figures).code == 0
+    assert "evaluate.metrics has no brier" in recsys("validate", config, *figures).err
     other = recsys("validate", config, f"dataset.name={FOREIGN}.data:plain")
     assert (other.code, Path("called").exists()) == (2, False)
     bad = recsys("validate", config, "dataset.name=bad")

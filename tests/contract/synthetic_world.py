@@ -15,11 +15,11 @@ from torch import Tensor
 from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.data.planted import END, NOISE, YEAR, Ratings, Size, World
 from recsys_cli.data.synthetic import SyntheticOptions
-from recsys_cli.evaluation.metrics.metric import Hits
-from recsys_cli.evaluation.metrics.ndcg import ndcg
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.metrics import auc
+from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.metric import Hits
+from recsys_cli.metrics.ndcg import ndcg
 from recsys_cli.models.model import Known
 
 OPTIONS = SyntheticOptions(users=250, items=250, rows=28_000)
@@ -98,7 +98,7 @@ class SyntheticWorld:
 
     def auc(self, scores: np.ndarray) -> float:
         """AUC of scores of the held-out rows."""
-        return auc(self.liked[self.held_out], scores)
+        return AUC.of_rows(self.liked[self.held_out], scores)
 
     @cached_property
     def best_auc(self) -> float:

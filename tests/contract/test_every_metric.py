@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.metrics import BEYOND, GROUPED, OF_NUMBERS, POINTWISE, RANKING, Catalogue, Hits, Recommended
-from recsys_cli.evaluation.tally import Tally
+from recsys_cli.metrics import BEYOND, GROUPED, OF_NUMBERS, POINTWISE, RANKING, Catalogue, Hits, Recommended
+from recsys_cli.metrics.tally import Tally
 
 # Ranking, for one user: the places of the ranking that are hits (from 1), how much there was to find, and k.
 SLOW_RANKING = {

@@ -19,9 +19,9 @@ from ordered_world import ITEMS, SCHEMA, USERS, K, OrderedWorld
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import Place
-from recsys_cli.evaluation.metrics.metric import Hits
-from recsys_cli.evaluation.metrics.ndcg import ndcg
 from recsys_cli.features.schema import FIRST
+from recsys_cli.metrics.metric import Hits
+from recsys_cli.metrics.ndcg import ndcg
 from recsys_cli.models import build, kind_of
 from recsys_cli.models.model import Fitted, Known, Recommender, Trained
 from recsys_cli.models.sequence.model import SequenceModel

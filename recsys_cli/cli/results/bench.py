@@ -35,7 +35,7 @@ def result(found: Leaderboard, *, html: Path | None) -> dict[str, Any]:
 def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show the table, what failed, and who may be as good as the best."""
     from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, failures_in_words, in_words
-    from recsys_cli.evaluation.metrics.named import title_of
+    from recsys_cli.metrics.named import title_of
 
     board = Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
     title = f"{board.split}: {board.users:,} users, {board.rows:,} rows; by {title_of(board.metric)}"
@@ -53,7 +53,7 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
 
 def _columns(board: Leaderboard) -> Columns:
     """Write the table's columns by heading."""
-    from recsys_cli.evaluation.metrics.named import title_of
+    from recsys_cli.metrics.named import title_of
 
     lines, seeds = board.standings, len(board.seeds)
     figures = {title_of(metric): [_figure(one.scores[metric], seeds) for one in lines] for metric in board.metrics}

@@ -41,7 +41,7 @@ def _draw_one(
     to: Console, label: str, against: str, figures: list[Mapping[str, Any]], names: Mapping[str, str]
 ) -> None:
     from recsys_cli.evaluation.compare.page import probability
-    from recsys_cli.evaluation.metrics.named import ARROWS
+    from recsys_cli.metrics.named import ARROWS
 
     rows = []
     for figure in figures:

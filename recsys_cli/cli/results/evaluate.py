@@ -11,8 +11,8 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.evaluation.metrics.named import Ends
     from recsys_cli.evaluation.result import Counts
+    from recsys_cli.metrics.named import Ends
     from recsys_cli.workspace import TrainedRun
 
 _MARK = "*"
@@ -30,18 +30,19 @@ def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show what a reader wants first, the model beside the baselines; the report and --json have the rest."""
-    from recsys_cli.evaluation.metrics.named import headlines
     from recsys_cli.evaluation.result import Counts
     from recsys_cli.evaluation.selection import marked
+    from recsys_cli.metrics.foreign import SAMPLED
+    from recsys_cli.metrics.label_task import headlines
 
     counts, config = Counts.model_validate(found["counts"]), found["config"]
     of_model = found["pointwise"].get(MODEL, {})
     rows = headlines([name for name, estimate in of_model.items() if estimate["value"] is not None])
     own = marked(found["model"], found["selected"])
     what = f"{own} of {found['run']} on {found['split']} of {found['dataset']}: {counts.rows:,} rows"
-    _draw_systems(to, what, found["pointwise"], rows, own=own)
-    label = "" if config["candidates"] == "all" else "sampled_"
-    first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage")]
+    _draw_systems(to, what, found["pointwise"], (*rows, *config.get("metrics", ())), own=own)
+    label = "" if config["candidates"] == "all" else SAMPLED
+    first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage", *config.get("metrics", ()))]
     both = {name: {**figures, **found["beyond"].get(name, {})} for name, figures in found["ranking"].items()}
     _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first, own=own)
     _draw_cohorts(to, found["cohorts"], first[0], own=own)
@@ -67,8 +68,8 @@ def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: 
         metrics: Which of them.
         own: Name of the model.
     """
-    from recsys_cli.evaluation.metrics.named import best_of, better_of
     from recsys_cli.evaluation.result import renamed
+    from recsys_cli.metrics.named import best_of, better_of
 
     metrics = [metric for metric in metrics if metric in systems.get(MODEL, {})]
     if not metrics:
@@ -128,14 +129,14 @@ def _figure(estimate: Mapping[str, Any] | None) -> str:
 
 
 def _title(metric: str) -> str:
-    from recsys_cli.evaluation.metrics.named import title_of
+    from recsys_cli.metrics.named import title_of
 
     return title_of(metric)
 
 
 def _heading(metric: str) -> str:
     """Write a figure's name with an arrow that says which values are better."""
-    from recsys_cli.evaluation.metrics.named import ARROWS, better_of
+    from recsys_cli.metrics.named import ARROWS, better_of
 
     return f"{_title(metric)} {ARROWS[better_of(metric)]}".rstrip()
 

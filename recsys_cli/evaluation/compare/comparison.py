@@ -7,10 +7,10 @@ from typing import Literal
 
 from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
 from recsys_cli.evaluation.compare.paired import Tested, holm
-from recsys_cli.evaluation.metrics.metric import Better
-from recsys_cli.evaluation.metrics.named import better_of, title_of
 from recsys_cli.evaluation.result import Frozen
 from recsys_cli.evaluation.selection import Selection, marked
+from recsys_cli.metrics.metric import Better
+from recsys_cli.metrics.named import better_of, title_of
 
 LEVEL = 0.05
 """A difference counts where chance gives one as large less often than this, after Holm's correction."""

@@ -6,8 +6,8 @@ import re
 
 from recsys_cli.evaluation.compare.comparison import LEVEL, Comparison, Figure
 from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Standing
-from recsys_cli.evaluation.metrics.named import best_of, better_of, title_of
 from recsys_cli.evaluation.selection import MARK
+from recsys_cli.metrics.named import best_of, better_of, title_of
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",

@@ -11,11 +11,11 @@ from recsys_cli.evaluation.compare.comparison import Difference, verdict_of
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.paired import holm
 from recsys_cli.evaluation.compare.runs import measured, rankings_of
-from recsys_cli.evaluation.metrics.metric import Better
-from recsys_cli.evaluation.metrics.named import badness, better_of, title_of
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
+from recsys_cli.evaluation.result import MODEL, Estimate, Evaluation, Frozen
 from recsys_cli.evaluation.selection import Selection, legend, marked
+from recsys_cli.metrics.metric import Better
+from recsys_cli.metrics.named import badness, better_of, title_of
 from recsys_cli.workspace import TrainedRun
 
 
@@ -182,7 +182,7 @@ def _model(label: str, runs: Sequence[TrainedRun], metrics: Sequence[str]) -> _S
     evaluations = [Evaluation.read(run.evaluation) for run in runs]
     wanted = set(metrics).intersection(*(measured(one) for one in evaluations))
     outcomes = Outcomes.mean([Outcomes.of(rankings_of(run), metrics=wanted) for run in runs])
-    estimates = [{**one.pointwise.get(MODEL, {}), **one.ranking.get(MODEL, {})} for one in evaluations]
+    estimates = [_estimates(one, MODEL) for one in evaluations]
     selected = tuple(dict.fromkeys(what for one in evaluations for what in one.selected))
     return _System(label, outcomes, estimates, runs, selected)
 
@@ -191,9 +191,17 @@ def _baselines(found: Evaluation, rankings: Rankings, metrics: Sequence[str], *,
     """Yield what every evaluation has beside its model; one that is a model of the bench, too, is there already."""
     for name in dict.fromkeys([*found.ranking, *found.pointwise]):
         if name != MODEL and name not in known:
-            estimates = {**found.pointwise.get(name, {}), **found.ranking.get(name, {})}
+            estimates = _estimates(found, name)
             if any(metric in estimates and estimates[metric].value is not None for metric in metrics):
                 yield _System(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
+
+
+def _estimates(found: Evaluation, system: str) -> dict[str, Estimate]:
+    return {
+        name: one
+        for part in (found.pointwise, found.ranking, found.beyond)
+        for name, one in part.get(system, {}).items()
+    }
 
 
 def _score(system: _System, metric: str, *, resamples: int, seed: int) -> Score:

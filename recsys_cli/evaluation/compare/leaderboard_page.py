@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, Standing, failures_in_words, in_words
 from recsys_cli.evaluation.compare.page import probability
-from recsys_cli.evaluation.metrics.named import ARROWS, better_of, title_of
+from recsys_cli.metrics.named import ARROWS, better_of, title_of
 from recsys_cli.page import Axis, Estimated, intervals, render
 
 _BEST, _OTHERS, _BASELINES = 1, 2, 5

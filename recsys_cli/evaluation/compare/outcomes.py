@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -20,17 +20,16 @@ from recsys_cli.evaluation.compare.paired import (
     by_roots,
     by_rows,
     by_users,
-    placements,
 )
-from recsys_cli.evaluation.metrics import RANKING, Hits
-from recsys_cli.evaluation.metrics.named import SAMPLED, better_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
-from recsys_cli.evaluation.tally import Floats
+from recsys_cli.metrics import RANKING, Hits, PointwiseMetric
+from recsys_cli.metrics.foreign import SAMPLED, extended, metric_of
+from recsys_cli.metrics.label_task import COMPARED, TASKS
+from recsys_cli.metrics.named import better_of
+from recsys_cli.metrics.tally import Floats
 
 Unit = Literal["users", "rows"]
-
-AUC, LOG_LOSS, RMSE, MAE = "auc", "log_loss", "rmse", "mae"
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,7 @@ class Outcomes:
     Attributes:
         users: By name, such as `ndcg@10`: a figure for each user, in the order of their hashes; shape (U,). None where nothing
             was ranked.
-        rows: `auc` and `log_loss`: for each row its placement (see `paired.placements`) and its loss; or of labels that are
-            numbers `rmse` and `mae`: its squared and its absolute error. Shape (N,).
+        rows: By name, such as `log_loss`: the value of each row (see `metrics.metric.ByRow`), shape (N,).
         labels: Whether the main label of each row is 1 (of a number, other than 0), shape (N,).
         clusters: Which rows are of one user.
         seeds: By name: how far the figure is from that of another draw of seeds. None where there is a single run.
@@ -54,7 +52,7 @@ class Outcomes:
     seeds: Mapping[str, Spread] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Rankings, *, system: str = MODEL, metrics: Container[str] | None = None) -> Outcomes:
+    def of(cls, found: Rankings, *, system: str = MODEL, metrics: Collection[str] | None = None) -> Outcomes:
         """Work out what a system came to.
 
         Args:
@@ -103,8 +101,9 @@ class Outcomes:
         if metric in self.users:
             return float(self.users[metric].mean())
         chosen = self.rows[metric]
-        mean = float((chosen[self.labels] if metric == AUC else chosen).mean())
-        return math.sqrt(mean) if metric == RMSE else mean
+        summary = _summary(metric)
+        mean = float((chosen[self.labels] if summary == "class means" else chosen).mean())
+        return math.sqrt(mean) if summary == "root mean" else mean
 
     def contributions(self, metric: str) -> Floats:
         """Return what each user adds to the difference of a figure from its mean, to first order; shape (U,) or (C,)."""
@@ -112,11 +111,11 @@ class Outcomes:
             values = self.users[metric]
             return (values - values.mean()) / len(values)
         values = self.rows[metric]
-        if metric == AUC:
-            centred = values - self.value(AUC)
+        if _summary(metric) == "class means":
+            centred = values - self.value(metric)
             weights = np.where(self.labels, 1 / np.count_nonzero(self.labels), 1 / np.count_nonzero(~self.labels))
             return self.clusters.sums(weights * centred)
-        slope = 1 / (2 * self.value(RMSE)) if metric == RMSE and values.any() else 1.0
+        slope = 1 / (2 * self.value(metric)) if _summary(metric) == "root mean" and values.any() else 1.0
         return self.clusters.sums((values - values.mean()) * slope / len(values))
 
     def minus(self, other: Outcomes, metrics: Sequence[str], *, resamples: int, seed: int) -> dict[str, Tested]:
@@ -153,10 +152,10 @@ class Outcomes:
         return self.seeds.get(metric, NO_CHANCE)
 
     def _tested(self, name: str, other: Floats, chance: Spread) -> Tested:
-        own = self.rows[name]
-        if name == RMSE:
+        own, summary = self.rows[name], _summary(name)
+        if summary == "root mean":
             return by_roots(own, other, self.clusters, chance)
-        if name == AUC:
+        if summary == "class means":
             return by_placements(own - other, self.labels, self.clusters, chance)
         return by_rows(own - other, self.clusters, chance)
 
@@ -176,11 +175,13 @@ def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:
     return Spread(math.sqrt(together * share / number), (number - 1) * share**2)
 
 
-def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> dict[str, Floats]:
+def _by_user(found: Rankings, system: str, metrics: Collection[str] | None) -> dict[str, Floats]:
     order = np.argsort(found.user_hashes, kind="stable")
     hits = Hits(found.hits[system][order], found.num_relevant[order])
     label = SAMPLED if found.drawn.shape[1] else ""
-    names = {f"{label}{name}@{k}": (metric, k) for k in found.k for name, metric in RANKING.items()}
+    names = {
+        f"{label}{name}@{k}": (metric, k) for k in found.k for name, metric in extended(RANKING, metrics or ()).items()
+    }
     return {
         name: np.asarray(metric.compute(hits, k), dtype=np.float64)
         for name, (metric, k) in names.items()
@@ -188,19 +189,17 @@ def _by_user(found: Rankings, system: str, metrics: Container[str] | None) -> di
     }
 
 
-def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Container[str] | None) -> dict[str, Floats]:
-    if found.task == "regression":
-        errors = found.logits.astype(np.float64) - found.labels
-        both = {RMSE: errors**2, MAE: np.abs(errors)} if len(errors) else {}
-        return {name: values for name, values in both.items() if metrics is None or name in metrics}
-    rows: dict[str, Floats] = {}
-    if (metrics is None or AUC in metrics) and 0 < np.count_nonzero(labels) < len(labels):
-        rows[AUC] = placements(labels, found.logits)
-    if (metrics is None or LOG_LOSS in metrics) and len(labels):
-        rows[LOG_LOSS] = losses(labels, found.logits.astype(np.float64))
-    return rows
+def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Collection[str] | None) -> dict[str, Floats]:
+    both_classes = 0 < np.count_nonzero(labels) < len(labels)
+    return {
+        name: metric.by_row.values(found.labels, found.logits)
+        for name, metric in extended(TASKS[found.task].metrics, metrics or ()).items()
+        if metric.by_row is not None
+        and (metrics is None or name in metrics)
+        and (both_classes if metric.by_row.summary == "class means" else len(labels))
+    }
 
 
-def losses(labels: npt.NDArray[np.bool_], logits: Floats) -> Floats:
-    """Return the binary cross-entropy of each row; all (N,)."""
-    return np.logaddexp(0, np.where(labels, -logits, logits))
+def _summary(metric: str) -> str:
+    found = COMPARED.get(metric) or metric_of(metric)
+    return found.by_row.summary if isinstance(found, PointwiseMetric) and found.by_row else "mean"

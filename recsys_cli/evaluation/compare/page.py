@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from recsys_cli.evaluation.compare.comparison import Comparison, Difference, Verdict
 from recsys_cli.evaluation.compare.words import METHOD
-from recsys_cli.evaluation.metrics.named import ARROWS
+from recsys_cli.metrics.named import ARROWS
 from recsys_cli.page import Axis, Estimated, intervals, render
 
 _COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
-from recsys_cli.evaluation.tally import Floats
+from recsys_cli.metrics.tally import Floats
 
 _DIGITS = 12
 """Differences are rounded to so many digits before they are ranked: sums of the same gains in another order are ties."""
@@ -106,24 +106,6 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(value) for value in corrected]
 
 
-def placements(labels: npt.NDArray[np.bool_], logits: npt.ArrayLike) -> Floats:
-    """Return how often each row's score is on the right side of the rows of the other class, ties counted half; shape (N,).
-
-    Their mean over the positive rows is the AUC, and so is that over the negative ones.
-
-    Args:
-        labels: Shape (N,), with rows of both classes.
-        logits: Shape (N,).
-    """
-    scores = np.asarray(logits, dtype=np.float64)
-    _, group = np.unique(scores, return_inverse=True)
-    size = int(group.max(initial=-1)) + 1
-    positive, negative = (np.bincount(group[chosen], minlength=size).astype(np.float64) for chosen in (labels, ~labels))
-    below = (np.cumsum(negative) - negative / 2) / negative.sum()
-    above = 1 - (np.cumsum(positive) - positive / 2) / positive.sum()
-    return np.where(labels, below[group], above[group])
-
-
 def by_placements(
     differences: Floats, labels: npt.NDArray[np.bool_], clusters: Clusters, chance: Spread = NO_CHANCE
 ) -> Tested:
@@ -132,7 +114,7 @@ def by_placements(
     The test of DeLong, DeLong and Clarke-Pearson (1988) with placements summed by user (Obuchowski, 1997).
 
     Args:
-        differences: One system's `placements` less the other's; shape (N,).
+        differences: One system's `row_placements` less the other's; shape (N,).
         labels: Shape (N,), with rows of both classes.
         clusters: Which rows are of one user.
         chance: Spread of the difference over the seeds of training.

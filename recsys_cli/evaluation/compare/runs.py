@@ -10,15 +10,16 @@ from typing import Any
 from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, RecsysError
 from recsys_cli.evaluation.compare.comparison import Compared, Comparison, figures_of
-from recsys_cli.evaluation.compare.outcomes import AUC, LOG_LOSS, MAE, RMSE, Outcomes
+from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.words import joined, verdicts
-from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation
 from recsys_cli.evaluation.selection import legend
+from recsys_cli.metrics.label_task import COMPARED
+from recsys_cli.metrics.named import title_of
 from recsys_cli.workspace import TrainedRun, not_finished
 
-_CHANGES_NO_PROBLEM = {"bootstrap", "batch_size", "title"}
+_CHANGES_NO_PROBLEM = {"bootstrap", "batch_size", "title", "metrics"}
 
 
 def rankings_of(run: TrainedRun) -> Rankings:
@@ -140,7 +141,7 @@ def in_common(
     without = [label for label, one in kept.items() if not one.users]
     if 0 < len(without) < len(kept):
         notes.append(f"Rankings are not compared: {joined(without)} ranked for nobody.")
-    for name in (AUC, LOG_LOSS, RMSE, MAE):
+    for name in dict.fromkeys([*COMPARED, *(name for one in kept.values() for name in one.rows)]):
         lacking = [label for label, one in kept.items() if name not in one.rows]
         if 0 < len(lacking) < len(kept):
             have = "have" if len(lacking) > 1 else "has"

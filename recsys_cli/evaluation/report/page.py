@@ -8,14 +8,16 @@ from typing import Any
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.metrics import POINTWISE
 from recsys_cli.evaluation.report import plots
 from recsys_cli.evaluation.report.history import History
 from recsys_cli.evaluation.report.recommended import METRICS, Shown
-from recsys_cli.evaluation.report.tables import number, pointwise_rows, ranking_rows, ranking_title
+from recsys_cli.evaluation.report.tables import number, pointwise_rows, ranking_rows
 from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
 from recsys_cli.evaluation.selection import marked
 from recsys_cli.evaluation.words import positive_in_words
+from recsys_cli.metrics import POINTWISE
+from recsys_cli.metrics.label_task import BINARY, REGRESSION
+from recsys_cli.metrics.named import title_of
 from recsys_cli.page import render as render_page
 
 
@@ -102,7 +104,7 @@ def _cohort_figures(evaluation: Evaluation) -> dict[str, Markup]:
     name = f"{evaluation.config.label}ndcg@{min(evaluation.config.k)}"
     cohorts, rows = {cohort.name: cohort for cohort in evaluation.cohorts}, _first(evaluation)[0]
     return {
-        "cohort_ranking": plots.cohorts({n: c.ranking for n, c in cohorts.items()}, name, ranking_title(name)),
+        "cohort_ranking": plots.cohorts({n: c.ranking for n, c in cohorts.items()}, name, title_of(name)),
         "cohort_rows": plots.cohorts({n: c.pointwise for n, c in cohorts.items()}, rows, POINTWISE[rows].title),
     }
 
@@ -112,13 +114,14 @@ def _headlines(evaluation: Evaluation) -> list[Headline]:
     found = [_headline(POINTWISE[name].title, name, evaluation.pointwise) for name in _first(evaluation)]
     label, k = evaluation.config.label, min(evaluation.config.k)
     names = [f"{label}{name}@{k}" for name in ("ndcg", "hr")]
-    found += [_headline(ranking_title(name), name, evaluation.ranking) for name in names]
+    found += [_headline(title_of(name), name, evaluation.ranking) for name in names]
     return [headline for headline in found if headline is not None]
 
 
-def _first(evaluation: Evaluation) -> tuple[str, str]:
+def _first(evaluation: Evaluation) -> tuple[str, ...]:
     """Return the figures of rows that a reader wants first."""
-    return ("auc", "log_loss") if evaluation.label_mean is None else ("rmse", "mae")
+    task = BINARY if evaluation.label_mean is None else REGRESSION
+    return tuple(name for name in task.headlines if name in task.metrics)
 
 
 def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Headline | None:

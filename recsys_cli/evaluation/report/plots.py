@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from recsys_cli.evaluation.report.history import History
 from recsys_cli.evaluation.report.recommended import CONSUMED, AtK
-from recsys_cli.evaluation.report.tables import metric_title, ranking_title
 from recsys_cli.evaluation.result import Curve, Estimate, Estimates
+from recsys_cli.metrics.named import title_of
 from recsys_cli.page import Axis, Group, Line, bars, chart
 
 _UNIT = (0.0, 1.0)
@@ -29,7 +29,7 @@ def learning(history: History) -> dict[str, Markup]:
     """Draw each metric of the validation rows over steps; none of a model that learnt all at once."""
     found = {}
     for name, curve in history.valid.items():
-        title = metric_title(name)
+        title = title_of(name)
         # of the same colour as its loss
         mark = Line(*_points(curve), name="valid", markers=True, colour=2)
         found[title] = chart(f"{title} over steps", [mark], x=Axis("step"), y=Axis(title))
@@ -78,7 +78,7 @@ def at_k(found: AtK, metric: str, *, label: str = "") -> Markup:
                 band=[(v if low is None else low, v if high is None else high) for _, v, low, high in known],
             )
         )
-    title = ranking_title(f"{label}{metric}@k")
+    title = title_of(f"{label}{metric}@k")
     return chart(f"{title} over k", marks, x=Axis("k"), y=Axis(title, low=0.0))
 
 

@@ -12,13 +12,13 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.met import Splits
-from recsys_cli.evaluation.metrics import Hits
 from recsys_cli.evaluation.names import Names
 from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.users import User, sample_users
 from recsys_cli.evaluation.result import Curve, Estimate, renamed
 from recsys_cli.interactions import Interactions
+from recsys_cli.metrics import Hits
 from recsys_cli.workspace import PreparedData
 
 METRICS = {

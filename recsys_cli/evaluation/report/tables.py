@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recsys_cli.evaluation.metrics import BEYOND, GROUPED, POINTWISE, RANKING
-from recsys_cli.evaluation.metrics.metric import Better
-from recsys_cli.evaluation.metrics.named import ARROWS, best_of
 from recsys_cli.evaluation.result import Estimate, Estimates
+from recsys_cli.metrics import GROUPED, POINTWISE
+from recsys_cli.metrics.metric import Better
+from recsys_cli.metrics.named import ARROWS, best_of, better_of, title_of
 
 
 @dataclass(frozen=True)
@@ -35,48 +36,27 @@ _HINTS: dict[Better | None, str] = {
     "one": "1 is right",
     None: "neither more nor less is better in itself",
 }
-_SAMPLED = "sampled_"
 _NOTHING = Estimate(value=None)
 
 
 def pointwise_rows(systems: dict[str, Estimates]) -> list[Row]:
     """Return a line for each metric that a system has; scores that are no logits have none of probabilities."""
-    known: dict[str, tuple[str, Better]] = {name: (metric.title, metric.better) for name, metric in POINTWISE.items()}
-    known |= {name: (metric.title, "higher") for name, metric in GROUPED.items()}
-    return [
-        Row(
-            f"{title} {ARROWS[better]}",
-            _HINTS[better],
-            _cells([found.get(name, _NOTHING) for found in systems.values()], better),
-        )
-        for name, (title, better) in known.items()
-        if any(name in found for found in systems.values())
-    ]
+    return _rows(systems, [*POINTWISE, *GROUPED])
 
 
 def ranking_rows(systems: dict[str, Estimates]) -> list[Row]:
     """Return a line for each ranking metric and cut-off, or for each figure of what is recommended."""
-    names = dict.fromkeys(name for found in systems.values() for name in found)
+    return _rows(systems, [])
+
+
+def _rows(systems: dict[str, Estimates], first: Sequence[str]) -> list[Row]:
+    found = dict.fromkeys(name for estimates in systems.values() for name in estimates)
     rows = []
-    for name in names:
-        beyond = BEYOND.get(name.removeprefix(_SAMPLED).partition("@")[0])
-        better = beyond.better if beyond else "higher"
-        cells = _cells([found.get(name, _NOTHING) for found in systems.values()], better)
-        rows.append(Row(f"{ranking_title(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
+    for name in sorted(found, key=lambda name: first.index(name) if name in first else len(first)):
+        better = better_of(name)
+        cells = _cells([estimates.get(name, _NOTHING) for estimates in systems.values()], better)
+        rows.append(Row(f"{title_of(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
     return rows
-
-
-def metric_title(name: str) -> str:
-    """Return what people call a metric of rows or of rankings."""
-    known = POINTWISE.get(name) or GROUPED.get(name)
-    return known.title if known else ranking_title(name) if "@" in name else name
-
-
-def ranking_title(name: str) -> str:
-    """Return what people call a ranking metric with its cut-off, and that it is of sampled candidates where it is."""
-    metric, _, k = name.removeprefix(_SAMPLED).partition("@")
-    known = RANKING.get(metric) or BEYOND.get(metric)
-    return f"{'sampled ' if name.startswith(_SAMPLED) else ''}{known.title if known else metric}@{k}"
 
 
 def _cells(estimates: list[Estimate], better: Better | None) -> list[Cell]:

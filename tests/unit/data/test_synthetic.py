@@ -134,10 +134,10 @@ def test_large_sets_have_a_sampled_ceiling_and_no_truth(tmp_path: Path, monkeypa
     assert not (tmp_path / "raw/truth.parquet").exists()
 
 
-def test_auc_counts_ties_half_and_knows_one_class() -> None:
-    score = np.array([1, 2, 2, 3], np.float32)
-    assert files.auc(score, np.array([False, False, True, True])) == pytest.approx(3.5 / 4)
-    assert files.auc(score, np.ones(4, bool)) is None
+def test_ratings_of_one_class_have_no_ceiling(tmp_path: Path, world: World, ratings: Ratings) -> None:
+    with files.RatingsWriter(world, tmp_path) as writer:
+        writer.add(replace(ratings, half_stars=np.full_like(ratings.half_stars, 10)))
+        assert writer.facts()["ceiling"] == {"label": "rating > 3", "auc": None, "rows": len(ratings.user)}
 
 
 def test_ceiling_of_the_presets_leaves_room(tmp_path: Path) -> None:

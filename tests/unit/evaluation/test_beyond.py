@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.evaluation.beyond import catalogue_of
-from recsys_cli.evaluation.metrics import Recommended
-from recsys_cli.evaluation.metrics.diversity import diversity
 from recsys_cli.loader import Tables
 from recsys_cli.loader.interactions import read_interactions
+from recsys_cli.metrics import Recommended
+from recsys_cli.metrics.diversity import diversity
 
 
 def test_a_feature_that_an_item_has_twice_is_one_feature(make_prepared) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.clusters import Clusters
-from recsys_cli.evaluation.metrics import POINTWISE
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
-from recsys_cli.evaluation.tally import Tally
+from recsys_cli.metrics import POINTWISE
+from recsys_cli.metrics.tally import Tally
 
 
 def _sample(rng: np.random.Generator, size: int) -> ScoredRows:

@@ -10,9 +10,9 @@ import pytest
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.cohorts import Parts, measure_cohorts
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
-from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.result import Cohort
 from recsys_cli.interactions import Interactions
+from recsys_cli.metrics import Ranked
 
 CONFIG = EvaluateConfig(k=(1, 3), bootstrap=20)
 

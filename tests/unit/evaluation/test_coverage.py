@@ -15,10 +15,11 @@ from scipy.stats import norm
 
 from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.clusters import Clusters
-from recsys_cli.evaluation.compare.outcomes import Outcomes, losses
-from recsys_cli.evaluation.compare.paired import placements
-from recsys_cli.evaluation.metrics import GROUPED, POINTWISE
+from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates, weighted_estimate
+from recsys_cli.metrics import GROUPED, POINTWISE
+from recsys_cli.metrics.auc import row_placements
+from recsys_cli.metrics.log_loss import row_losses
 
 WORLDS = 500
 LIMIT = 3 * math.sqrt(0.05 * 0.95 / WORLDS)
@@ -88,7 +89,7 @@ def test_intervals_of_rankings_hold_the_truth_in_95_of_100_worlds(number: int) -
 
 def of_rows(rng: np.random.Generator, user: np.ndarray, labels: np.ndarray, own: np.ndarray) -> Outcomes:
     signal = scores(rng, user, labels, signal=0) + own
-    rows = {"auc": placements(labels > 0, signal), "log_loss": losses(labels > 0, signal)}
+    rows = {"auc": row_placements(labels > 0, signal), "log_loss": row_losses(labels > 0, signal)}
     return Outcomes({}, rows, labels > 0, Clusters.of_users(user))
 
 

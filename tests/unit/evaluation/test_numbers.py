@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
-from recsys_cli import metrics as of_rows
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES
 from recsys_cli.evaluation.baselines.user_item_mean import SMOOTHING
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.compare.paired import by_roots
 from recsys_cli.evaluation.held_out import is_relevant
-from recsys_cli.evaluation.metrics import OF_NUMBERS, POINTWISE
 from recsys_cli.evaluation.pointwise import Rows, measure_rows
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
-from recsys_cli.evaluation.tally import Tally
 from recsys_cli.interactions import Interactions
+from recsys_cli.metrics import OF_NUMBERS, POINTWISE
+from recsys_cli.metrics.tally import Tally
 
 
 @pytest.fixture
@@ -39,13 +38,13 @@ def test_errors_equal_scikit_learn_and_what_training_measures(rows) -> None:
     rmse, mae = (OF_NUMBERS[name].compute(tally) for name in ("rmse", "mae"))
     assert rmse == pytest.approx(mean_squared_error(labels, predicted.astype(np.float64)) ** 0.5, rel=1e-12)
     assert mae == pytest.approx(mean_absolute_error(labels, predicted.astype(np.float64)), rel=1e-12)
-    assert of_rows.rmse(labels, predicted) == pytest.approx(rmse, rel=1e-12)
+    assert OF_NUMBERS["rmse"].of_rows(labels, predicted) == pytest.approx(rmse, rel=1e-12)
 
 
 def test_errors_of_no_rows_are_not_defined() -> None:
     nothing = Tally.of_errors(np.empty(0, np.float32), np.empty(0))
     assert all(np.isnan(metric.compute(nothing)) for metric in OF_NUMBERS.values())
-    assert np.isnan(of_rows.rmse([], []))
+    assert np.isnan(OF_NUMBERS["rmse"].of_rows([], []))
 
 
 def test_they_are_called_and_read_as_those_of_probabilities() -> None:

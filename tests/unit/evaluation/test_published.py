@@ -13,11 +13,11 @@ import torch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.baselines import POINTWISE as POINTWISE_BASELINES
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
-from recsys_cli.evaluation.metrics import POINTWISE, RANKING
 from recsys_cli.evaluation.ranking import rank
-from recsys_cli.evaluation.tally import Tally
 from recsys_cli.features.schema import FIRST, UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
+from recsys_cli.metrics import POINTWISE, RANKING
+from recsys_cli.metrics.tally import Tally
 from recsys_cli.models import build
 from recsys_cli.models.model import Known
 

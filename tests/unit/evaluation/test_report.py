@@ -13,13 +13,13 @@ from browser import see
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, Protocol
-from recsys_cli.evaluation.metrics import BEYOND, POINTWISE, RANKING
-from recsys_cli.evaluation.metrics.named import ARROWS, best_of
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
 from recsys_cli.evaluation.report.recommended import CONSUMED, METRICS, AtK, Shown
 from recsys_cli.evaluation.report.users import Line, User
 from recsys_cli.evaluation.result import Cohort
+from recsys_cli.metrics import BEYOND, POINTWISE, RANKING
+from recsys_cli.metrics.named import ARROWS, best_of
 
 HEADINGS = [
     "Predictions", "Ranking", "Cohorts", "What is recommended", "Some users", "Learning curves", "Protocol", "Config",

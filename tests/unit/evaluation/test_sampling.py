@@ -10,10 +10,10 @@ from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
 from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.measure import measure
-from recsys_cli.evaluation.metrics.named import title_of
 from recsys_cli.evaluation.ranking import rank
 from recsys_cli.evaluation.sampling import drawn
 from recsys_cli.interactions import Interactions
+from recsys_cli.metrics.named import title_of
 from recsys_cli.models import build
 from recsys_cli.models.model import Fitted
 

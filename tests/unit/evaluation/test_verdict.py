@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.metrics import Ranked
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import Curve, Estimate
 from recsys_cli.evaluation.verdict import verdicts
 from recsys_cli.interactions import Interactions
+from recsys_cli.metrics import Ranked
 
 CONFIG = EvaluateConfig(k=(10, 2), bootstrap=50)
 LABELS = np.tile(np.float32([0, 1]), 200)

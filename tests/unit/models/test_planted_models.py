@@ -14,7 +14,7 @@ from recsys_cli.config.schedule import Place
 from recsys_cli.data import planted as generator
 from recsys_cli.data.planted import Ratings, Size, World
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
-from recsys_cli.metrics import auc
+from recsys_cli.metrics.auc import AUC
 from recsys_cli.models import build, trained
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
@@ -62,7 +62,7 @@ class Planted:
         return Batch({**ids, "genres": genres}, {"label": liked})
 
     def auc(self, scores: np.ndarray) -> float:
-        return auc(self.ratings.half_stars[self.held_out] >= STARS, scores)
+        return AUC.of_rows(self.ratings.half_stars[self.held_out] >= STARS, scores)
 
     @property
     def best(self) -> float:

@@ -15,7 +15,7 @@ from recsys_cli.evaluation import Ceiling, Evaluation
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.events import Event, Message
 from recsys_cli.features.fitted_plan import FittedPlan
-from recsys_cli.metrics import auc
+from recsys_cli.metrics.auc import AUC
 from recsys_cli.stages.evaluate import evaluate, selected_on
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
@@ -92,7 +92,7 @@ def test_evaluate_keeps_what_the_figures_are_of(run: TrainedRun, workspace: Work
     assert len(kept.users) == found.counts.users_ranked
     assert kept.hits["model"].shape == kept.items["model"].shape == (len(kept.users), 5)
     assert kept.hits["model"].any(axis=1).mean() == pytest.approx(found.ranking["model"]["hr@5"].value)
-    assert auc(kept.labels, kept.logits) == pytest.approx(found.pointwise["model"]["auc"].value)
+    assert AUC.of_rows(kept.labels, kept.logits) == pytest.approx(found.pointwise["model"]["auc"].value)
     for user, items, hits in zip(kept.users, kept.items["model"], kept.hits["model"], strict=True):
         liked = kept.row_items[(kept.row_users == user) & (kept.labels == 1)]
         assert set(items[hits]) <= set(liked)

@@ -11,7 +11,7 @@ import pytest
 
 from recsys_cli.config import RunConfig
 from recsys_cli.evaluation import Evaluation
-from recsys_cli.metrics import auc
+from recsys_cli.metrics.auc import AUC
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
@@ -72,7 +72,7 @@ def test_no_model_finds_anything_in_noise(config: RunConfig, workspace: Workspac
     never_sampled = ~np.isin(keys(of_test), keys(of_train.filter(pa.array(of_train["label"].to_numpy() == 0))))
 
     assert found.split == "test"
-    assert auc(labels, never_sampled.astype(float)) == pytest.approx(0.5, abs=three_errors(labels))
+    assert AUC.of_rows(labels, never_sampled.astype(float)) == pytest.approx(0.5, abs=three_errors(labels))
     assert found.pointwise["model"]["auc"].value == pytest.approx(0.5, abs=three_errors(labels))
     model, popularity = (found.ranking[name]["ndcg@10"] for name in ("model", "popularity"))
     assert model.value == pytest.approx(popularity.value, abs=0.05)

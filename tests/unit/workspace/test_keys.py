@@ -94,6 +94,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "train.memory": (512, "run"),
     "evaluate.split": ("valid", "evaluation"),
     "evaluate.k": ([5, 10], "evaluation"),
+    "evaluate.metrics": (["theirs"], "evaluation"),
     "evaluate.ranking_users": (3, "evaluation"),
     "evaluate.relevant": ("all", "evaluation"),
     "evaluate.candidates": ("sampled-uniform", "evaluation"),

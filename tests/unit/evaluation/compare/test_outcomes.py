@@ -15,7 +15,8 @@ from recsys_cli.evaluation.compare.page import show
 from recsys_cli.evaluation.compare.runs import in_common
 from recsys_cli.evaluation.compare.words import verdicts
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.metrics import auc, log_loss
+from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.log_loss import LOG_LOSS
 
 USERS, ROWS = 300, 800
 OPTIONS = {"resamples": 300, "seed": 0}
@@ -54,8 +55,8 @@ def test_outcomes_average_to_the_figures() -> None:
     assert outcomes.value("hr@10") == found.hits["model"].any(axis=1).mean()
     assert outcomes.value("hr@5") == found.hits["model"][:, :5].any(axis=1).mean()
     labels = found.labels.astype(np.float32)
-    assert outcomes.value("auc") == pytest.approx(auc(labels, found.logits))
-    assert outcomes.value("log_loss") == pytest.approx(log_loss(labels, found.logits))
+    assert outcomes.value("auc") == pytest.approx(AUC.of_rows(labels, found.logits))
+    assert outcomes.value("log_loss") == pytest.approx(LOG_LOSS.of_rows(labels, found.logits))
     assert set(outcomes.metrics.values()) == {"users", "rows"}
     assert Outcomes.of(found, metrics={"hr@5"}).metrics == {"hr@5": "users"}
 

@@ -12,10 +12,9 @@ from recsys_cli.evaluation.compare.paired import (
     by_rows,
     by_users,
     holm,
-    placements,
 )
 from recsys_cli.evaluation.compare.paired import wilcoxon as ours
-from recsys_cli.metrics import auc
+from recsys_cli.metrics.auc import AUC, row_placements
 
 
 def alone(number: int) -> Clusters:
@@ -86,25 +85,27 @@ def rows_of(seed: int, *, rows: int = 400, gain: float = 0.5) -> tuple[np.ndarra
 
 def test_placements_average_to_the_auc_over_either_class() -> None:
     labels, one, _ = rows_of(0)
-    placed = placements(labels, one)
-    expected = auc(labels.astype(np.float32), one)
+    placed = row_placements(labels, one)
+    expected = AUC.of_rows(labels.astype(np.float32), one)
     assert placed[labels].mean() == pytest.approx(expected)
     assert placed[~labels].mean() == pytest.approx(expected)
 
 
 def test_the_interval_of_an_auc_difference_is_that_of_a_paired_poisson_bootstrap() -> None:
     labels, one, two = rows_of(3)
-    tested = by_placements(placements(labels, two) - placements(labels, one), labels, alone(len(labels)))
+    tested = by_placements(row_placements(labels, two) - row_placements(labels, one), labels, alone(len(labels)))
     rng = np.random.default_rng(0)
     drawn = []
     for _ in range(1_500):
         times = rng.poisson(1, len(labels))
         rows = np.repeat(np.arange(len(labels)), times)
         chosen = labels[rows].astype(np.float32)
-        drawn.append(auc(chosen, two[rows]) - auc(chosen, one[rows]))
+        drawn.append(AUC.of_rows(chosen, two[rows]) - AUC.of_rows(chosen, one[rows]))
     low, high = np.quantile(drawn, [0.025, 0.975])
     width = high - low
-    assert tested.value == pytest.approx(auc(labels.astype(np.float32), two) - auc(labels.astype(np.float32), one))
+    assert tested.value == pytest.approx(
+        AUC.of_rows(labels.astype(np.float32), two) - AUC.of_rows(labels.astype(np.float32), one)
+    )
     assert (tested.low, tested.high) == pytest.approx((low, high), abs=0.08 * width)
 
 
@@ -122,7 +123,8 @@ def test_what_is_chance_is_found_in_five_of_a_hundred_cases(test: str) -> None:
         elif test == "auc":
             labels, one, two = rows_of(seed, rows=150, gain=0.0)
             found += (
-                by_placements(placements(labels, two) - placements(labels, one), labels, alone(len(labels))).p < 0.05
+                by_placements(row_placements(labels, two) - row_placements(labels, one), labels, alone(len(labels))).p
+                < 0.05
             )
         else:
             found += by_rows(rng.exponential(size=150) - rng.exponential(size=150), alone(150)).p < 0.05

@@ -1,0 +1,105 @@
+"""The metrics: one file each, and one line here. Numpy only, so that listing them costs nothing."""
+
+from __future__ import annotations
+
+from recsys_cli.metrics.accuracy import ACCURACY
+from recsys_cli.metrics.arp import ARP
+from recsys_cli.metrics.auc import AUC
+from recsys_cli.metrics.calibration import CALIBRATION
+from recsys_cli.metrics.coverage import COVERAGE
+from recsys_cli.metrics.diversity import DIVERSITY
+from recsys_cli.metrics.ece import ECE
+from recsys_cli.metrics.f1 import F1
+from recsys_cli.metrics.gauc import GAUC
+from recsys_cli.metrics.gini import GINI
+from recsys_cli.metrics.hr import HR
+from recsys_cli.metrics.log_loss import LOG_LOSS
+from recsys_cli.metrics.mae import MAE, MAE_OF_ERRORS
+from recsys_cli.metrics.map import MAP
+from recsys_cli.metrics.metric import (
+    Catalogue,
+    GroupedMetric,
+    Hits,
+    ListMetric,
+    Metric,
+    PointwiseMetric,
+    Ranked,
+    RankingMetric,
+    Recommended,
+)
+from recsys_cli.metrics.mrr import MRR
+from recsys_cli.metrics.ndcg import NDCG
+from recsys_cli.metrics.normalized_entropy import NORMALIZED_ENTROPY
+from recsys_cli.metrics.novelty import NOVELTY
+from recsys_cli.metrics.pr_auc import PR_AUC
+from recsys_cli.metrics.precision import PRECISION
+from recsys_cli.metrics.recall import RECALL
+from recsys_cli.metrics.rmse import RMSE, RMSE_OF_ERRORS
+from recsys_cli.metrics.serendipity import SERENDIPITY
+
+POINTWISE: dict[str, PointwiseMetric] = {
+    metric.name: metric
+    for metric in (
+        AUC,
+        PR_AUC,
+        LOG_LOSS,
+        NORMALIZED_ENTROPY,
+        ACCURACY,
+        F1,
+        RMSE,
+        MAE,
+        ECE,
+        CALIBRATION,
+    )
+}
+"""Of scores and labels, by name, in the order of tables."""
+
+OF_NUMBERS: dict[str, PointwiseMetric] = {metric.name: metric for metric in (RMSE_OF_ERRORS, MAE_OF_ERRORS)}
+"""Of how far predictions of a number are off, by name, in the order of tables: in the label's units. They are computed from a
+tally of errors, where the score of a row is its error."""
+
+GROUPED: dict[str, GroupedMetric] = {metric.name: metric for metric in (GAUC,)}
+"""Of scores and labels user by user, by name; they stand behind the others."""
+
+RANKING: dict[str, RankingMetric] = {
+    metric.name: metric
+    for metric in (
+        HR,
+        NDCG,
+        MRR,
+        RECALL,
+        PRECISION,
+        MAP,
+    )
+}
+"""Of what rankings find, by name, in the order of tables."""
+
+BEYOND: dict[str, ListMetric] = {
+    metric.name: metric
+    for metric in (
+        COVERAGE,
+        GINI,
+        NOVELTY,
+        ARP,
+        DIVERSITY,
+        SERENDIPITY,
+    )
+}
+"""Of what rankings show, by name, in the order of tables."""
+
+__all__ = [
+    "BEYOND",
+    "GROUPED",
+    "OF_NUMBERS",
+    "POINTWISE",
+    "RANKING",
+    "Catalogue",
+    "GroupedMetric",
+    "Hits",
+    "ListMetric",
+    "Metric",
+    "PointwiseMetric",
+    "Ranked",
+    "RankingMetric",
+    "Recommended",
+]

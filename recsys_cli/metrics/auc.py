@@ -1,0 +1,64 @@
+"""AUC: how often a positive row scores above a negative one."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.metrics.metric import ByRow, Influence, PointwiseMetric
+from recsys_cli.metrics.tally import Floats, Tally
+
+
+def auc_of_groups(positive: Floats, negative: Floats, starts: npt.NDArray[np.integer]) -> Floats:
+    """Return the area under the ROC curve within each of G groups, ties counted half; NaN for groups of one class.
+
+    Exact, by the U statistic of Mann and Whitney (1947).
+
+    Args:
+        positive: Positive rows of each score, ascending within each group; shape (S,).
+        negative: Negative rows of each score, shape (S,).
+        starts: First score of each group, shape (G,).
+    """
+    positives, negatives = np.add.reduceat(positive, starts), np.add.reduceat(negative, starts)
+    earlier = np.cumsum(negatives) - negatives
+    wins = np.add.reduceat(positive * _below(negative), starts) - positives * earlier
+    pairs = positives * negatives
+    return np.divide(wins, pairs, out=np.full_like(wins, np.nan), where=pairs > 0)
+
+
+def auc(tally: Tally) -> float:
+    """Return the area under the ROC curve, ties counted half; NaN without rows of both classes."""
+    if not len(tally.logits):
+        return np.nan
+    return float(auc_of_groups(tally.positive, tally.negative, np.zeros(1, np.int64))[0])
+
+
+def placements(tally: Tally) -> tuple[Floats, Floats]:
+    """Return the share of the other class on the right side of a positive and of a negative row of each score; each (G,).
+
+    The mean over positive rows is the AUC, and so is the mean over negative rows (DeLong, DeLong and Clarke-Pearson, 1988).
+    """
+    return _below(tally.negative) / tally.negative.sum(), 1 - _below(tally.positive) / tally.positive.sum()
+
+
+def influence(tally: Tally) -> Influence:
+    """Return the distance of each row's placement from the AUC."""
+    value, (of_positive, of_negative) = auc(tally), placements(tally)
+    return (of_positive - value) / float(tally.positive.sum()), (of_negative - value) / float(tally.negative.sum())
+
+
+def row_placements(labels: npt.ArrayLike, scores: npt.ArrayLike) -> Floats:
+    """Return the placement of each row; labels (N,) with both classes, scores (N,)."""
+    is_positive = np.asarray(labels) != 0
+    tally, group = Tally.grouped(is_positive.astype(np.float32), scores)
+    of_positive, of_negative = placements(tally)
+    return np.where(is_positive, of_positive[group], of_negative[group])
+
+
+def _below(counts: Floats) -> Floats:
+    return np.cumsum(counts) - counts / 2
+
+
+AUC = PointwiseMetric(
+    "auc", "AUC", "higher", auc, influence, of_probabilities=False, by_row=ByRow(row_placements, "class means")
+)

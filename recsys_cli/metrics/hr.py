@@ -1,0 +1,14 @@
+"""Hit rate: did the user get anything relevant?"""
+
+from __future__ import annotations
+
+from recsys_cli.metrics.metric import Hits, RankingMetric
+from recsys_cli.metrics.tally import Floats
+
+
+def hr(ranked: Hits, k: int) -> Floats:
+    """Return 1 for users with a hit in the first k places, else 0; shape (U,)."""
+    return ranked.hits[:, :k].any(axis=1).astype(float)
+
+
+HR = RankingMetric("hr", "HR", hr)
