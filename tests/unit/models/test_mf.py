@@ -11,7 +11,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.mf.model import Model
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 
 
 def two_items(**options: object) -> Model:
@@ -23,7 +23,7 @@ def two_items(**options: object) -> Model:
         model.embeddings.table("user")[3:5] = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
         model.embeddings.table("item")[3:5] = torch.tensor([[0.5, 0.5, 0.25], [1.0, -1.0, 0.0]])
     both = np.array([3, 4], dtype=np.int32)
-    model.begin(Known(lambda: Interactions(both, both, np.ones(2, np.float32)), dict))
+    model.set_context(TrainingContext(lambda: Interactions(both, both, np.ones(2, np.float32)), dict))
     return model
 
 
