@@ -31,7 +31,7 @@ from recsys_cli.training.step import Step
 WITH_ORDER, WITHOUT_ORDER = 3 / 5, 1 / 3
 """The parts of the way: at least the one with order, and less than the other without it."""
 SMALL = {"dim": 32, "length": 20, "dropout": 0.0, "negatives": 64}
-"""Options for a small world. About half of the catalogue is drawn in a step."""
+"""Options for a small world. About half of the catalog is drawn in a step."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "sasrec": {"blocks": 1},
     "gru4rec": {},

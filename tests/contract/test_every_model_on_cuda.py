@@ -27,7 +27,7 @@ UNDRAWN = sorted(set(gradient_trained()) - set(names_of(RetrievalModel)) - {"ber
 
 
 def scores(model: Model, device: str) -> list[torch.Tensor]:
-    """Return the scores of a batch's rows, and of the catalogue where a model has such."""
+    """Return the scores of a batch's rows, and of the catalog where a model has such."""
     model.eval()
     with torch.inference_mode():
         found = [model.score(a_batch().to(device))]

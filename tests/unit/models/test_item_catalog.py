@@ -57,7 +57,7 @@ def test_who_likes_everything_gets_anything() -> None:
     assert catalog().draw_for(torch.tensor([4]), 200).unique().tolist() == ITEMS
 
 
-def test_positives_of_a_large_catalogue_are_never_drawn() -> None:
+def test_positives_of_a_large_catalog_are_never_drawn() -> None:
     draw = np.random.default_rng(0)
     rows = [
         (int(user), int(item), 1)

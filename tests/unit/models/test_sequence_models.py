@@ -177,7 +177,7 @@ def test_a_user_is_read_once_for_a_batch(name: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
 def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
-    model = a_model(name, length=9).eval()  # whole histories and the whole catalogue: nothing is drawn
+    model = a_model(name, length=9).eval()  # whole histories and the whole catalog: nothing is drawn
     weight = torch.arange(60.0) / 16
 
     def loss(users: torch.Tensor, **fields: Any) -> torch.Tensor:

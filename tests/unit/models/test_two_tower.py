@@ -11,6 +11,7 @@ from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.retrieval.item_catalog import ItemCatalog
 from recsys_cli.models.two_tower import model as two_tower
 from recsys_cli.models.two_tower.model import Model
 
@@ -57,7 +58,7 @@ def test_without_log_q_popular_items_are_pushed_down() -> None:
 def test_drawn_items_count_as_often_as_they_are_to_be_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     model = a_model(negatives=240)
     monkeypatch.setattr(
-        two_tower.RetrievalModel.catalogue.fget.__globals__["Catalogue"],
+        ItemCatalog,
         "draw",
         lambda self, number: self.items.repeat(40),
     )

@@ -1,4 +1,4 @@
-"""What is true of every model that scores the catalogue by its own way."""
+"""What is true of every model that scores the catalog by its own way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_scores_of_the_catalogue_are_those_of_the_pairs(name: str) -> None:
+def test_scores_of_the_catalog_are_those_of_the_pairs(name: str) -> None:
     model = a_model(name).eval()
     pairs = {"user.id": USERS.repeat_interleave(len(ITEMS)).int(), "item": ITEMS.repeat(len(USERS)).int()}
     with torch.inference_mode():
@@ -66,7 +66,7 @@ def with_other_ids(rows: Interactions) -> Interactions:
 
 
 @pytest.mark.parametrize("name", sorted(set(closed_form()) & set(catalog_scorers())))
-def test_a_catalogue_without_an_item_of_its_own_is_fitted_and_scored(name: str) -> None:
+def test_a_catalog_without_an_item_of_its_own_is_fitted_and_scored(name: str) -> None:
     """All items came too seldom to have an id: every row is of the one that they share."""
     columns = [
         column.model_copy(update={"cardinality": FIRST}) if column.name == "item" else column
