@@ -88,7 +88,7 @@ class Model(nn.Module, ABC):
     Attributes:
         rows: Rows of a training batch. `interactions` have features and labels. `users` have the user id as their only
             feature and label 1, and come once an epoch. `all` is for models without steps: `fit` reads the whole context.
-        dense: Whether each step changes every row of the embedding tables, so that sparse gradients are impossible.
+        dense_gradients: Whether each step changes every row of the embedding tables, so that sparse gradients are impossible.
         row_dropout: Whether dropout of a row on a CPU follows from (seed, step, row), so that any number of ranks drops alike.
         deterministic: Whether training has no randomness, so that one run stands for all seeds.
         scoring: Fastest way to score the catalog: `pairs` has `score` only, `catalog` implements `scores`, and
@@ -103,7 +103,7 @@ class Model(nn.Module, ABC):
     """
 
     rows: ClassVar[TrainRows] = "interactions"
-    dense: ClassVar[bool] = False
+    dense_gradients: ClassVar[bool] = False
     row_dropout: ClassVar[bool] = False
     deterministic: ClassVar[bool] = False
     scoring: ClassVar[Scoring] = "pairs"

@@ -131,7 +131,7 @@ class _Planner:
     def _try(self, options: TrainConfig) -> tuple[Model, Tried]:
         """Try a step; with sparse gradients where the model has them, so that they are known."""
         model = self._on_meta(sparse=options.sparse)
-        if model.rows == "users" or model.dense:
+        if model.rows == "users" or model.dense_gradients:
             what = (
                 "learns from whole histories of users" if model.rows == "users" else "looks at everything in every step"
             )

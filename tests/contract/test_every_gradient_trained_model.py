@@ -12,7 +12,9 @@ from recsys_cli.models.model import Model
 from recsys_cli.registry import MODELS, load
 
 KINDS = {name: load(f"{MODELS[name]}.model:Model") for name in gradient_trained()}
-BUILDS = [(name, sparse) for name, kind in KINDS.items() for sparse in (False, True) if not (sparse and kind.dense)]
+BUILDS = [
+    (name, sparse) for name, kind in KINDS.items() for sparse in (False, True) if not (sparse and kind.dense_gradients)
+]
 """Each model with the gradients that its tables can have."""
 
 
@@ -64,7 +66,7 @@ def test_tables_have_the_gradients_that_were_asked_for(model: Model, built: tupl
     assert all(table.grad.is_sparse == built[1] for table in tables)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.dense])
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.dense_gradients])
 def test_sparse_gradients_are_refused_where_every_step_changes_every_row(name: str) -> None:
     with pytest.raises(ConfigError, match="gradients of its tables are dense"):
         a_model(name, sparse=True)

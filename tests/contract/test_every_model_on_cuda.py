@@ -42,7 +42,7 @@ def losses(
     name: str, device: str, *, sizes: tuple[int, ...], precision: str = "fp32", **options: object
 ) -> list[float]:
     """Train for so many steps of so many rows; return the losses."""
-    sparse = not kind_of(name).dense
+    sparse = not kind_of(name).dense_gradients
     model = trained(a_model(name, sparse=sparse, device=device, **options)).train()
     step = Step(model, TrainConfig(learning_rate=0.01, sparse=sparse, precision=precision, device=device), Ranks())
     found = []

@@ -107,7 +107,7 @@ def steps(
     **by_rows: Any,
 ) -> Trail:
     """Train a model for steps of so many rows."""
-    sparse = not kind_of(name).dense
+    sparse = not kind_of(name).dense_gradients
     model = trained(a_model(name, schema=schema, sparse=sparse, torch_seed=ranks.rank, **options)).train()
     if isinstance(model, RankingModel):
         model.set_scales({"seconds": SCALE})

@@ -28,7 +28,7 @@ class Model(RetrievalModel):
         ConfigError: Sparse gradients are asked for, or the schema has not one user, one item, and a label.
     """
 
-    dense = True
+    dense_gradients = True
 
     def __init__(self, config: Config, schema: Schema, *, sparse: bool = False) -> None:
         if sparse:
