@@ -22,8 +22,8 @@ from fixed_splits import SCRIPT, figures_on_test, hold_out, latest_run, make_spl
 from measure import RESULTS, keep, machine, run
 from rating_tasks import TASKS, Task
 
-from recsys_cli.models.model import Fitted
-from recsys_cli.models.ranking.pointwise import Pointwise
+from recsys_cli.models import kind_of
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.registry import MODELS, load
 
 RECSYS = str(Path(sys.executable).with_name("recsys"))
@@ -34,12 +34,12 @@ HOLD_OUT = 0.05
 def ranking_models() -> list[str]:
     """Return the registered models that predict a row's label."""
     kinds = {name: load(f"{package}.model:Model") for name, package in MODELS.items()}
-    return [name for name, kind in kinds.items() if name == "lightgbm" or issubclass(kind, Pointwise)]
+    return [name for name, kind in kinds.items() if name == "lightgbm" or issubclass(kind, RankingModel)]
 
 
 def measured(task: Task, model: str, seeds: list[int], files: Path, folder: Path) -> dict[str, Any]:
     """Train and evaluate a model once a seed; return its figures, and those of the task's baselines."""
-    fitted = issubclass(load(f"{MODELS[model]}.model:Model"), Fitted)
+    fitted = kind_of(model).rows == "all"
     config = folder / f"{model}.yaml"
     sections = {
         "dataset": {"name": "movielens-latest-small"},

@@ -10,7 +10,7 @@ import torch
 from recsys_cli.batch import Batch
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import Known, Recommender, Trained
+from recsys_cli.models.model import Model, TrainingContext
 
 GROUPS, MEMBERS, HELD_OUT = 4, 10, 4
 NUM_IDS = 3 + GROUPS * MEMBERS
@@ -36,8 +36,8 @@ class Planted:
         ids = {"user": torch.from_numpy(self.train.user_idx), "item": torch.from_numpy(self.train.item_idx)}
         return Batch(ids, {"label": torch.from_numpy(self.train.labels)})
 
-    def known(self) -> Known:
-        return Known(lambda: self.train, dict)
+    def known(self) -> TrainingContext:
+        return TrainingContext(lambda: self.train, dict)
 
     def ndcg(self, scores: torch.Tensor) -> float:
         """NDCG at as many places as there is to find, for scores (users, items); what is in train is not ranked."""
@@ -64,9 +64,9 @@ def planted() -> Planted:
     return Planted(Interactions(*rows, np.ones(len(users), np.float32)), wanted)
 
 
-def learn(model: Trained, rows: Planted, *, steps: int = 20, rate: float = 0.05) -> Trained:
+def learn(model: Model, rows: Planted, *, steps: int = 20, rate: float = 0.05) -> Model:
     """Begin and train a model by all rows in each step; return it in evaluation mode."""
-    model.begin(rows.known())
+    model.set_context(rows.known())
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     torch.manual_seed(0)
     for _ in range(steps):
@@ -76,7 +76,7 @@ def learn(model: Trained, rows: Planted, *, steps: int = 20, rate: float = 0.05)
     return model.eval()
 
 
-def found_by(model: Recommender, rows: Planted) -> float:
+def found_by(model: Model, rows: Planted) -> float:
     """NDCG of a model's scores."""
     with torch.inference_mode():
         return rows.ndcg(model.scores(IDS, IDS))

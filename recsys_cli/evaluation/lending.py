@@ -21,7 +21,7 @@ from recsys_cli.evaluation.held_out import Ints
 from recsys_cli.evaluation.new_users import NewUsers
 from recsys_cli.evaluation.ranking import Scorer
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import Known, Model
+from recsys_cli.models.model import Model, TrainingContext
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Loans:
         users = self.users[number * size : (number + 1) * size]
         rows = self.history.chosen(np.isin(self.history.user_idx, users))
         lent = (np.searchsorted(users, rows.user_idx) + self.ids.start).astype(np.int32)
-        model.begin(Known(lambda: replace(rows, user_idx=lent), self.join))
+        model.set_context(TrainingContext(lambda: replace(rows, user_idx=lent), self.join))
 
 
 @dataclass

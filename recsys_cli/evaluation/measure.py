@@ -20,7 +20,6 @@ from recsys_cli.evaluation.baselines.cache import FittedCache
 from recsys_cli.evaluation.beyond import catalogue_of, measure_lists
 from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.cohorts import Parts, measure_cohorts
-from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.lending import ForEverybody, Loans
 from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.pointwise import Rows, measure_rows, predict
@@ -28,13 +27,14 @@ from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measured
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.evaluation.verdict import verdicts
 from recsys_cli.evaluation.words import count, describe, on_new_users
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.schema import Role
 from recsys_cli.loader import Loader, Tables
 from recsys_cli.metrics import Ranked
-from recsys_cli.models.model import Fitted, Known, Model
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.workspace import PreparedData
 
 NO_FOLD_IN = (
@@ -106,8 +106,8 @@ class _Measurement:
         by_user, rows = asked.by_user, asked.by_user.rows
         earlier = ("train", "valid") if asked.split == "test" else ("train",)
         before = by_user.hidden(by_user.before)
-        by_now = known_of(self.data, *earlier, tables=tables, read=before)
-        self.model.begin(by_now)
+        by_now = make_context(self.data, *earlier, tables=tables, read=before)
+        self.model.set_context(by_now)
         logits = self._score_rows(asked.split, len(rows))
         of_model = Rows(by_user.cold.hidden(rows), by_user.cold.hidden(by_user.train), by_user.cold.first)
         with self._timed("metrics of rows"):
@@ -160,7 +160,7 @@ class _Measurement:
         with self._timed("score rows"):
             return predict(self.model, loader, progress=progress)
 
-    def _rank(self, asked: Asked, tables: Tables, by_now: Known) -> tuple[dict[str, Ranked], int]:
+    def _rank(self, asked: Asked, tables: Tables, by_now: TrainingContext) -> tuple[dict[str, Ranked], int]:
         """Rank with the model and the baselines; the rankings by system, and the users without recommendations."""
         found: dict[str, Ranked] = {}
         num_empty = 0
@@ -169,7 +169,7 @@ class _Measurement:
                 found[name], num_empty = self._rank_by(name, scorer, asked)
         return found, num_empty
 
-    def _scorers(self, asked: Asked, tables: Tables, by_now: Known) -> dict[str, Scorer]:
+    def _scorers(self, asked: Asked, tables: Tables, by_now: TrainingContext) -> dict[str, Scorer]:
         """Return who ranks, by system; nobody where there is nothing to rank, and a note says why."""
         schema, device = self.data.schema, self.place.device
         if asked.by_user.num_folded and not self.model.folds_in:
@@ -180,7 +180,7 @@ class _Measurement:
             return {}
         self.notes += on_new_users(asked, self.model)
         systems = {MODEL: self.model}
-        known = Known(lambda: asked.by_user.hidden(asked.by_user.train.met()), tables.join)
+        known = TrainingContext(lambda: asked.by_user.hidden(asked.by_user.train.met()), tables.join)
         cache = FittedCache(self.data.folder / "baselines")
         for name in BASELINES:
             with self._timed(f"fit {name}"):
@@ -223,5 +223,5 @@ class _Measurement:
 def _on_left_out(systems: Mapping[str, Model]) -> Iterator[str]:
     """Yield a note for each system that does not know all items."""
     for name, system in systems.items():
-        if isinstance(system, Fitted) and system.left_out is not None:
+        if system.left_out is not None:
             yield system.left_out.sentence("The model" if name == MODEL else f"The baseline {name}") + "."

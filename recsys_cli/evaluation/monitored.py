@@ -12,20 +12,20 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.held_out import HeldOut, hold_out
-from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.lending import ForEverybody, Loans
 from recsys_cli.evaluation.measure import Place
 from recsys_cli.evaluation.new_users import ByUser
 from recsys_cli.evaluation.problem import value_hashes
 from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.loader import Tables
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.metrics.label_task import TASKS
 from recsys_cli.metrics.named import CutOff
-from recsys_cli.models.model import Model, Trained
+from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
 
 
@@ -82,7 +82,7 @@ def _of_new_users(
         raise _not_measured(wanted, reason, model, data, all_new=False)
     candidates = torch.from_numpy(asked.held_out.candidates).to(place.device)
     loans = Loans(asked.new_users, by_user.cold.hidden(by_user.history), schema.only(Role.USER).own_ids, tables.join)
-    known = known_of(data, "train", device=place.device, tables=tables, read=by_user.hidden(by_user.before))
+    known = make_context(data, "train", device=place.device, tables=tables, read=by_user.hidden(by_user.before))
 
     def make() -> ModelScorer:
         return ModelScorer(model, tables, schema, candidates, batch_size=config.batch_size)
@@ -91,7 +91,7 @@ def _of_new_users(
         try:
             return _mean(wanted, asked.held_out, ForEverybody(model, make, by_user.new, loans, candidates), place)
         finally:
-            model.begin(known)
+            model.set_context(known)
 
     return measure
 
@@ -107,8 +107,8 @@ def _mean(wanted: CutOff, held_out: HeldOut, scorer: Scorer, place: Place) -> fl
 
 def _not_measured(wanted: CutOff, reason: str, model: Model, data: PreparedData, *, all_new: bool) -> ConfigError:
     """Return the error of a ranking that cannot be measured; the hint names figures that this model has."""
-    has_loss = isinstance(model, Trained) and model.rows == "interactions"
     default = TASKS[data.schema.label.task].default.name
+    has_loss = model.rows == "interactions"
     later = "; only recsys evaluate ranks for users whom train does not know" if all_new else ""
     return ConfigError(
         f"{wanted.metric.name}@{wanted.k} cannot be measured: {reason}",

@@ -11,12 +11,12 @@ import torch
 
 from recsys_cli.evaluation.cold_items import ColdItems
 from recsys_cli.evaluation.held_out import most_met
-from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.scorers import ModelScorer, cannot_rank
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.schema import Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Tables
-from recsys_cli.models.model import Known, Model, Vectors
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.workspace import PreparedData
 
 
@@ -60,9 +60,9 @@ class Advisor:
         self._batch_size = batch_size
         self._cold = ColdItems.of(data)
         if model.folds_in and met is not None and len(met):
-            model.begin(Known(lambda: self._cold.hidden(met), self._tables.join))
+            model.set_context(TrainingContext(lambda: self._cold.hidden(met), self._tables.join))
         else:
-            model.begin(known_of(data, *earlier, tables=self._tables))
+            model.set_context(make_context(data, *earlier, tables=self._tables))
 
     @property
     def why_not(self) -> str | None:
@@ -72,7 +72,7 @@ class Advisor:
     @property
     def has_vectors(self) -> bool:
         """Whether it has vectors of items, so that there are nearest ones."""
-        return isinstance(self._model, Vectors)
+        return self._model.scoring == "dot_product"
 
     def recommend(self, user_idx: int, *, counts: npt.NDArray[np.int64], seen: Collection[int], k: int) -> list[Scored]:
         """Return the best items for a user, best first, as an evaluation ranks them; not where `why_not` says why.
@@ -99,7 +99,6 @@ class Advisor:
 
     def nearest(self, item_idx: int, *, k: int) -> list[Scored]:
         """Return the items whose vectors point most in an item's direction, by cosine, without itself; it `has_vectors`."""
-        assert isinstance(self._model, Vectors)
         own = self._schema.only(Role.ITEM).own_ids
         items = np.concatenate([np.arange(own.start, own.stop), self._cold.rows if self._model.by_content else ()])
         items = items.astype(np.int64)

@@ -14,7 +14,7 @@ from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.held_out import HeldOut
 from recsys_cli.features.schema import PADDING, Role, Schema
 from recsys_cli.loader import Tables
-from recsys_cli.models.model import Model, Recommender, Vectors
+from recsys_cli.models.model import Model
 
 NOT_A_NUMBER = "train again with a lower train.learning_rate or with train.precision=fp32"
 """What to do about a model whose scores are not finite."""
@@ -34,7 +34,7 @@ def why_not(
 
 def cannot_rank(model: Model, tables: Tables, schema: Schema, *, device: torch.device | str) -> str | None:
     """Return why a model cannot score items that a user has not met, as a sentence without its dot; None where it can."""
-    if isinstance(model, Recommender):
+    if model.scoring != "pairs":
         return None
     nobody = torch.full((1,), PADDING, dtype=torch.int32, device=device)
     known = tables.join({schema.only(Role.USER).name: nobody, schema.only(Role.ITEM).name: nobody})
@@ -83,8 +83,8 @@ class ModelScorer:
         """
         users = torch.from_numpy(user_idx).to(self._items.device)
         with torch.inference_mode():
-            if isinstance(self._model, Vectors):
-                return self._with_last(self._by_vector(self._model, users))
+            if self._model.scoring == "dot_product":
+                return self._with_last(self._by_vector(users))
             scores = self._by_model(users)
             # A sum is finite if all are, but for overflow; looking at each one would take longer than ranking them.
             if not (torch.isfinite(scores.sum()) or torch.isfinite(scores).all()):
@@ -100,16 +100,16 @@ class ModelScorer:
             return torch.cat([scores, lowest[:, None].expand(-1, self._num_last)], dim=1)
         return torch.cat([scores.T, lowest.expand(self._num_last, -1)]).T
 
-    def _by_vector(self, model: Vectors, users: Tensor) -> Tensor:
+    def _by_vector(self, users: Tensor) -> Tensor:
         if self._vectors is None:
-            self._vectors = model.item_vectors(self._items.long())
+            self._vectors = self._model.item_vectors(self._items.long())
             _look_at(self._vectors)
-        vectors = model.user_vectors(users)
+        vectors = self._model.user_vectors(users)
         _look_at(vectors)
         return (self._vectors @ vectors.T).T  # so that a candidate's scores are neighbours: rankings are fastest then
 
     def _by_model(self, users: Tensor) -> Tensor:
-        if isinstance(self._model, Recommender):
+        if self._model.scoring != "pairs":
             return self._model.scores(users, self._items.long())
         return self._by_pair(users.to(torch.int32))
 

@@ -16,7 +16,7 @@ from recsys_cli.registry import load as load_component
 
 if TYPE_CHECKING:
     from recsys_cli.features.schema import Schema
-    from recsys_cli.models.model import Model, Trained
+    from recsys_cli.models.model import Model
 
 
 def build(
@@ -75,15 +75,13 @@ def kind_of(name: str) -> type[Model]:
     return kind
 
 
-def trained(model: Model) -> Trained:
-    """Return a model as one that is trained step by step.
+def trained(model: Model) -> Model:
+    """Return a model that is trained step by step.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: It learns all at once.
     """
-    from recsys_cli.models.model import Trained  # torch, and this package is imported without
-
-    if not isinstance(model, Trained):
+    if model.rows == "all":
         name = type(model).__module__.split(".")[-2]
         raise ConfigError(f"{name} learns all at once, so there are no steps", hint="recsys train, without options")
     return model

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.models.together import Gather, Together
+from recsys_cli.models.all_gather import AllGatherModule, Gather
 
 
-class BatchNorm(nn.BatchNorm1d, Together):
+class BatchNorm(nn.BatchNorm1d, AllGatherModule):
     """Batch normalisation that takes a batch of one row, as the last of an epoch may be.
 
     One row has no variance: it is normalised with the running statistics, which it leaves as they are. Where several processes

@@ -1,6 +1,6 @@
-"""What models share that know how near items are to each other: a user's score for an item is the sum over what the user has met.
+"""Item-to-item models (EASE, SLIM, item-kNN): scores are sums of item-item weights over the user's history.
 
-Such a model needs no vector of the user, so that a longer history is folded in without learning anew.
+Users have no vectors, so a longer history is folded in without retraining.
 """
 
 from __future__ import annotations
@@ -13,43 +13,45 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Role, Schema
-from recsys_cli.models.history import History, spans
-from recsys_cli.models.model import Fitted, Known, LeftOut, Progress, Recommender, unheard
+from recsys_cli.models.interaction_matrix import InteractionMatrix, spans
+from recsys_cli.models.model import LeftOut, Model, Progress, TrainingContext, unheard
 
 _MOST = 1 << 22
-"""Elements of histories that are looked at together."""
+"""Elements of user histories per block."""
 
 
 class ItemWeights(nn.Module, ABC):
-    """What was learnt about C items, which are numbered from 0: the weight of each for each."""
+    """Weights between C items, numbered from 0."""
 
     @abstractmethod
-    def sums(self, met: Ragged) -> Tensor:
-        """Return for each user and each item the sum of the weights between what the user has met and the item.
+    def sums(self, histories: Ragged) -> Tensor:
+        """Return for each user and item the sum of weights between the user's history and the item.
 
         Args:
-            met: The items of U users.
+            histories: The items of U users.
 
         Returns:
             Shape (U, C), float32.
         """
 
     @abstractmethod
-    def sums_of_pairs(self, met: Ragged, items: Tensor) -> Tensor:
+    def sums_of_pairs(self, histories: Ragged, items: Tensor) -> Tensor:
         """Return the same for one item a user; items (U,), sums (U,)."""
 
 
-class ItemToItem(Fitted, Recommender):
-    """A model whose score is the sum of the weights between what the user has met and the item.
+class ItemToItemModel(Model):
+    """Closed-form model whose score is the sum of item-item weights between the user's history and the item.
 
-    Items that are not among those it knows have the score 0, and so has everything for a user who has met nothing.
+    The score is 0 for items outside the model, and for users without a history.
 
     Args:
         schema: Has a user and an item.
-        positive_only: Let only positive interactions count, as `Interactions.positive` says which these are.
-        max_items: How many items it knows at most, the ones that most users have met; None for all.
+        positive_only: Whether to ignore interactions that are not positive, see `Interactions.positive`.
+        max_items: Most items of the model, by number of users; None for all.
     """
 
+    rows = "all"
+    scoring = "catalog"
     folds_in = True
     kept: Tensor
     learnt: ItemWeights
@@ -58,67 +60,67 @@ class ItemToItem(Fitted, Recommender):
         super().__init__()
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self._positive_only = positive_only
-        self._met: History | None = None
+        self._histories: InteractionMatrix | None = None
         self._place = torch.empty(0, dtype=torch.int64)
         own = len(self.item.own_ids)
         self.register_buffer("kept", torch.zeros(own if max_items is None else min(own, max_items), dtype=torch.int64))
 
     @property
     def num_items(self) -> int:
-        """C, how many items it knows."""
+        """C, the number of items of the model."""
         return len(self.kept)
 
     @abstractmethod
-    def learn(self, history: History, progress: Progress) -> None:
-        """Set `learnt`.
+    def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
+        """Set `learnt`, the weights.
 
         Args:
-            history: Of train, with items numbered from 0 to C - 1, the most popular first.
-            progress: Hears how it goes.
+            matrix: Interactions of train, items numbered from 0 to C - 1, the most popular first.
+            progress: Called with the state of the work.
         """
 
-    def fit(self, known: Known, *, progress: Progress = unheard) -> None:
+    def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
         """Choose the items and learn their weights."""
-        history = self._history(known)
-        counts = history.counts[self.item.own_ids.start : self.item.own_ids.stop]
+        matrix = self._matrix(context)
+        counts = matrix.counts[self.item.own_ids.start : self.item.own_ids.stop]
         order = counts.argsort(descending=True, stable=True)
         self.kept.copy_(order[: self.num_items] + self.item.own_ids.start)
         self._number_items()
-        self.learn(history.renamed(self._place, num_items=self.num_items), progress)
+        self.learn(matrix.renamed(self._place, num_items=self.num_items), progress)
 
-    def begin(self, known: Known) -> None:
-        """Take in what users have met by now."""
+    def set_context(self, context: TrainingContext) -> None:
+        """Take the user histories."""
         self._number_items()
-        history = self._history(known)
-        self.left_out = self._left_out(history)
-        self._met = history.renamed(self._place, num_items=self.num_items)
+        matrix = self._matrix(context)
+        self.left_out = self._left_out(matrix)
+        self._histories = matrix.renamed(self._place, num_items=self.num_items)
 
     def score(self, batch: Batch) -> Tensor:
-        """Return the sum for each row, shape (B,); after `begin`."""
+        """Return the sum for each row, shape (B,); after `set_context`."""
         users, items = batch.features[self.user.name], batch.features[self.item.name]
         assert isinstance(users, Tensor)
         assert isinstance(items, Tensor)
-        assert self._met is not None, "begin comes first"
+        assert self._histories is not None, "call set_context first"
         users, places = users.long(), self._place[items.long()]
         scores = torch.zeros(len(places), device=places.device)
-        for rows in spans(self._met.offsets_of(users), most=_MOST):
-            scores[rows] = self.learnt.sums_of_pairs(self._met.of_users(users[rows]), places[rows].clamp(min=0))
+        for rows in spans(self._histories.offsets_of(users), most=_MOST):
+            scores[rows] = self.learnt.sums_of_pairs(self._histories.of_users(users[rows]), places[rows].clamp(min=0))
         return scores.masked_fill(places < 0, 0.0)
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
         """Return the sum for each user and item, shape (U, I)."""
-        assert self._met is not None, "begin comes first"
-        sums = self.learnt.sums(self._met.of_users(users))
+        assert self._histories is not None, "call set_context first"
+        sums = self.learnt.sums(self._histories.of_users(users))
         return F.pad(sums, (0, 1))[:, self._place[items]]  # the place -1 is that of the zeros behind
 
-    def _history(self, known: Known) -> History:
-        return History.of(
-            known.interactions(), self.user, self.item, positive_only=self._positive_only, device=self.device
+    def _matrix(self, context: TrainingContext) -> InteractionMatrix:
+        return InteractionMatrix.of(
+            context.interactions(), self.user, self.item, positive_only=self._positive_only, device=self.device
         )
 
-    def _left_out(self, history: History) -> LeftOut | None:
-        """Count items of a history that are not among those with weights."""
-        counts = history.counts
+    def _left_out(self, matrix: InteractionMatrix) -> LeftOut | None:
+        """Count items of the matrix without weights."""
+        counts = matrix.counts
         others = counts.clone()
         others[self.kept] = 0
         items, interactions = int(others.count_nonzero()), float(others.sum())
@@ -144,14 +146,16 @@ class DenseWeights(ItemWeights):
         super().__init__()
         self.register_buffer("weights", torch.zeros(num_items, num_items))
 
-    def sums(self, met: Ragged) -> Tensor:
+    def sums(self, histories: Ragged) -> Tensor:
         """Add up rows of the weights."""
-        return add_rows(self.weights, met)
+        return add_rows(self.weights, histories)
 
-    def sums_of_pairs(self, met: Ragged, items: Tensor) -> Tensor:
+    def sums_of_pairs(self, histories: Ragged, items: Tensor) -> Tensor:
         """Pick weights one by one."""
-        row = rows_of(met)
-        return torch.zeros(len(items), device=items.device).index_add_(0, row, self.weights[met.values, items[row]])
+        row = rows_of(histories)
+        return torch.zeros(len(items), device=items.device).index_add_(
+            0, row, self.weights[histories.values, items[row]]
+        )
 
 
 def add_rows(table: Tensor, lists: Ragged) -> Tensor:
@@ -164,20 +168,20 @@ def rows_of(lists: Ragged) -> Tensor:
     return torch.arange(len(lists.offsets) - 1, device=lists.offsets.device).repeat_interleave(lists.offsets.diff())
 
 
-def gram(history: History, *, block: int = 1 << 23, out: Tensor | None = None) -> Tensor:
-    """Return how many users have met both items of each pair, exactly; shape (C, C), float32.
+def gram(matrix: InteractionMatrix, *, block: int = 1 << 23, out: Tensor | None = None) -> Tensor:
+    """Return the number of users with both items of each pair, exactly; shape (C, C), float32.
 
     Rows of users are multiplied with their zeros: that is faster than it looks, and it is what graphics cards are for.
 
     Args:
-        history: Of C items, and of fewer than 2**24 users.
+        matrix: C items, and fewer than 2**24 users.
         block: How many numbers of rows are held at once.
         out: Where to write it; shape (C, C), float32.
     """
-    size = history.num_items
-    counts = torch.zeros(size, size, device=history.items.device) if out is None else out.zero_()
+    size = matrix.num_items
+    counts = torch.zeros(size, size, device=matrix.items.device) if out is None else out.zero_()
     step = max(1, block // max(1, size))
-    for start in range(0, history.num_users, step):
-        rows = history.dense(start, min(start + step, history.num_users))
+    for start in range(0, matrix.num_users, step):
+        rows = matrix.dense(start, min(start + step, matrix.num_users))
         counts.addmm_(rows.T, rows)
     return counts

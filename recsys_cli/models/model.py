@@ -1,4 +1,4 @@
-"""What a model is to the rest of the program: something that scores, and learns step by step or all at once."""
+"""The interface of all models: their declared traits, the training context, and the methods that training and evaluation call."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.models.embedding import Embeddings
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many parts of some work are done."""
+"""Called with the number of finished parts of some work, and of all parts."""
+TrainRows = Literal["interactions", "users", "all"]
+Scoring = Literal["pairs", "catalog", "dot_product"]
 
 
 def unheard(done: int, total: int) -> None:
-    """Let nobody hear of progress."""
+    """Ignore progress."""
     del done, total
 
 
 @dataclass(frozen=True)
-class Known:
-    """What a model may look at beside a batch.
+class TrainingContext:
+    """Data that a model may read beside a batch.
 
     Attributes:
-        interactions: Returns who met what, when, and how it went: of train, or at a test of valid too. It takes time and
-            memory, so it is called by models that need it alone.
-        join: Returns the features of ids of users or items, as the loader brings them: `{"movieId": ids}` in, and its genres
-            beside it out. Ids are on the model's device.
-        batches: Returns whole rows of the same splits, with every feature, label and weight and those that were drawn, batch by
-            batch in file order, on the model's device: for models that learn from features that belong to an interaction.
-            They are read anew with each call. No rows where nobody gives any.
+        interactions: Returns the interactions of train, in an evaluation of test also those of valid. It takes time and
+            memory, so only models that need it call it.
+        join: Returns the features of user or item ids, as the loader joins them: `{"movieId": ids}` in, the ids and their
+            genres out. Ids are on the model's device.
+        batches: Returns all rows of the same splits with their features, labels and weights, sampled negatives included:
+            batch by batch in file order, on the model's device. Each call reads them anew. Empty where the context has none.
     """
 
     interactions: Callable[[], Interactions]
@@ -43,102 +44,13 @@ class Known:
     batches: Callable[[], Iterable[Batch]] = tuple
 
 
-class Model(nn.Module, ABC):
-    """A torch module that can be asked for scores.
-
-    A model is built as `Model(config, schema)`: its own Config and the prepared columns. It is a `Trained` or a `Fitted`, and
-    a `Recommender` too where it can score the whole catalogue faster than pair by pair.
-
-    Attributes:
-        device: Where it computes, and where batches have to be; its tables may be elsewhere.
-        probabilistic: Whether its scores say what the main label is, as logits, or as the number itself where that is what the
-            label is; and not an order alone.
-        folds_in: Whether all that it knows of a user is what `begin` tells it of the user's history, so that it can recommend
-            to users who came after it had learnt.
-        by_content: Whether it scores users and items by the features of their tables, so that it can score those that it has no
-            ids of.
-        deterministic: Whether no chance is in how it learns, so that one run says as much as a run for each of several seeds.
-    """
-
-    probabilistic: ClassVar[bool] = False
-    folds_in: ClassVar[bool] = False
-    by_content: bool = False
-    deterministic: ClassVar[bool] = False
-    device = torch.device("cpu")
-
-    @property
-    def num_parameters(self) -> int:
-        """How many numbers are learnt, wherever they are kept."""
-        elsewhere = sum(module.elsewhere for module in self.modules() if isinstance(module, Embeddings))
-        return elsewhere + sum(parameter.numel() for parameter in self.parameters())
-
-    def begin(self, known: Known) -> None:
-        """Take in what is known beside the batches: called before training, and again, with more history, before a test.
-
-        What a model makes of it here is no part of its weights.
-        """
-
-    @abstractmethod
-    def score(self, batch: Batch) -> Tensor:
-        """Return one score a row, shape (B,), float32; higher is better. Needs no labels."""
-
-    def forward(self, batch: Batch) -> Any:
-        """Return `score(batch)`: torch's own name for it."""
-        return self.score(batch)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Keep in mind where the model goes; everything that moves a module comes through here."""
-        self.device = fn(torch.empty(0, device=self.device)).device
-        return super()._apply(fn, recurse)
-
-
-class Trained(Model):
-    """A model that learns step by step, from batches of rows.
-
-    It is built as `Model(config, schema, sparse=False)`: `sparse` is whether the gradients of its embedding tables shall be
-    sparse tensors, which is what `train.sparse` asks for. Tables are `nn.Embedding` or `nn.EmbeddingBag` modules: that is how
-    the optimizers tell them from the rest. A model that can keep them elsewhere than on its device takes `placement` as well,
-    and hands it to `models.embedding.embed`. What looks at all rows of a step, of whichever process, is a
-    `models.together.Together`: batch normalisation is `models.batch_norm.BatchNorm`, rows to compare with are `AllRows`.
-
-    Attributes:
-        rows: What a row of a training batch is: an interaction with its features and labels, or a user (features are the
-            user's id alone, the label is 1), each once an epoch.
-        dense: Whether every step changes every row of its tables, whatever the batch: then there are no sparse gradients, and it
-            is not built with `sparse`.
-    """
-
-    rows: ClassVar[Literal["interactions", "users"]] = "interactions"
-    dense: ClassVar[bool] = False
-
-    @abstractmethod
-    def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return what training minimises, the mean over the batch's rows of weight * loss: a float32 scalar.
-
-        The sum is divided by the number of rows and not by that of the weights, so that parts of a batch and ranks add up.
-        What is drawn for it comes from torch's global generator, which is seeded for every step.
-
-        Args:
-            batch: With labels.
-            scores: What `score(batch)` returned, where the caller has it already; saves validation a second pass.
-        """
-
-    def without_rows(self, batch: Batch) -> Tensor:
-        """Return 0 in place of the loss of a batch that has no rows, whose mean is not defined; with a gradient of zeros.
-
-        Of the processes that train together some have none where the rows of a step do not go round. What `loss` computes
-        together with other processes has to be computed here too, in the same order.
-        """
-        return self.score(batch).sum()
-
-
 @dataclass(frozen=True)
 class LeftOut:
-    """Items of the history that a model does not know: they all score 0.
+    """Items of the interaction matrix outside the model; they all score 0.
 
     Attributes:
         items: Number of them.
-        of_items: Number of all items of the history.
+        of_items: Number of all items of the matrix.
         interactions: Their share of the interactions.
     """
 
@@ -147,58 +59,141 @@ class LeftOut:
     interactions: float
 
     def sentence(self, name: str) -> str:
-        """Say it, with the name of the model."""
+        """Return the message for a model's name."""
         return (
             f"{name} leaves out {self.items:,} of {self.of_items:,} items, with {self.interactions:.1%} of the interactions: "
             "they score 0 (max_items)"
         )
 
 
-class Fitted(Model):
-    """A model that learns all at once, from all interactions; what it has learnt is in its buffers.
+class Model(nn.Module, ABC):
+    """Base of the four kinds of models: a torch module with scores, and its traits.
+
+    | kind | learns from | subclass | implement |
+    |---|---|---|---|
+    | ranking | labels of interactions with features | `ranking.model.RankingModel` | `outputs` |
+    | retrieval | positives and sampled negatives | `retrieval.model.RetrievalModel` | `encode` |
+    | sequence | user histories in the order of time | `sequence.model.SequenceModel` | `states` |
+    | closed-form | all interactions at once | `ClosedFormModel`, or `item_to_item.ItemToItemModel` | `fit` or `learn` |
+
+    A model of no kind extends this class with `score` and `loss`.
+
+    The constructor is `Model(config, schema)`. Gradient-trained models take `sparse=False` too: whether their embedding
+    tables have sparse gradients (`train.sparse`); and `placement`, if they pass it on to `models.embedding.embed`. Tables
+    are `nn.Embedding` or `nn.EmbeddingBag` modules, as optimizers find them by class. A module that reads the rows of all
+    ranks is a `models.all_gather.AllGatherModule`: `models.batch_norm.BatchNorm`, or `AllGatherRows` for in-batch negatives.
+
+    Traits, the only place where a model declares its needs; the rest of the program reads them instead of the class:
 
     Attributes:
-        chosen: Options that the config left to the data, and the values that `fit` chose for them.
-        left_out: After `begin`, which items of the history it does not know; None where it knows all.
+        rows: Rows of a training batch. `interactions` have features and labels. `users` have the user id as their only
+            feature and label 1, and come once an epoch. `all` is for models without steps: `fit` reads the whole context.
+        dense_gradients: Whether each step changes every row of the embedding tables, so that sparse gradients are impossible.
+        row_dropout: Whether dropout of a row on a CPU follows from (seed, step, row), so that any number of ranks drops alike.
+        deterministic: Whether training has no randomness, so that one run stands for all seeds.
+        scoring: Fastest way to score the catalog: `pairs` has `score` only, `catalog` implements `scores`, and
+            `dot_product` implements `user_vectors` and `item_vectors`.
+        probabilistic: Whether scores predict the main label: its logit, or its value in a regression; not only an order.
+        folds_in: Whether the context's interactions are all that the model knows of a user, so that it scores cold-start
+            users without retraining.
+        by_content: Whether the model scores users and items by their features, and so those without ids.
+        device: Device of the computation and of batches; embedding tables may be elsewhere.
+        chosen: Values that `fit` chose for options that the config leaves open.
+        left_out: Items outside the model, known after `set_context`; None where there are none.
     """
 
+    rows: ClassVar[TrainRows] = "interactions"
+    dense_gradients: ClassVar[bool] = False
+    row_dropout: ClassVar[bool] = False
+    deterministic: ClassVar[bool] = False
+    scoring: ClassVar[Scoring] = "pairs"
+    probabilistic: ClassVar[bool] = False
+    folds_in: ClassVar[bool] = False
+    by_content: bool = False
+    device = torch.device("cpu")
     chosen: Mapping[str, float] = MappingProxyType({})
     left_out: LeftOut | None = None
 
-    @abstractmethod
-    def fit(self, known: Known, *, progress: Progress = unheard) -> None:
-        """Learn from the interactions of train, which replaces what was learnt before.
+    @property
+    def num_parameters(self) -> int:
+        """Number of parameters, on all devices."""
+        elsewhere = sum(module.elsewhere for module in self.modules() if isinstance(module, Embeddings))
+        return elsewhere + sum(parameter.numel() for parameter in self.parameters())
 
-        Args:
-            known: The rows of train.
-            progress: Hears how it goes.
+    def set_context(self, context: TrainingContext) -> None:
+        """Take the data beside the batches: before training, and again with more interactions before a test.
+
+        Nothing that a model derives from it here is part of its weights.
         """
 
-
-class Recommender(ABC):
-    """What a model is beside `Trained` or `Fitted` if it can score many items for many users at once."""
+    def set_scales(self, scales: Mapping[str, tuple[float, float]]) -> None:
+        """Take mean and standard deviation of regression labels in train, by name; before training."""
 
     @abstractmethod
+    def score(self, batch: Batch) -> Tensor:
+        """Return a score per row, shape (B,), float32; higher is better. Labels are not needed."""
+
+    def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
+        """Return the training loss, the mean over the batch's rows of weight * loss: a float32 scalar.
+
+        The divisor is the number of rows, not the sum of weights, so that parts of a batch and ranks add up. Randomness
+        comes from torch's global generator, which training seeds in every step.
+
+        Args:
+            batch: With labels.
+            scores: Result of `score(batch)`, if there is one; saves validation a second pass.
+        """
+        raise NotImplementedError(f"{type(self).__module__} has no loss")
+
+    def without_rows(self, batch: Batch) -> Tensor:
+        """Return a loss of 0 with zero gradients for a batch without rows, whose mean is undefined.
+
+        Ranks get such batches where the rows of a step do not go round. Collective operations of `loss` have to run here
+        too, in the same order.
+        """
+        return self.score(batch).sum()
+
+    def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
+        """Learn from all rows of train at once, from scratch; only where `rows` is `all`.
+
+        Args:
+            context: The rows of train.
+            progress: Called with the state of the work.
+        """
+        raise NotImplementedError(f"{type(self).__module__} is trained step by step")
+
+    def user_vectors(self, users: Tensor) -> Tensor:
+        """Return a vector per user, shape (U, D), float32; after `set_context`."""
+        raise NotImplementedError(f"{type(self).__module__} has no vectors of users")
+
+    def item_vectors(self, items: Tensor) -> Tensor:
+        """Return a vector per item, shape (I, D), float32; after `set_context`."""
+        raise NotImplementedError(f"{type(self).__module__} has no vectors of items")
+
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the score of each user for each item, shape (U, I), float32, in the order that `score` has; after `begin`.
+        """Return the score of each user for each item, shape (U, I), float32, ordered like `score`; after `set_context`.
 
         Args:
             users: Encoded, int64, shape (U,), on the model's device.
             items: Encoded, int64, shape (I,).
         """
-
-
-class Vectors(Recommender):
-    """A recommender whose score is the product of a vector of the user and a vector of the item."""
-
-    @abstractmethod
-    def user_vectors(self, users: Tensor) -> Tensor:
-        """Return a vector for each user, shape (U, D), float32."""
-
-    @abstractmethod
-    def item_vectors(self, items: Tensor) -> Tensor:
-        """Return a vector for each item, shape (I, D), float32."""
-
-    def scores(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the products, shape (U, I)."""
         return self.user_vectors(users) @ self.item_vectors(items).T
+
+    def forward(self, batch: Batch) -> Any:
+        """Return `score(batch)`, by torch's own name for it."""
+        return self.score(batch)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Track the device; every move of a module comes through here."""
+        self.device = fn(torch.empty(0, device=self.device)).device
+        return super()._apply(fn, recurse)
+
+
+class ClosedFormModel(Model):
+    """A model that learns all at once from the interactions; its weights are buffers."""
+
+    rows = "all"
+
+    @abstractmethod
+    def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
+        """Learn from all rows of train at once, from scratch."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.known import known_of
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Message, Progress
 from recsys_cli.metrics.label_task import TASKS
-from recsys_cli.models.model import Fitted
+from recsys_cli.models.model import Model
 from recsys_cli.stages.goal import goal_of
 from recsys_cli.stages.summary import summary
 from recsys_cli.training.checkpoint import Checkpoint, weights
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from recsys_cli.stages.job import Job
 
 
-def fit(job: Job, model: Fitted) -> dict[str, Any]:
+def fit(job: Job, model: Model) -> dict[str, Any]:
     """Fit a model, measure it on the valid split, and keep it as the best checkpoint.
 
     Args:
@@ -47,13 +47,13 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
             f"{name} learns all at once, in one process and from nothing",
             hint="train.devices=1, and no train.continue_from",
         )
-    known = known_of(data, "train", device=model.device, memory=config.train.memory)
+    known = make_context(data, "train", device=model.device, memory=config.train.memory)
     goal = _goal(job, model)
     started = time.perf_counter()
     with torch.no_grad():
         model.fit(known, progress=lambda done, total: job.emit(Progress(f"fit {name}", done, total, "parts")))
         seconds = time.perf_counter() - started
-        model.begin(known)
+        model.set_context(known)
         valid = _validated(job, model.eval(), Validation(data.rows("valid"), goal, Ranks()))
     rows = data.rows("train")
     record = EpochRecord(epoch=1, step=1, rows=rows, train_loss=None, valid=valid, seconds=seconds, waiting=0.0)
@@ -79,7 +79,7 @@ def fit(job: Job, model: Fitted) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _goal(job: Job, model: Fitted) -> Goal:
+def _goal(job: Job, model: Model) -> Goal:
     """Return what to measure; a ranking that this data has not is left out, because there are no epochs to choose from by it."""
     try:
         return goal_of(job.config.train, job.data, model, emit=job.emit)
@@ -90,7 +90,7 @@ def _goal(job: Job, model: Fitted) -> Goal:
         return goal_of(options, job.data, model, emit=job.emit)
 
 
-def _validated(job: Job, model: Fitted, validation: Validation) -> Figures:
+def _validated(job: Job, model: Model, validation: Validation) -> Figures:
     loader = job.valid(model.device, memory=job.config.train.memory)
     if loader is None:
         return {}

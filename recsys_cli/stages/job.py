@@ -12,12 +12,11 @@ import torch
 
 from recsys_cli.config import RunConfig, TrainConfig
 from recsys_cli.config.load import model_config_type, train_defaults
-from recsys_cli.evaluation.known import known_of
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Emit, Message, Progress, Unit
 from recsys_cli.loader import Loader, Users, check_targets, scales
 from recsys_cli.models import build, trained
-from recsys_cli.models.model import Fitted, Known, Model, Trained
-from recsys_cli.models.ranking.pointwise import Pointwise
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.continued import carry_over, start_of
 from recsys_cli.stages.fit import fit
@@ -53,7 +52,7 @@ class Job:
         """Train to the end and write the manifest."""
         started = time.perf_counter()
         model = self.model()
-        if isinstance(model, Fitted):
+        if model.rows == "all":
             manifest = fit(self, model)
             write_manifest(self.target.folder, "TrainedRun", manifest)
             return
@@ -103,7 +102,7 @@ class Job:
         torch.manual_seed(options.seed)
         placement = wanted.embedding.placement
         model = build(wanted.name, wanted.options, self.data.schema, sparse=options.sparse, placement=placement)
-        if isinstance(model, Pointwise):
+        if model.probabilistic:
             model.set_scales({name: astuple(scale) for name, scale in scales(self.data).items()})
         return model.to(device)
 
@@ -127,8 +126,8 @@ class Job:
         if options.ema and options.sparse and not optimizers.split(model)[1]:
             text = "train.ema averages nothing here: the model is tables alone, and train.sparse leaves tables out"
             self.emit(Message(text, "warning"))
-        known = known_of(self.data, "train", device=device)
-        model.begin(known)
+        known = make_context(self.data, "train", device=device)
+        model.set_context(known)
         train = self._batches(model, known, memory=memory)
         options = options.model_copy(update={"batch_size": train.batch_size})
         self._tell_share(options, train.step_rows(0), _counted(model))
@@ -145,7 +144,7 @@ class Job:
         goal = goal_or_usual(options, self.data, model, default=default, emit=self.emit)
         return Training(model, options, train, valid, goal=goal, ranks=self.ranks)
 
-    def _batches(self, model: Trained, known: Known, *, memory: int) -> Loader | Users:
+    def _batches(self, model: Model, known: TrainingContext, *, memory: int) -> Loader | Users:
         """Return this rank's share of what a model learns from: interactions, or the users who had them."""
         options, rank, ranks = self.config.train, self.ranks.rank, self.ranks.world_size
         if model.rows == "users":
@@ -217,7 +216,7 @@ class Job:
         )  # fmt: skip
 
 
-def _counted(model: Trained) -> Unit:
+def _counted(model: Model) -> Unit:
     """Return what a model learns from, as a bar counts it."""
     return "users" if model.rows == "users" else "rows"
 

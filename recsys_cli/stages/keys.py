@@ -58,6 +58,8 @@ def code_of_op(op: Op) -> list[str]:
     """Return the digests of an op's code, where it is of another package: of its class, and of the modules that compute it."""
     modules = sorted({type(op).__module__, *op.modules.values()})
     return [digest for module in modules for digest in code_of(module)]
+
+
 def code_of_metrics(names: Iterable[str]) -> list[str]:
     """Return the digests of the code of metrics, where it is of other packages."""
     paths = (foreign_path(name) for name in names)

@@ -18,7 +18,7 @@ from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
 from recsys_cli.models import build, trained
 from recsys_cli.models.embedding import key_of
-from recsys_cli.models.model import Trained
+from recsys_cli.models.model import Model
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.training import hardware
 from recsys_cli.training.needs import Kind, Need, Rows, Where, needs, total
@@ -128,10 +128,10 @@ class _Planner:
     def _part(self, config: RunConfig) -> Tried:
         return self._tried.scaled(-(-self.rows_of_step // config.train.accumulate))
 
-    def _try(self, options: TrainConfig) -> tuple[Trained, Tried]:
+    def _try(self, options: TrainConfig) -> tuple[Model, Tried]:
         """Try a step; with sparse gradients where the model has them, so that they are known."""
         model = self._on_meta(sparse=options.sparse)
-        if model.rows == "users" or model.dense:
+        if model.rows == "users" or model.dense_gradients:
             what = (
                 "learns from whole histories of users" if model.rows == "users" else "looks at everything in every step"
             )
@@ -151,7 +151,7 @@ class _Planner:
                     raise
         raise AssertionError
 
-    def _on_meta(self, *, sparse: bool) -> Trained:
+    def _on_meta(self, *, sparse: bool) -> Model:
         with torch.device("meta"):
             name, options = self.config.model.name, self.config.model.options
             return trained(build(name, options, self.data.schema, sparse=sparse))

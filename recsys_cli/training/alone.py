@@ -10,10 +10,10 @@ from torch import Tensor
 from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 
 
-def known_of_batch(batch: Batch, schema: Schema) -> Known:
+def known_of_batch(batch: Batch, schema: Schema) -> TrainingContext:
     """Return the rows of a batch as the only interactions, and of each id the features that its first row has.
 
     Ids that are not in the batch get the features of its first row.
@@ -38,7 +38,7 @@ def known_of_batch(batch: Batch, schema: Schema) -> Known:
                     found[column.name] = _pick(batch.features[column.name], rows)
         return found
 
-    return Known(interactions, join)
+    return TrainingContext(interactions, join)
 
 
 def _ids(batch: Batch, name: str) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from recsys_cli.errors import TrainingError
-from recsys_cli.models.model import Trained
+from recsys_cli.models.model import Model
 from recsys_cli.training import optimizers
 
 _PREFIX = "average."
@@ -29,7 +29,7 @@ class Average:
         sparse: Whether embedding tables are updated by rows: they are left out then, as averaging touches every row.
     """
 
-    def __init__(self, model: Trained, *, decay: float, sparse: bool) -> None:
+    def __init__(self, model: Model, *, decay: float, sparse: bool) -> None:
         self._decay = decay
         left_out = {id(table) for table in optimizers.split(model)[0]} if sparse else set()
         named = [*model.named_parameters(), *model.named_buffers()]

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
+from recsys_cli.models.all_gather import AllGatherModule
 from recsys_cli.models.embedding import Embeddings
-from recsys_cli.models.model import Trained
-from recsys_cli.models.together import Together
+from recsys_cli.models.model import Model
 
 
 class CompiledLoss:
@@ -29,7 +29,7 @@ class CompiledLoss:
         seconds: Time that compiling took so far, forward and backward pass together.
     """
 
-    def __init__(self, model: Trained) -> None:
+    def __init__(self, model: Model) -> None:
         torch.compiler.reset()  # of one piece of code torch keeps few variants, and earlier models have had theirs
         for module in model.modules():
             if isinstance(module, Embeddings):
@@ -80,4 +80,4 @@ class CompiledLoss:
 
 def _stays(module: nn.Module) -> bool:
     by_rows = isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
-    return by_rows or (isinstance(module, Together) and module.gather is not None)
+    return by_rows or (isinstance(module, AllGatherModule) and module.gather is not None)

@@ -19,7 +19,7 @@ from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import Place
 from recsys_cli.errors import TrainingError
 from recsys_cli.features.hashing import mix
-from recsys_cli.models.model import Trained
+from recsys_cli.models.model import Model
 from recsys_cli.training import checkpoint
 from recsys_cli.training.average import Average
 from recsys_cli.training.checkpoint import Checkpoint
@@ -84,7 +84,7 @@ class Training:
 
     def __init__(
         self,
-        model: Trained,
+        model: Model,
         config: TrainConfig,
         train: Batches,
         valid: Batches | None,

@@ -10,14 +10,14 @@ from torch.optim import Optimizer
 
 from recsys_cli.config import TrainConfig
 from recsys_cli.models.embedding import ShardedEmbeddings
-from recsys_cli.models.model import Trained
+from recsys_cli.models.model import Model
 from recsys_cli.training.rows import RowAdagrad, RowAdam, RowOptimizer, RowSGD
 from recsys_cli.training.uncompiled import AdamW
 
 _BY_ROWS: dict[str, Callable[..., RowOptimizer]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
 
 
-def build(model: Trained, config: TrainConfig) -> list[Optimizer]:
+def build(model: Model, config: TrainConfig) -> list[Optimizer]:
     """Return the optimizers of a model, which are to step together.
 
     Dense: one Adam with two groups. It is AdamW throughout, which without weight decay is Adam to the bit. Sparse: what

@@ -18,7 +18,7 @@ from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.schedule import Place
 from recsys_cli.features.schema import FIRST, Schema
-from recsys_cli.models.model import Trained
+from recsys_cli.models.model import Model
 from recsys_cli.training import optimizers
 from recsys_cli.training.alone import known_of_batch
 from recsys_cli.training.distributed.ranks import Ranks
@@ -93,7 +93,7 @@ class Tried:
         )
 
 
-def measure(model: Trained, config: TrainConfig, tried: Tried) -> Sizes:
+def measure(model: Model, config: TrainConfig, tried: Tried) -> Sizes:
     """Measure a model that is on the meta device.
 
     Args:
@@ -119,7 +119,7 @@ def measure(model: Trained, config: TrainConfig, tried: Tried) -> Sizes:
     )
 
 
-def attempt(model: Trained, config: TrainConfig, batch: Batch, schema: Schema) -> Tried:
+def attempt(model: Model, config: TrainConfig, batch: Batch, schema: Schema) -> Tried:
     """Make one step on this machine's CPU and count what it takes.
 
     Args:
@@ -136,7 +136,7 @@ def attempt(model: Trained, config: TrainConfig, batch: Batch, schema: Schema) -
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
             tensor.zero_()
-    model.begin(known_of_batch(few, schema))
+    model.set_context(known_of_batch(few, schema))
     step = Step(model.train(), config.model_copy(update={"accumulate": 1, "compile": False}), Ranks())
     known = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers(), *_tensors(few))}
     saved: dict[int, int] = {}

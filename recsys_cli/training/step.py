@@ -18,8 +18,7 @@ from recsys_cli.config.schedule import Place
 from recsys_cli.features.hashing import mix
 from recsys_cli.loader.order import pieces
 from recsys_cli.models.dropout import Dropout
-from recsys_cli.models.model import Trained
-from recsys_cli.models.ranking.pointwise import Pointwise
+from recsys_cli.models.model import Model
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.compilation import CompiledLoss
 from recsys_cli.training.distributed.ranks import Ranks
@@ -42,7 +41,7 @@ class Step:
         ranks: Who else trains it.
     """
 
-    def __init__(self, model: Trained, config: TrainConfig, ranks: Ranks) -> None:
+    def __init__(self, model: Model, config: TrainConfig, ranks: Ranks) -> None:
         self.model = model
         self.config = config
         self.ranks = ranks
@@ -52,7 +51,7 @@ class Step:
         self.compiled = CompiledLoss(model) if config.compile else None
         self.optimizers = optimizers.build(model, config)
         self._together = Together(self.optimizers)
-        by_rows = isinstance(model, Pointwise) and not config.compile  # which cannot compile what numpy draws
+        by_rows = model.row_dropout and not config.compile  # which cannot compile what numpy draws
         self._dropouts = [module for module in model.modules() if by_rows and isinstance(module, Dropout)]
         self._number = 0
         self.learning_rate = config.learning_rate

@@ -10,7 +10,7 @@ import torch
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
-from recsys_cli.models.model import Model, Trained
+from recsys_cli.models.model import Model
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.goal import Goal, Scored
 
@@ -61,7 +61,7 @@ class Validation:
         labels = batch.labels[self._goal.label]
         found = self._ranks.gather_rows(torch.stack([scores.float(), labels.float()], dim=1).cpu()).numpy()
         here = slice(self.rows, self.rows + len(found))
-        if isinstance(model, Trained) and model.rows == "interactions":
+        if model.rows == "interactions":
             loss = float(model.loss(batch, scores=scores)) * batch.num_rows if batch.num_rows else 0.0
             self._loss = (self._loss or 0.0) + float(self._ranks.sum(torch.tensor(loss, dtype=torch.float64)))
         if not (math.isfinite(self._loss or 0.0) and np.isfinite(found[:, 0]).all()):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
@@ -10,7 +12,7 @@ from recsys_cli.config.load import model_config_type
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.model import Fitted, Known, Model
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.registry import MODELS, load
 
 SIZES = {"user.id": 30, "item": 20, "keys": 8}
@@ -64,7 +66,7 @@ def some_interactions(num_rows: int = 300, *, seed: int = 0) -> Interactions:
     return Interactions(users.astype(np.int32), items.astype(np.int32), labels, times=np.arange(num_rows))
 
 
-def some_known(*, seed: int = 0, device: str = "cpu") -> Known:
+def some_known(*, seed: int = 0, device: str = "cpu") -> TrainingContext:
     """Those interactions, and features of ids: keys of items, and numbers that follow from the user's id."""
     interactions = some_interactions(seed=seed)
 
@@ -80,12 +82,32 @@ def some_known(*, seed: int = 0, device: str = "cpu") -> Known:
 
     ids = {"user.id": torch.from_numpy(interactions.user_idx), "item": torch.from_numpy(interactions.item_idx)}
     rows = Batch(join(ids), {"label": torch.from_numpy(interactions.labels)}).to(device)
-    return Known(lambda: interactions, join, lambda: rows.parts(2))
+    return TrainingContext(lambda: interactions, join, lambda: rows.parts(2))
 
 
 def names_of(kind: type) -> list[str]:
     """Return the names of the registered models of a kind."""
-    return sorted(name for name, package in MODELS.items() if issubclass(load(f"{package}.model:Model"), kind))
+    return names_where(lambda model: issubclass(model, kind))
+
+
+def names_where(wanted: Callable[[type[Model]], bool]) -> list[str]:
+    """Return the names of the registered models with some traits."""
+    return sorted(name for name, package in MODELS.items() if wanted(load(f"{package}.model:Model")))
+
+
+def closed_form() -> list[str]:
+    """Return the names of the models that learn all at once."""
+    return names_where(lambda model: model.rows == "all")
+
+
+def gradient_trained() -> list[str]:
+    """Return the names of the models that learn step by step."""
+    return names_where(lambda model: model.rows != "all")
+
+
+def catalog_scorers() -> list[str]:
+    """Return the names of the models with a way of their own to score the catalog."""
+    return names_where(lambda model: model.scoring != "pairs")
 
 
 def without_regularization(name: str) -> dict[str, float]:
@@ -107,7 +129,7 @@ def a_model(
     torch.manual_seed(torch_seed)
     model = build(name, options, schema, sparse=sparse).to(device)
     known = some_known(device=device)
-    if isinstance(model, Fitted):
+    if model.rows == "all":
         model.fit(known)
-    model.begin(known)
+    model.set_context(known)
     return model

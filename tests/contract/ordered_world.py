@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 
 USERS, ITEMS, MET, GROUPS = 800, 100, 20, 5
 """Each user has met so many items; tastes are for one of so many groups of items."""
@@ -68,7 +68,7 @@ class OrderedWorld:
         bounds = chances.cumsum(axis=1)
         return (bounds < self._rng.random((USERS, 1)) * bounds[:, -1:]).sum(axis=1)
 
-    def known(self, *, shuffled: bool = False) -> Known:
+    def known(self, *, shuffled: bool = False) -> TrainingContext:
         """All that was met, in rows of no order; `shuffled` at times that are exchanged among the items of each user."""
         times = np.broadcast_to(np.arange(MET), self.met.shape)
         if shuffled:
@@ -77,7 +77,7 @@ class OrderedWorld:
         users = np.repeat(np.arange(USERS) + FIRST, MET).astype(np.int32)[rows]
         items, at = (self.met + FIRST).ravel().astype(np.int32)[rows], times.ravel()[rows].astype(np.int64)
         interactions = Interactions(users, items, np.ones(len(rows), np.float32), times=at)
-        return Known(lambda: interactions, dict)
+        return TrainingContext(lambda: interactions, dict)
 
     # -- how well the next item can be told ----------------------------------------------------------------------------
 

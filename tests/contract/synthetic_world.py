@@ -20,7 +20,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.metrics.auc import AUC
 from recsys_cli.metrics.metric import Hits
 from recsys_cli.metrics.ndcg import ndcg
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 
 OPTIONS = SyntheticOptions(users=250, items=250, rows=28_000)
 HELD_OUT = 0.2
@@ -87,9 +87,9 @@ class SyntheticWorld:
         users, items = ((index[rows] + FIRST).astype(np.int32) for index in (found.user, found.item))
         return Interactions(users, items, self.liked[rows].astype(np.float32), times=found.timestamp[rows])
 
-    def known(self) -> Known:
+    def known(self) -> TrainingContext:
         """All of train."""
-        return Known(self.interactions, self.join, self._parts)
+        return TrainingContext(self.interactions, self.join, self._parts)
 
     def _parts(self) -> Iterator[Batch]:
         return (self.batch(rows) for rows in np.array_split(self.train, 8))

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of torc
 
 def two_steps(name: str, *, compiled: bool) -> tuple[list[float], dict[str, torch.Tensor], float]:
     """Train for two steps of different sizes; return the losses, the weights, and the time that compiling took."""
-    sparse = not kind_of(name).dense
+    sparse = not kind_of(name).dense_gradients
     # A compiled model drops other elements.
     without_chance = {"dropout": 0.0, "embedding_dropout": 0.0} if name == "dcn-v2" else {}
     model = trained(a_model(name, sparse=sparse, **without_chance)).train()

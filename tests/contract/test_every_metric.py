@@ -41,7 +41,7 @@ def _slow_ece(rows):
     return sum(abs(sum(errors)) for errors in bins.values()) / len(rows)
 
 
-# Pointwise, for rows of (probability, label).
+# RankingModel, for rows of (probability, label).
 SLOW_POINTWISE = {
     "auc": _slow_auc,
     "log_loss": lambda rows: -sum(math.log(p if positive else 1 - p) for p, positive in rows) / len(rows),

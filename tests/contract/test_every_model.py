@@ -13,7 +13,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.config.load import model_config
 from recsys_cli.features.schema import Schema
 from recsys_cli.models import build
-from recsys_cli.models.model import Fitted, Model, Trained
+from recsys_cli.models.model import Model
 from recsys_cli.models.weights import PREFIX, load_weights
 from recsys_cli.registry import MODELS
 
@@ -45,19 +45,30 @@ def test_scores_need_no_labels(model: Model) -> None:
     assert torch.equal(model.score(Batch(batch.features, {})), model.score(batch))
 
 
-def test_it_learns_step_by_step_or_all_at_once(model: Model) -> None:
-    assert isinstance(model, Trained) != isinstance(model, Fitted)
+def test_traits_name_the_methods_that_are_implemented(model: Model) -> None:
+    def own(name: str) -> bool:
+        return getattr(type(model), name) is not getattr(Model, name)
+
+    assert own("loss") == (model.rows != "all")
+    assert own("fit") == (model.rows == "all")
+    assert own("user_vectors") == own("item_vectors") == (model.scoring == "dot_product")
+    assert own("scores") == (model.scoring == "catalog")
+
+
+def test_two_classes_at_most_are_between_a_module_and_a_model(model: Model) -> None:
+    ours = [one for one in type(model).__mro__ if one.__module__.startswith("recsys_cli.")]
+    assert len(ours[1:]) <= 2
 
 
 def test_weights_come_back_from_a_file(model: Model, name: str, tmp_path: Path) -> None:
     batch = a_batch()
-    if isinstance(model, Trained) and model.rows == "interactions":
+    if model.rows == "interactions":
         model.loss(batch)  # moves the statistics of normalisation layers away from where they begin
     save_file({PREFIX + key: tensor for key, tensor in model.state_dict().items()}, tmp_path / "best.safetensors")
     torch.manual_seed(1)
     other = build(name, {}, SCHEMA)
     load_weights(other, tmp_path / "best.safetensors")
-    other.begin(some_known())
+    other.set_context(some_known())
     assert torch.equal(other.eval().score(batch), model.eval().score(batch))
 
 
@@ -74,7 +85,7 @@ def test_columns_are_found_by_name_not_by_position(model: Model, name: str) -> N
     batch = a_batch()
     other = build(name, {}, Schema(columns=SCHEMA.columns[::-1]))
     other.load_state_dict(model.state_dict())
-    other.begin(some_known())
+    other.set_context(some_known())
     turned = Batch(dict(reversed(batch.features.items())), batch.labels)
     assert torch.equal(other.eval().score(turned), model.eval().score(batch))
 
@@ -91,5 +102,5 @@ def test_another_seed_is_another_model_unless_it_is_deterministic(name: str) -> 
     same = all(first[key].shape == second[key].shape and torch.equal(first[key], second[key]) for key in first)
     assert same == models[0].deterministic
     if models[0].deterministic:
-        assert isinstance(models[0], Fitted)  # the order of steps is drawn
+        assert models[0].rows == "all"  # the order of steps is drawn
         assert torch.equal(*(model.score(a_batch()) for model in models))

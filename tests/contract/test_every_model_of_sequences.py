@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model_cases import names_of
+from model_cases import catalog_scorers, closed_form, names_where
 from ordered_world import ITEMS, SCHEMA, USERS, K, OrderedWorld
 
 from recsys_cli.batch import Batch
@@ -22,8 +22,8 @@ from recsys_cli.config.schedule import Place
 from recsys_cli.features.schema import FIRST
 from recsys_cli.metrics.metric import Hits
 from recsys_cli.metrics.ndcg import ndcg
-from recsys_cli.models import build, kind_of
-from recsys_cli.models.model import Fitted, Known, Recommender, Trained
+from recsys_cli.models import build
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.sequence.model import SequenceModel
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
@@ -31,7 +31,7 @@ from recsys_cli.training.step import Step
 WITH_ORDER, WITHOUT_ORDER = 3 / 5, 1 / 3
 """The parts of the way: at least the one with order, and less than the other without it."""
 SMALL = {"dim": 32, "length": 20, "dropout": 0.0, "negatives": 64}
-"""Options for a small world. About half of the catalogue is drawn in a step."""
+"""Options for a small world. About half of the catalog is drawn in a step."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "sasrec": {"blocks": 1},
     "gru4rec": {},
@@ -39,8 +39,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 EPOCHS = {"sasrec": 10, "gru4rec": 10, "bert4rec": 70}
 """From a mask nothing can be told before it is known which place is the one before: bert4rec takes several times the steps."""
-OF_ORDER = [name for name in names_of(Trained) if kind_of(name).rows == "users"]
-OF_NONE = sorted(name for name in set(names_of(Fitted)) & set(names_of(Recommender)))
+OF_ORDER = names_where(lambda model: model.rows == "users")
+OF_NONE = sorted(set(closed_form()) & set(catalog_scorers()))
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +48,13 @@ def world() -> OrderedWorld:
     return OrderedWorld()
 
 
-def learnt(name: str, known: Known) -> Recommender:
+def learnt(name: str, known: TrainingContext) -> Model:
     """Fit a model, or train it for some epochs; each user comes once an epoch, in the order of chance."""
     torch.manual_seed(0)
     model = build(name, {**SMALL, **OPTIONS[name]} if name in OPTIONS else {}, SCHEMA)
-    assert isinstance(model, Recommender)
-    if isinstance(model, Fitted):
+    if model.rows == "all":
         model.fit(known)
-    model.begin(known)
+    model.set_context(known)
     if isinstance(model, SequenceModel):
         config = TrainConfig(batch_size=32, learning_rate=0.003, precision="fp32", device="cpu")
         step, draw = Step(model.train(), config, Ranks()), np.random.default_rng(1)
@@ -66,7 +65,7 @@ def learnt(name: str, known: Known) -> Recommender:
     return model.eval()
 
 
-def part_of_the_way(model: Recommender, world: OrderedWorld) -> float:
+def part_of_the_way(model: Model, world: OrderedWorld) -> float:
     users, items = (torch.arange(size) + FIRST for size in (USERS, ITEMS))
     with torch.inference_mode():
         return world.part_of_the_way(model.scores(users, items).numpy())
@@ -76,7 +75,7 @@ def part_of_the_way(model: Recommender, world: OrderedWorld) -> float:
 def test_a_model_of_sequences_finds_the_order(name: str, world: OrderedWorld) -> None:
     model = learnt(name, world.known())
     assert WITH_ORDER < part_of_the_way(model, world) < 1
-    model.begin(world.known(shuffled=True))  # the same weights, which are told another order
+    model.set_context(world.known(shuffled=True))  # the same weights, which are told another order
     assert part_of_the_way(model, world) < WITHOUT_ORDER
 
 
@@ -84,7 +83,7 @@ def test_what_learns_from_another_order_does_not_find_it(world: OrderedWorld) ->
     """Of `sasrec`, because it is quick; it is the world that this says something of."""
     model = learnt("sasrec", world.known(shuffled=True))
     assert part_of_the_way(model, world) < WITHOUT_ORDER
-    model.begin(world.known())
+    model.set_context(world.known())
     assert part_of_the_way(model, world) < WITHOUT_ORDER
 
 

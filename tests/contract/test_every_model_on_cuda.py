@@ -7,31 +7,31 @@ from __future__ import annotations
 
 import pytest
 import torch
-from model_cases import SCHEMA, SIZES, a_batch, a_model, names_of, some_known
+from model_cases import SCHEMA, SIZES, a_batch, a_model, closed_form, gradient_trained, names_of, some_known
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.config.schedule import Place
 from recsys_cli.models import build, kind_of, trained
-from recsys_cli.models.model import Fitted, Model, Recommender, Trained
-from recsys_cli.models.retrieval.base import Retrieval
+from recsys_cli.models.model import Model
+from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.registry import MODELS
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 THERE = "cuda"
-UNDRAWN = sorted(set(names_of(Trained)) - set(names_of(Retrieval)) - {"bert4rec"})
+UNDRAWN = sorted(set(gradient_trained()) - set(names_of(RetrievalModel)) - {"bert4rec"})
 """Models whose steps follow from the batch alone, without dropout: GPUs draw other numbers."""
 
 
 def scores(model: Model, device: str) -> list[torch.Tensor]:
-    """Return the scores of a batch's rows, and of the catalogue where a model has such."""
+    """Return the scores of a batch's rows, and of the catalog where a model has such."""
     model.eval()
     with torch.inference_mode():
         found = [model.score(a_batch().to(device))]
-        if isinstance(model, Recommender):
+        if model.scoring != "pairs":
             users, items = (torch.arange(SIZES[column], device=device) for column in ("user.id", "item"))
             found.append(model.scores(users, items))
     assert all(one.device.type == device for one in found)
@@ -42,7 +42,7 @@ def losses(
     name: str, device: str, *, sizes: tuple[int, ...], precision: str = "fp32", **options: object
 ) -> list[float]:
     """Train for so many steps of so many rows; return the losses."""
-    sparse = not kind_of(name).dense
+    sparse = not kind_of(name).dense_gradients
     model = trained(a_model(name, sparse=sparse, device=device, **options)).train()
     step = Step(model, TrainConfig(learning_rate=0.01, sparse=sparse, precision=precision, device=device), Ranks())
     found = []
@@ -59,12 +59,12 @@ def losses(
 def test_weights_of_the_cpu_score_the_same_there(name: str) -> None:
     here, there = a_model(name), build(name, {}, SCHEMA).to(THERE)
     there.load_state_dict(here.state_dict())
-    there.begin(some_known(device=THERE))
+    there.set_context(some_known(device=THERE))
     for found, expected in zip(scores(there, THERE), scores(here, "cpu"), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", names_of(Fitted))
+@pytest.mark.parametrize("name", closed_form())
 def test_what_is_fitted_there_scores_as_what_is_fitted_here(name: str) -> None:
     for found, expected in zip(scores(a_model(name, device=THERE), THERE), scores(a_model(name), "cpu"), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
@@ -79,7 +79,7 @@ def test_steps_are_the_same_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("name", names_of(Trained))
+@pytest.mark.parametrize("name", gradient_trained())
 def test_a_batch_is_learned_there(name: str, precision: str) -> None:
     found = losses(name, THERE, sizes=(64,) * 60, precision=precision)
     assert sum(found[-5:]) < 0.95 * sum(found[:5])

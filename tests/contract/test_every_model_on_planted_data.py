@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model_cases import names_of
+from model_cases import catalog_scorers, names_of, names_where
 from synthetic_world import OPTIONS, SCHEMA, SyntheticWorld
 
 from recsys_cli.batch import Batch
@@ -31,9 +31,9 @@ from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.config.schedule import Place
 from recsys_cli.features.schema import FIRST
-from recsys_cli.models import build, kind_of
-from recsys_cli.models.model import Fitted, Model, Recommender, Trained
-from recsys_cli.models.ranking.pointwise import Pointwise
+from recsys_cli.models import build
+from recsys_cli.models.model import Model
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.registry import MODELS
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
@@ -42,7 +42,7 @@ OF_ROWS, OF_RANKINGS = 2 / 3, 2 / 5
 """The parts of the way."""
 SMALL = {"embedding_dim": 8, "dim": 8, "factors": 8, "hidden": [32], "dropout": 0.0, "embedding_dropout": 0.0}
 """Options for few factors, of which a model is given those that it has."""
-REGULAR = {name: {"regularization": 0.02} for name in names_of(Pointwise)} | {
+REGULAR = {name: {"regularization": 0.02} for name in names_of(RankingModel)} | {
     "ease": {},  # it chooses its penalty by itself
     "slim": {"l2": 500.0},
     "ials": {"regularization": 10.0},
@@ -59,9 +59,9 @@ STEPS: dict[str, dict[str, Any]] = {
     "lightgcn": {"epochs": 8, "learning_rate": 0.03},
 }
 """How a model is trained, where it is not as most."""
-OF_ORDER = [name for name in names_of(Trained) if kind_of(name).rows == "users"]
-OF_RANKINGS_ALONE = sorted(set(names_of(Recommender)) - set(OF_ORDER) - {"popularity"})
-OF_ROWS_ALONE = sorted(set(MODELS) - set(names_of(Recommender)))
+OF_ORDER = names_where(lambda model: model.rows == "users")
+OF_RANKINGS_ALONE = sorted(set(catalog_scorers()) - set(OF_ORDER) - {"popularity"})
+OF_ROWS_ALONE = sorted(set(MODELS) - set(catalog_scorers()))
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +76,10 @@ def learnt(name: str, world: SyntheticWorld) -> Model:
     config = TrainConfig(**{**TRAIN, **STEPS.get(name, {})}, precision="fp32", device="cpu")
     torch.manual_seed(0)
     model = build(name, options, SCHEMA)
-    if isinstance(model, Fitted):
+    if model.rows == "all":
         model.fit(world.known())
-    model.begin(world.known())
-    if isinstance(model, Trained):
+    model.set_context(world.known())
+    if model.rows != "all":
         step = Step(model.train(), config, Ranks())
         for number, batch in enumerate(batches(world, config)):
             step(batch, Place(number, 1, 1, []))
@@ -106,7 +106,7 @@ def of_rankings(scores: np.ndarray, world: SyntheticWorld) -> float:
     return part_of_the_way(world.ndcg(scores), world.same_for_all_ndcg, world.best_ndcg)
 
 
-def scores_of_all(model: Recommender) -> np.ndarray:
+def scores_of_all(model: Model) -> np.ndarray:
     """Scores of all users for all items, from 0 on."""
     users, items = (torch.arange(size) + FIRST for size in (OPTIONS.users, OPTIONS.items))
     with torch.inference_mode():
@@ -124,14 +124,12 @@ def test_a_model_of_rows_finds_who_likes_what(name: str, world: SyntheticWorld) 
 @pytest.mark.parametrize("name", OF_RANKINGS_ALONE)
 def test_a_model_that_ranks_finds_who_meets_what(name: str, world: SyntheticWorld) -> None:
     model = learnt(name, world)
-    assert isinstance(model, Recommender)
     assert OF_RANKINGS < of_rankings(scores_of_all(model), world) < 1
 
 
 def test_popularity_finds_what_can_be_known_without_users(world: SyntheticWorld) -> None:
     """From drawn scores, which know nothing, it comes nine tenths of the way to the best ranking that is the same for all."""
     model = learnt("popularity", world)
-    assert isinstance(model, Recommender)
     found = world.ndcg(scores_of_all(model))
     nothing = world.ndcg(np.random.default_rng(0).random(world.chances.shape))
     assert part_of_the_way(found, nothing, world.same_for_all_ndcg) > 0.9

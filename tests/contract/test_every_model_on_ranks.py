@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, names_of
+from model_cases import OF_NUMBERS, SCHEMA, a_batch, a_model, gradient_trained, names_of
 from ranks import on_ranks
 from torch import Tensor
 from torch.optim import AdamW
@@ -26,10 +26,10 @@ from recsys_cli.config.load import model_config_type
 from recsys_cli.config.schedule import Place
 from recsys_cli.features.schema import Schema
 from recsys_cli.models import kind_of, trained
-from recsys_cli.models.model import Trained
-from recsys_cli.models.ranking.pointwise import Pointwise
-from recsys_cli.models.retrieval.base import Retrieval
-from recsys_cli.models.retrieval.catalogue import Catalogue
+from recsys_cli.models.model import Model
+from recsys_cli.models.ranking.model import RankingModel
+from recsys_cli.models.retrieval.item_catalog import ItemCatalog
+from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.models.two_tower import model as two_tower
 from recsys_cli.training import optimizers
 from recsys_cli.training.distributed.environment import Member
@@ -37,15 +37,15 @@ from recsys_cli.training.distributed.ranks import Ranks, joined
 from recsys_cli.training.step import Step
 
 RANKS = 2
-CASES = [(name, {}) for name in names_of(Trained)] + [
+CASES = [(name, {}) for name in gradient_trained()] + [
     ("dcn-v2", {"structure": "parallel"}),
     ("mf", {"loss": "warp"}),
     ("mf", {"loss": "softmax"}),
     ("two-tower", {"hidden": [8], "negatives": 0, "avoid_positives": True}),
 ]
-OF_A_NUMBER = names_of(Pointwise)
+OF_A_NUMBER = names_of(RankingModel)
 """Models that are also tried with a label that is a number."""
-DRAWING = [*names_of(Retrieval), "bert4rec"]
+DRAWING = [*names_of(RetrievalModel), "bert4rec"]
 """Models in which processes draw something of their own, whatever their options are."""
 BATCHES = (64, 1, 33)
 """Rows of the steps: of the second one process has none, and of the third the pieces differ."""
@@ -60,7 +60,7 @@ Trail = tuple[list[float], dict[str, Tensor]]
 def without_chance(name: str) -> dict[str, Any]:
     """Options with which nothing is drawn but items."""
     fields = model_config_type(name).model_fields
-    if issubclass(kind_of(name), Pointwise):  # what is dropped of a row is the same everywhere
+    if issubclass(kind_of(name), RankingModel):  # what is dropped of a row is the same everywhere
         return {option: 0.3 for option in ("dropout", "embedding_dropout") if option in fields}
     given = {"dropout": 0.0, "embedding_dropout": 0.0, "last_share": 1 - 1e-12}  # the last item alone is masked
     return {option: value for option, value in given.items() if option in fields}
@@ -70,27 +70,27 @@ def without_chance(name: str) -> dict[str, Any]:
 def given_draws() -> Iterator[None]:
     """Let the items that are drawn follow from what they are drawn for; and let Adam make no step of what is rounding alone."""
 
-    def draw(self: Catalogue, *shape: int) -> Tensor:
+    def draw(self: ItemCatalog, *shape: int) -> Tensor:
         return self.items[torch.arange(shape[-1]) % len(self)].expand(shape)
 
-    def draw_for(self: Catalogue, users: Tensor, number: int) -> Tensor:
+    def draw_for(self: ItemCatalog, users: Tensor, number: int) -> Tensor:
         return self.items[(users.unsqueeze(1) + torch.arange(number)) % len(self)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Catalogue, "draw", draw)
-        patch.setattr(Catalogue, "draw_for", draw_for)
+        patch.setattr(ItemCatalog, "draw", draw)
+        patch.setattr(ItemCatalog, "draw_for", draw_for)
         patch.setattr(two_tower, "_MOST", 24)  # so that rows are compared in parts, one of which is of both processes
         patch.setattr(optimizers, "AdamW", partial(AdamW, eps=1e-2))
         yield
 
 
-def piece(model: Trained, num_rows: int, seed: int, ranks: Ranks) -> Batch:
+def piece(model: Model, num_rows: int, seed: int, ranks: Ranks) -> Batch:
     """This process's rows of a step."""
     batch = a_batch(num_rows, seed=seed)
     if model.rows == "users":
         users = (torch.arange(num_rows) + seed) % 27 + 3
         batch = Batch({"user.id": users.int()}, {"label": torch.ones(num_rows)})
-    if isinstance(model, Pointwise) and model.is_regression[0]:
+    if isinstance(model, RankingModel) and model.is_regression[0]:
         batch = Batch(batch.features, {"seconds": SCALE[0] + SCALE[1] * batch.features["age"].square()})
     bounds = list(pairwise(num_rows * rank // ranks.world_size for rank in range(ranks.world_size + 1)))
     return batch.span(*bounds[ranks.rank])
@@ -107,9 +107,9 @@ def steps(
     **by_rows: Any,
 ) -> Trail:
     """Train a model for steps of so many rows."""
-    sparse = not kind_of(name).dense
+    sparse = not kind_of(name).dense_gradients
     model = trained(a_model(name, schema=schema, sparse=sparse, torch_seed=ranks.rank, **options)).train()
-    if isinstance(model, Pointwise):
+    if isinstance(model, RankingModel):
         model.set_scales({"seconds": SCALE})
     ranks.prepare(model)
     config = TrainConfig(

@@ -17,7 +17,7 @@ from recsys_cli import __version__
 from recsys_cli.config.load import model_config_type
 from recsys_cli.errors import RecsysError
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import Fitted
+from recsys_cli.models.model import Model
 from recsys_cli.models.weights import checksum_of_tensors
 from recsys_cli.workspace import key_of
 from recsys_cli.workspace.writing import replacing
@@ -41,7 +41,7 @@ class FittedCache:
         key = key_of("fitted", __version__, name, version, options, _checksum_of_rows(rows))
         return self.folder / f"{name}-{key[:16]}.safetensors"
 
-    def load(self, model: Fitted, path: Path) -> bool:
+    def load(self, model: Model, path: Path) -> bool:
         """Fill a model with the weights of a file; False where there is none, or it is damaged."""
         try:
             with safe_open(path, framework="pt") as file:
@@ -57,7 +57,7 @@ class FittedCache:
             return False
         return True
 
-    def save(self, model: Fitted, path: Path) -> None:
+    def save(self, model: Model, path: Path) -> None:
         """Write a model's weights, whole or not at all."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
         with (

@@ -14,7 +14,7 @@ from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.ease.config import Config
 from recsys_cli.models.ease.model import most_items
-from recsys_cli.models.model import Fitted, Known
+from recsys_cli.models.model import Model, TrainingContext
 
 WORK = 5e11
 """Multiplications that a baseline may cost: about ten seconds on two cores, and less than one on a GPU."""
@@ -44,12 +44,12 @@ RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {
 def fit_baseline(
     name: str,
     schema: Schema,
-    known: Known,
-    history: Known,
+    known: TrainingContext,
+    history: TrainingContext,
     *,
     device: torch.device | str,
     cache: FittedCache | None = None,
-) -> Fitted:
+) -> Model:
     """Return a baseline that has learnt from the rows that models learn from, and knows what they know.
 
     Args:
@@ -62,14 +62,13 @@ def fit_baseline(
     """
     options = RANKING[name](schema)
     model = build(name, options, schema).to(device)
-    assert isinstance(model, Fitted)
     with torch.no_grad():
         _fit(model.eval(), name, options, known, cache)
-        model.begin(history)
+        model.set_context(history)
     return model
 
 
-def _fit(model: Fitted, name: str, options: dict[str, Any], known: Known, cache: FittedCache | None) -> None:
+def _fit(model: Model, name: str, options: dict[str, Any], known: TrainingContext, cache: FittedCache | None) -> None:
     file = cache.path(name, options, known.interactions()) if cache is not None else None
     if cache is not None and file is not None and cache.load(model, file):
         return

@@ -33,6 +33,11 @@ class Model(SequenceModel):
         self.network = Transformer(config, causal=False, hidden=4 * dim, activation=nn.GELU)
         self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim))
 
+    def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
+        """Return the states of items from both sides, shape (B, L, D)."""
+        states: Tensor = self.network(vectors, counts)
+        return states
+
     @property
     def window(self) -> int:
         """What is read: the mask is among it."""
@@ -45,7 +50,7 @@ class Model(SequenceModel):
     def predict(self, windows: Windows, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Mask some items and tell them; the last one where none was drawn."""
         asked = self._drawn(windows)
-        states = self.network(torch.where(asked.unsqueeze(2), self.mask, vectors), windows.counts)
+        states = self.states(torch.where(asked.unsqueeze(2), self.mask, vectors), windows.counts)
         return asked, self.outward(states[asked])
 
     def ruled_out(self, windows: Windows, asked: Tensor, drawn: Tensor) -> Tensor:
@@ -60,7 +65,7 @@ class Model(SequenceModel):
         items = nn.functional.pad(windows.items, (0, 1))
         vectors = self.item_vectors(items.flatten()).view(*items.shape, -1)
         after = _at(windows.counts, items.shape[1])
-        states = self.network(torch.where(after.unsqueeze(2), self.mask, vectors), windows.counts + 1)
+        states = self.states(torch.where(after.unsqueeze(2), self.mask, vectors), windows.counts + 1)
         vector: Tensor = self.outward(states[after])
         return vector
 

@@ -13,8 +13,8 @@ from recsys_cli.features.schema import Schema
 from recsys_cli.models.dcn_v2.config import Config
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding import Lookup, dims_of, embed
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers
-from recsys_cli.models.ranking.tabular import Tabular
 from recsys_cli.models.ranking.tower import Tower
 
 
@@ -42,7 +42,7 @@ class Cross(nn.Module):
         return crossed
 
 
-class Model(Tabular):
+class Model(RankingModel):
     """Cross layers over the concatenation of embeddings and numbers, and a tower: after them, or beside them.
 
     Beside them, the output layer over both is linear, so its halves are computed apart and added: `crossed`, and the

@@ -12,12 +12,12 @@ from recsys_cli.features.schema import Schema
 from recsys_cli.models.deepfm.config import Config
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.ranking.factorization import FactorizationMachine
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers
-from recsys_cli.models.ranking.tabular import Tabular
 from recsys_cli.models.ranking.tower import Tower
 
 
-class Model(Tabular):
+class Model(RankingModel):
     """The logits are the sum of a factorization machine's and a tower's, which look at the same vectors (eq. 1).
 
     The tower takes numbers as they are, beside the vectors of the categorical columns.

@@ -14,12 +14,12 @@ from recsys_cli.models.dlrm.config import Config
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding import Lookup, embed
 from recsys_cli.models.ranking.factorization import FirstOrder
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers
-from recsys_cli.models.ranking.tabular import Tabular
 from recsys_cli.models.ranking.tower import Tower
 
 
-class Model(Tabular):
+class Model(RankingModel):
     """A bottom tower makes one vector of the numbers; it and the dot products of all pairs of vectors go into the top tower.
 
     Beside them a linear model tells what each id adds by itself, which the paper leaves to products with the numbers' vector: often

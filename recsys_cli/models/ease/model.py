@@ -11,8 +11,8 @@ from recsys_cli.batch import Ragged
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.ease.config import Config
 from recsys_cli.models.ease.penalty import choose_penalty
-from recsys_cli.models.history import History
-from recsys_cli.models.item_to_item import DenseWeights, ItemToItem, ItemWeights, add_rows, gram, rows_of
+from recsys_cli.models.interaction_matrix import InteractionMatrix
+from recsys_cli.models.item_to_item import DenseWeights, ItemToItemModel, ItemWeights, add_rows, gram, rows_of
 from recsys_cli.models.model import Progress
 
 _BLOCK = 1 << 22
@@ -23,7 +23,7 @@ _BYTES_OF_A_USER = 20
 """Memory of an item and a user where these are few: a row and a vector in float64, and the vector that is kept."""
 
 
-class Model(ItemToItem):
+class Model(ItemToItemModel):
     """B minimises |X - XB|² + λ|B|² with a diagonal of zeros, for the matrix X of who has met what (Steck 2019, eq. 8).
 
     With P = (XᵀX + λ)⁻¹ it is B = 1 - P diag(P)⁻¹.
@@ -43,20 +43,20 @@ class Model(ItemToItem):
         few = num_users < self.num_items <= _fit_with(num_users, budget)
         self.learnt = FewUsers(self.num_items, num_users) if few else DenseWeights(self.num_items)
 
-    def learn(self, history: History, progress: Progress) -> None:
+    def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
         """Choose the penalty where the config has none, and solve the equations."""
         progress(0, 3)
         penalty = self.config.regularization
         if penalty is None:
-            penalty = choose_penalty(history)
+            penalty = choose_penalty(matrix)
             self.chosen = {"regularization": penalty}
         progress(1, 3)
         if isinstance(self.learnt, FewUsers):
-            rows = history.dense(self._users.start, self._users.stop, dtype=torch.float64)
+            rows = matrix.dense(self._users.start, self._users.stop, dtype=torch.float64)
             progress(2, 3)
             self.learnt.solve(rows, penalty)
         else:
-            counts = gram(history, out=self.learnt.weights).to(self._dtype)
+            counts = gram(matrix, out=self.learnt.weights).to(self._dtype)
             progress(2, 3)
             counts.diagonal().add_(penalty)
             inverse = invert_(counts)
@@ -115,20 +115,20 @@ class FewUsers(ItemWeights):
         self.vectors.copy_(vectors.T)
         self.shares.copy_(1 - vectors.square().sum(0))
 
-    def sums(self, met: Ragged) -> Tensor:
+    def sums(self, histories: Ragged) -> Tensor:
         """Fold the users in, and multiply them with all items."""
-        sums = (add_rows(self.vectors, met) @ self.vectors.T).div_(self.shares)
-        sums[rows_of(met), met.values] += 1 - 1 / self.shares[met.values]
+        sums = (add_rows(self.vectors, histories) @ self.vectors.T).div_(self.shares)
+        sums[rows_of(histories), histories.values] += 1 - 1 / self.shares[histories.values]
         return sums
 
-    def sums_of_pairs(self, met: Ragged, items: Tensor) -> Tensor:
+    def sums_of_pairs(self, histories: Ragged, items: Tensor) -> Tensor:
         """Fold the users in, and multiply each with one item."""
-        row = rows_of(met)
+        row = rows_of(histories)
         products, own = torch.zeros(2, len(items), device=items.device)
         step = max(1, _BLOCK // self.vectors.shape[1])
         for start in range(0, len(items), step):
             users = slice(start, min(start + step, len(items)))
-            folded = add_rows(self.vectors, met.span(users.start, users.stop))
+            folded = add_rows(self.vectors, histories.span(users.start, users.stop))
             products[users] = (folded * self.vectors[items[users]]).sum(1)
-        own.index_add_(0, row, (met.values == items[row]).float())
+        own.index_add_(0, row, (histories.values == items[row]).float())
         return (products - own) / self.shares[items] + own

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from recsys_cli.models.history import History
+from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.item_to_item import gram
 
 GRID = tuple(step * 10.0**power for power in range(5) for step in (1, 2, 5))
@@ -26,14 +26,14 @@ _BLOCK = 1 << 21
 """Numbers of users' rows that are held at once."""
 
 
-def choose_penalty(history: History) -> float:
+def choose_penalty(matrix: InteractionMatrix) -> float:
     """Return the penalty of `GRID` that ranks left-out items best; climbs from 200 as long as it gets better.
 
     Args:
-        history: Of train, with items numbered from 0, the most popular first.
+        matrix: Of train, with items numbered from 0, the most popular first.
     """
-    names, number = torch.arange(history.num_items, device=history.items.device), _num_items(history)
-    popular = history.renamed(names.where(names < number, -1), num_items=number)
+    names, number = torch.arange(matrix.num_items, device=matrix.items.device), _num_items(matrix)
+    popular = matrix.renamed(names.where(names < number, -1), num_items=number)
     users, items = _left_out(popular)
     if len(users) == 0:
         return GRID[_FIRST]
@@ -58,25 +58,25 @@ def inverse_of(counts: Tensor, penalty: float) -> Tensor:
     return torch.cholesky_inverse(torch.linalg.cholesky(counts + penalty * torch.eye(len(counts)).to(counts)))
 
 
-def left_out_ranks(history: History, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:
+def left_out_ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:
     """Return the rank of each left-out item, 0 being the best, among the items that its user has not met.
 
     Args:
-        history: Of C items.
+        matrix: Of C items.
         users: Whose interaction is left out, each by itself; shape (U,).
         items: Which; shape (U,).
-        inverse: P, (XᵀX + λ)⁻¹ of the whole history; shape (C, C), float64.
+        inverse: P, (XᵀX + λ)⁻¹ of the whole matrix; shape (C, C), float64.
 
     Returns:
         Shape (U,), float64; of equal scores half are better.
     """
-    step = max(1, _BLOCK // max(1, history.num_items))
+    step = max(1, _BLOCK // max(1, matrix.num_items))
     pairs = zip(users.split(step), items.split(step), strict=True)
-    return torch.cat([_ranks(history, each, left_out, inverse) for each, left_out in pairs])
+    return torch.cat([_ranks(matrix, each, left_out, inverse) for each, left_out in pairs])
 
 
-def _ranks(history: History, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:
-    lists, place = history.of_users(users), torch.arange(len(users), device=users.device)
+def _ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:
+    lists, place = matrix.of_users(users), torch.arange(len(users), device=users.device)
     rows = torch.zeros(len(users), len(inverse), dtype=inverse.dtype, device=inverse.device)
     rows[place.repeat_interleave(lists.offsets.diff()), lists.values] = 1
     # P of all other users is P + q qᵀ / a, with q = Px and a = 1 - xᵀPx.
@@ -94,20 +94,20 @@ def _ranks(history: History, users: Tensor, items: Tensor, inverse: Tensor) -> T
     return (scores > wanted).sum(1) + ((scores == wanted).sum(1) - 1).double() / 2
 
 
-def _num_items(history: History) -> int:
+def _num_items(matrix: InteractionMatrix) -> int:
     """Return how many items are looked at: so many that a penalty costs an eighth of the fit, half of all where users are many."""
-    num_users = int((history.offsets.diff() > 0).sum())
-    work = round((num_users**2 * history.num_items) ** (1 / 3))
-    return min(history.num_items, max(LEAST_ITEMS, min(history.num_items, work) // 2))
+    num_users = int((matrix.offsets.diff() > 0).sum())
+    work = round((num_users**2 * matrix.num_items) ** (1 / 3))
+    return min(matrix.num_items, max(LEAST_ITEMS, min(matrix.num_items, work) // 2))
 
 
-def _left_out(history: History) -> tuple[Tensor, Tensor]:
+def _left_out(matrix: InteractionMatrix) -> tuple[Tensor, Tensor]:
     """Draw users who have met two items or more, and an item of theirs each time; the same in each call."""
-    lengths = history.offsets.diff().cpu()
+    lengths = matrix.offsets.diff().cpu()
     users = (lengths > 1).nonzero().squeeze(1)
     generator = torch.Generator().manual_seed(0)
     users = users[torch.randperm(len(users), generator=generator)]
     users = users.repeat(NUM_LEFT_OUT // max(1, len(users)) + 1)[:NUM_LEFT_OUT]
     which = (torch.rand(len(users), generator=generator) * lengths[users]).long()
-    users, which = users.to(history.items.device), which.to(history.items.device)
-    return users, history.items[history.offsets[users] + which]
+    users, which = users.to(matrix.items.device), which.to(matrix.items.device)
+    return users, matrix.items[matrix.offsets[users] + which]

@@ -12,12 +12,12 @@ from recsys_cli.models.embedding.tables import Drawn, Embeddings, initial_rows, 
 from recsys_cli.models.torchrec_releases import require_torchrec
 
 if TYPE_CHECKING:
-    from recsys_cli.models.embedding.deal import Rule
+    from recsys_cli.models.embedding.sharding_plan import Rule
     from recsys_cli.models.embedding.shards import Shards
 
 
 class ShardedEmbeddings(Embeddings):
-    """Tables in parts, which TorchRec deals to the processes of a run.
+    """Tables in parts, which TorchRec distributes over the processes of a run.
 
     There is nothing before `distribute`; whoever builds the optimizers calls it, because the optimizer of the tables is
     part of their backward pass. Their numbers are those that `Embeddings` draws: each process draws every table and keeps
@@ -43,7 +43,7 @@ class ShardedEmbeddings(Embeddings):
 
     @torch.no_grad()
     def distribute(self, rule: Rule, options: Mapping[str, Any], device: torch.device) -> None:
-        """Deal the tables to the processes of the default process group.
+        """Shard the tables over the processes of the default process group.
 
         Args:
             rule: The optimizer to fuse into the backward pass.

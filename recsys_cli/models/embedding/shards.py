@@ -15,7 +15,7 @@ from torchrec.distributed.batched_embedding_kernel import BatchedFusedEmbedding
 from torchrec.distributed.comm_ops import set_gradient_division
 
 from recsys_cli.features.schema import PADDING
-from recsys_cli.models.embedding.deal import Place, Rule, deal, kernels_of, width_of
+from recsys_cli.models.embedding.sharding_plan import Rule, TableShard, kernels_of, shard_tables, width_of
 
 _MESSAGE = 1 << 22
 """Elements of a table that travel at a time when it is put together."""
@@ -29,11 +29,11 @@ class _Part:
     """A part that is kept here.
 
     Attributes:
-        place: Which one it is.
+        shard: Which one it is.
         fields: The weights, and what is remembered of them: views of the kernels' memory, of shape (rows, columns).
     """
 
-    place: Place
+    shard: TableShard
     fields: dict[str, Tensor]
 
 
@@ -62,7 +62,7 @@ class Shards:
         self.device = device
         self.steps = 0
         self._options = options
-        self._collections, self._places = deal(shapes, rule, options, device)
+        self._collections, self._shards = shard_tables(shapes, rule, options, device)
         self._kernels = [kernel for collection in self._collections.values() for kernel in kernels_of(collection)]
         self._parts: dict[str, list[_Part]] = {name: [] for name in shapes}
         for kernel in self._kernels:
@@ -99,16 +99,16 @@ class Shards:
         num_rows, width = self.shapes[name][0], self._width(name, field)
         whole = torch.empty((num_rows, width) if here == 0 else 0)
         self._settle()
-        for place in self._places[name]:
-            columns = slice(place.column, min(place.column + place.columns, width))
+        for shard in self._shards[name]:
+            columns = slice(shard.column, min(shard.column + shard.columns, width))
             size = max(1, _MESSAGE // width)
-            for start in range(0, place.rows, size):
-                rows = slice(start, min(start + size, place.rows))
-                if here not in {0, place.rank}:
+            for start in range(0, shard.rows, size):
+                rows = slice(start, min(start + size, shard.rows))
+                if here not in {0, shard.rank}:
                     continue
-                piece = self._piece(name, field, place, rows, columns)
+                piece = self._piece(name, field, shard, rows, columns)
                 if here == 0:
-                    whole[place.row + rows.start : place.row + rows.stop, columns] = piece
+                    whole[shard.row + rows.start : shard.row + rows.stop, columns] = piece
         return whole.flatten() if field == "sum" else whole
 
     def write(self, name: str, values: Tensor, field: str = WEIGHT, *, ids: Tensor | None = None) -> None:
@@ -123,14 +123,14 @@ class Shards:
         values = values.view(values.shape[0], -1)
         self._settle()
         for part in self._parts[name]:
-            place, target = part.place, part.fields[field]
-            columns = slice(place.column, min(place.column + place.columns, values.shape[1]))
+            shard, target = part.shard, part.fields[field]
+            columns = slice(shard.column, min(shard.column + shard.columns, values.shape[1]))
             target = target[:, : columns.stop - columns.start]
             if ids is None:
-                target.copy_(values[place.row : place.row + place.rows, columns])
+                target.copy_(values[shard.row : shard.row + shard.rows, columns])
             else:
-                here = (ids >= place.row) & (ids < place.row + place.rows)
-                target[(ids[here] - place.row).to(target.device)] = values[here][:, columns].to(target.device)
+                here = (ids >= shard.row) & (ids < shard.row + shard.rows)
+                target[(ids[here] - shard.row).to(target.device)] = values[here][:, columns].to(target.device)
         for kernel in self._kernels:
             kernel.emb_module.reset_cache_states()
 
@@ -167,19 +167,19 @@ class Shards:
         states = kernel.emb_module.split_optimizer_states() if self.remembered else [[] for _ in tables]
         for table, weight, remembered in zip(tables, weights, states, strict=True):
             row, column = table.local_metadata.shard_offsets
-            place = next(p for p in self._places[table.name] if (p.row, p.column) == (row, column))
+            shard = next(p for p in self._shards[table.name] if (p.row, p.column) == (row, column))
             fields = {WEIGHT: weight, **dict(zip(self.remembered, remembered, strict=True))}
-            views = {field: tensor.detach().view(place.rows, -1) for field, tensor in fields.items()}
-            self._parts[table.name].append(_Part(place, views))
+            views = {field: tensor.detach().view(shard.rows, -1) for field, tensor in fields.items()}
+            self._parts[table.name].append(_Part(shard, views))
 
-    def _piece(self, name: str, field: str, place: Place, rows: slice, columns: slice) -> Tensor:
+    def _piece(self, name: str, field: str, shard: TableShard, rows: slice, columns: slice) -> Tensor:
         """Return a piece of a part, on the rank that keeps it and on the first."""
         here, width = dist.get_rank(), columns.stop - columns.start
-        if place.rank != here:
+        if shard.rank != here:
             piece = torch.empty(rows.stop - rows.start, width)
-            dist.recv(piece, place.rank)
+            dist.recv(piece, shard.rank)
             return piece
-        part = next(part for part in self._parts[name] if part.place == place)
+        part = next(part for part in self._parts[name] if part.shard == shard)
         piece = part.fields[field][rows, :width].cpu().contiguous()
         if here != 0:
             dist.send(piece, 0)

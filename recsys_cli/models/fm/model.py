@@ -12,11 +12,11 @@ from recsys_cli.features.schema import Schema
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.fm.config import Config
 from recsys_cli.models.ranking.factorization import FactorizationMachine
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers
-from recsys_cli.models.ranking.tabular import Tabular
 
 
-class Model(Tabular):
+class Model(RankingModel):
     """The logit of each label is w0 + Σ wi xi + Σ <vi, vj> xi xj over all pairs i < j of features.
 
     Raises:

@@ -8,10 +8,10 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.gru4rec.config import Config
-from recsys_cli.models.sequence.causal import CausalModel
+from recsys_cli.models.sequence.model import SequenceModel
 
 
-class Model(CausalModel):
+class Model(SequenceModel):
     """A recurrent state takes in one item after the other, and a dense layer makes of it the vector of what comes next.
 
     Hidasi et al., "Session-based recommendations with recurrent neural networks" (2016); the sampled softmax over additional

@@ -11,17 +11,18 @@ from torch import Tensor
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.features.schema import Role, Schema
-from recsys_cli.models.history import History
 from recsys_cli.models.ials.config import Config
-from recsys_cli.models.model import Fitted, Known, Progress, Vectors, unheard
+from recsys_cli.models.interaction_matrix import InteractionMatrix
+from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, unheard
 
 _BLOCK = 1 << 23
 """Numbers that are held at once while users are solved for."""
 
 
-class Model(Fitted, Vectors):
+class Model(ClosedFormModel):
     """The vectors of items are learnt; a user's is the best one for them and for what the user has met (Hu et al. 2008, eq. 4)."""
 
+    scoring = "dot_product"
     folds_in = True
     items: Tensor
     penalty: Tensor
@@ -34,7 +35,7 @@ class Model(Fitted, Vectors):
         self.register_buffer("penalty", torch.tensor(config.regularization or 1.0))
         self._users = torch.zeros(int(self.user.cardinality or 0), config.dim)
 
-    def fit(self, known: Known, *, progress: Progress = unheard) -> None:
+    def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
         """Alternate between users and items.
 
         Raises:
@@ -46,12 +47,12 @@ class Model(Fitted, Vectors):
             from threadpoolctl import threadpool_limits
         except ImportError as error:
             raise MissingExtraError.for_extra("implicit", what="model.name=ials") from error
-        config, (history, confidence) = self.config, self._confidence(known)
+        config, (matrix, confidence) = self.config, self._confidence(context)
         if config.regularization is None:
-            self.penalty.fill_(penalty_of(history, confidence))
+            self.penalty.fill_(penalty_of(matrix, confidence))
             self.chosen = {"regularization": float(self.penalty)}
-        offsets, met = history.offsets.cpu().numpy(), history.items.cpu().numpy().astype(np.int32)
-        seen = csr_matrix((confidence.cpu().numpy(), met, offsets), shape=(history.num_users, history.num_items))
+        offsets, met = matrix.offsets.cpu().numpy(), matrix.items.cpu().numpy().astype(np.int32)
+        seen = csr_matrix((confidence.cpu().numpy(), met, offsets), shape=(matrix.num_users, matrix.num_items))
         with threadpool_limits(1, "blas"):  # it has threads of its own, and warns of BLAS's as it is made
             library = AlternatingLeastSquares(
                 factors=config.dim, regularization=float(self.penalty), iterations=config.iterations,
@@ -61,14 +62,14 @@ class Model(Fitted, Vectors):
             library.fit(seen, show_progress=False, callback=lambda done, *_: progress(done + 1, config.iterations))
         self.items.copy_(torch.from_numpy(library.item_factors))
 
-    def begin(self, known: Known) -> None:
+    def set_context(self, context: TrainingContext) -> None:
         """Solve for the vectors of all users by what they have met by now."""
-        history, confidence = self._confidence(known)
-        self._users = torch.zeros(history.num_users, self.config.dim, device=self.device)
+        matrix, confidence = self._confidence(context)
+        self._users = torch.zeros(matrix.num_users, self.config.dim, device=self.device)
         all_items = self.items.T @ self.items
         all_items.diagonal().add_(self.penalty)
-        for users in _blocks(history, self.config.dim):
-            lists = history.of_users(users, confidence)
+        for users in _blocks(matrix, self.config.dim):
+            lists = matrix.of_users(users, confidence)
             assert lists.weights is not None
             longest = int(lists.offsets.diff().max())
             ids, there = lists.padded(longest)
@@ -93,15 +94,15 @@ class Model(Fitted, Vectors):
         """Return the vectors of items, shape (I, D); zeros for those that nobody has met."""
         return self.items[items]
 
-    def _confidence(self, known: Known) -> tuple[History, Tensor]:
+    def _confidence(self, context: TrainingContext) -> tuple[InteractionMatrix, Tensor]:
         """Return who has met what, and the confidence c = 1 + alpha r of each element."""
-        history, strengths = History.with_strengths(
-            known.interactions(), self.user, self.item, positive_only=self.config.positive_only, device=self.device
+        matrix, strengths = InteractionMatrix.with_strengths(
+            context.interactions(), self.user, self.item, positive_only=self.config.positive_only, device=self.device
         )
-        return history, 1 + self.config.alpha * strengths
+        return matrix, 1 + self.config.alpha * strengths
 
 
-def penalty_of(history: History, confidence: Tensor) -> float:
+def penalty_of(matrix: InteractionMatrix, confidence: Tensor) -> float:
     """Return a penalty that grows with how much interactions weigh: λ = 0.04 √(Σ c_u² Σ c_i²) / Σ c.
 
     The confidence c is summed over a user's interactions, an item's, and all. What is squared is summed over users and over items:
@@ -110,14 +111,14 @@ def penalty_of(history: History, confidence: Tensor) -> float:
     if not len(confidence):
         return 1.0
     weights = confidence.double()
-    users = torch.arange(history.num_users, device=weights.device).repeat_interleave(history.offsets.diff())
-    squares = [torch.bincount(ids, weights).square().sum() for ids in (users, history.items)]
+    users = torch.arange(matrix.num_users, device=weights.device).repeat_interleave(matrix.offsets.diff())
+    squares = [torch.bincount(ids, weights).square().sum() for ids in (users, matrix.items)]
     return float(0.04 * (squares[0] * squares[1]).sqrt() / weights.sum())
 
 
-def _blocks(history: History, width: int) -> Iterator[Tensor]:
+def _blocks(matrix: InteractionMatrix, width: int) -> Iterator[Tensor]:
     """Yield the users who have met something, those with equally much together, in blocks of bounded size."""
-    counts = history.offsets.diff()
+    counts = matrix.offsets.diff()
     order = counts.argsort(descending=True)[: int((counts > 0).sum())]
     start = 0
     while start < len(order):

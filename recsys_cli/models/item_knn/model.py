@@ -9,9 +9,9 @@ from torch import Tensor
 
 from recsys_cli.batch import Ragged
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.history import History, starts, turned
+from recsys_cli.models.interaction_matrix import InteractionMatrix, starts, transpose
 from recsys_cli.models.item_knn.config import Config
-from recsys_cli.models.item_to_item import ItemToItem, ItemWeights, rows_of
+from recsys_cli.models.item_to_item import ItemToItemModel, ItemWeights, rows_of
 from recsys_cli.models.model import Progress
 
 _BLOCK = 1 << 21
@@ -20,7 +20,7 @@ _LEAST = 1e-12
 """Stands for no shrinkage, so that nothing is divided by zero."""
 
 
-class Model(ItemToItem):
+class Model(ItemToItemModel):
     """An item's score is the sum of its nearness to those of its nearest items that the user has met."""
 
     deterministic = True
@@ -31,44 +31,44 @@ class Model(ItemToItem):
         self.config = config
         self.learnt = Neighbours(self.num_items, min(config.neighbours, max(1, self.num_items - 1)))
 
-    def learn(self, history: History, progress: Progress) -> None:
+    def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
         """Multiply some columns with all columns at a time, and keep the largest products of each."""
-        if not history.num_items:
+        if not matrix.num_items:
             return
-        values = self._weights(history)
-        lengths = torch.bincount(history.items, values.square(), minlength=history.num_items).sqrt().float()
-        by_user = Ragged(history.items, history.offsets, values)
-        by_item, nearest = turned(by_user, history.num_items), []
-        step = max(1, _BLOCK // max(1, history.num_items))
-        products, scale = torch.empty(2, min(step, history.num_items), history.num_items, device=values.device)
+        values = self._weights(matrix)
+        lengths = torch.bincount(matrix.items, values.square(), minlength=matrix.num_items).sqrt().float()
+        by_user = Ragged(matrix.items, matrix.offsets, values)
+        by_item, nearest = transpose(by_user, matrix.num_items), []
+        step = max(1, _BLOCK // max(1, matrix.num_items))
+        products, scale = torch.empty(2, min(step, matrix.num_items), matrix.num_items, device=values.device)
         shrinkage = lengths.new_tensor(max(self.config.shrinkage, _LEAST))
-        for start in range(0, history.num_items, step):
-            stop = min(start + step, history.num_items)
+        for start in range(0, matrix.num_items, step):
+            stop = min(start + step, matrix.num_items)
             block = _multiply(by_item.span(start, stop), by_user, out=products[: stop - start])
             if self.config.normalize:
                 block /= torch.addr(shrinkage, lengths[start:stop], lengths, out=scale[: stop - start])
             block.diagonal(start).zero_()
             nearest.append(block.topk(self.learnt.number, dim=1))
-            progress(stop, history.num_items)
+            progress(stop, matrix.num_items)
         self.learnt.keep(
             torch.cat([block.indices for block in nearest]), torch.cat([block.values for block in nearest])
         )
 
-    def _weights(self, history: History) -> Tensor:
-        """Return how much each element of the history counts; float32.
+    def _weights(self, matrix: InteractionMatrix) -> Tensor:
+        """Return how much each element of the matrix counts; float32.
 
         Items are the texts and users the words: idf = log(number of items) - log(1 + items of the user); bm25 weighs a word that
         is there once by (k1 + 1) / (k1 (1 - b + b length / mean length) + 1) times idf (Robertson and Zaragoza, 2009, eq. 3.15).
         """
         if self.config.weighting == "none":
-            return torch.ones(len(history.items), device=history.items.device)
-        lengths = history.offsets.diff()
-        idf = (history.num_items / (1.0 + lengths)).log().clamp(min=0).repeat_interleave(lengths)
+            return torch.ones(len(matrix.items), device=matrix.items.device)
+        lengths = matrix.offsets.diff()
+        idf = (matrix.num_items / (1.0 + lengths)).log().clamp(min=0).repeat_interleave(lengths)
         if self.config.weighting == "tfidf":
             return idf
-        k1, b, popularity = self.config.k1, self.config.b, history.counts.float()
+        k1, b, popularity = self.config.k1, self.config.b, matrix.counts.float()
         longer = 1 - b + b * popularity / popularity.mean()
-        return idf * ((k1 + 1) / (k1 * longer + 1))[history.items]
+        return idf * ((k1 + 1) / (k1 * longer + 1))[matrix.items]
 
 
 class Neighbours(ItemWeights):
@@ -94,16 +94,16 @@ class Neighbours(ItemWeights):
         self.places.copy_(torch.stack([met, torch.div(order, self.number, rounding_mode="floor")]))
         self.weights.copy_(nearness.flatten()[order])
 
-    def sums(self, met: Ragged) -> Tensor:
+    def sums(self, histories: Ragged) -> Tensor:
         """Multiply the matrix of who has met what with that of neighbours."""
         near = Ragged(self.places[1], starts(self.places[0], self.num_items), self.weights)
-        return _multiply(met, near, out=self.weights.new_empty(len(met.offsets) - 1, self.num_items))
+        return _multiply(histories, near, out=self.weights.new_empty(len(histories.offsets) - 1, self.num_items))
 
-    def sums_of_pairs(self, met: Ragged, items: Tensor) -> Tensor:
+    def sums_of_pairs(self, histories: Ragged, items: Tensor) -> Tensor:
         """Look each item up among those that what its user has met is near to."""
-        row = rows_of(met)
+        row = rows_of(histories)
         known = self.places[0] * self.num_items + self.places[1]
-        wanted = met.values * self.num_items + items[row]
+        wanted = histories.values * self.num_items + items[row]
         place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
         found = self.weights[place].masked_fill(known[place] != wanted, 0.0)
         return torch.zeros(len(items), device=items.device).index_add_(0, row, found)

@@ -18,7 +18,7 @@ from recsys_cli.models.lightgbm.collaborative import Collaborative
 from recsys_cli.models.lightgbm.config import Config
 from recsys_cli.models.lightgbm.plain import Plain
 from recsys_cli.models.lightgbm.rows import Categories, Rows
-from recsys_cli.models.model import Fitted, Known, Progress, unheard
+from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, unheard
 
 try:
     with warnings.catch_warnings():
@@ -37,7 +37,7 @@ _TREES: dict[str, tuple[str, ...]] = {
 """The buffers of trees, and which ids of a row are unknown to train where they score it."""
 
 
-class Model(Fitted):
+class Model(ClosedFormModel):
     """Trees that predict the main label of a row from its features and from what other rows tell of its user and item.
 
     What a row of train is told is learnt without the fold that the row is in, so its own label is no part of it; a new row is
@@ -65,9 +65,9 @@ class Model(Fitted):
             self.register_buffer(name, torch.zeros(0, dtype=torch.uint8))
         self._boosters: dict[str, lightgbm.Booster] = {}
 
-    def fit(self, known: Known, *, progress: Progress = unheard) -> None:
+    def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
         """Learn what is told of rows, fold by fold and of all, and grow the trees; on the CPU, with all of train in memory."""
-        rows, plain, weight = self._read(known)
+        rows, plain, weight = self._read(context)
         total = self.config.folds + 1 + len(_TREES)
         fold = self._fold_of(rows)
         parts = self._learn_parts(rows, fold, progress=lambda done: progress(done, total))
@@ -93,10 +93,10 @@ class Model(Fitted):
         self._boosters[name] = booster
         setattr(self, name, torch.from_numpy(np.frombuffer(text, np.uint8).copy()).to(self.device))
 
-    def _read(self, known: Known) -> tuple[Rows, Tensor, Tensor | None]:
+    def _read(self, context: TrainingContext) -> tuple[Rows, Tensor, Tensor | None]:
         """Return the rows of train, their own features, and what they count."""
         parts, plain, weights = [], [], []
-        for some in known.batches():
+        for some in context.batches():
             batch = some.to("cpu")
             rows = Rows.of(batch, self.schema, self.categories)
             parts.append(rows)

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from recsys_cli.models.retrieval.options import Comparing
+from recsys_cli.models.retrieval.options import NegativeSamplingOptions
 
 
-class Config(Comparing):
+class Config(NegativeSamplingOptions):
     """LightGCN: vectors of users and items, smoothed over the graph of who likes what (He et al., 2020)."""
 
     train_defaults: ClassVar[dict[str, Any]] = {

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.models.history import History
+from recsys_cli.models.interaction_matrix import InteractionMatrix
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Graph:
     to_items: Edges
 
     @classmethod
-    def of(cls, liked: History) -> Graph:
-        """Make the graph of who likes what."""
-        degrees = liked.offsets.diff()
-        users = torch.arange(liked.num_users, device=degrees.device).repeat_interleave(degrees)
-        weights = (degrees[users] * liked.counts[liked.items]).float().rsqrt()
-        order = torch.argsort(liked.items, stable=True)
-        offsets = torch.cat([degrees.new_zeros(1), liked.counts.cumsum(0)])
-        return cls(Edges(liked.items, liked.offsets, weights), Edges(users[order], offsets, weights[order]))
+    def of(cls, positives: InteractionMatrix) -> Graph:
+        """Build the graph of positive interactions."""
+        degrees = positives.offsets.diff()
+        users = torch.arange(positives.num_users, device=degrees.device).repeat_interleave(degrees)
+        weights = (degrees[users] * positives.counts[positives.items]).float().rsqrt()
+        order = torch.argsort(positives.items, stable=True)
+        offsets = torch.cat([degrees.new_zeros(1), positives.counts.cumsum(0)])
+        return cls(Edges(positives.items, positives.offsets, weights), Edges(users[order], offsets, weights[order]))
 
     def smoothed(self, users: Tensor, items: Tensor, *, layers: int) -> tuple[Tensor, Tensor]:
         """Return the means over 0, 1, …, `layers` steps along the edges; shapes (num_users, D) and (num_items, D)."""

@@ -9,25 +9,26 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import PADDING, Schema
 from recsys_cli.models.embedding import Embeddings
-from recsys_cli.models.history import History
+from recsys_cli.models.interaction_matrix import InteractionMatrix
 from recsys_cli.models.lightgcn.config import Config
 from recsys_cli.models.lightgcn.graph import Graph
-from recsys_cli.models.model import Known
-from recsys_cli.models.retrieval.comparing import ComparingModel, Side
+from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.retrieval.model import RetrievalModel
+from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampling
 
 
-class Model(ComparingModel):
+class Model(RetrievalModel):
     """He et al., "LightGCN: Simplifying and powering graph convolution network for recommendation", 2020.
 
     A vector is the mean of what 0, 1, …, `layers` steps along the graph bring to its node; only the vectors at step 0 are
-    learnt. Every step of training looks at all of them, so their gradients are dense. The graph is that of the positives
-    that are known: those of train, and at a test those of valid too.
+    learnt. Every step of training looks at all of them, so their gradients are dense. The graph is that of the
+    positives of the context: those of train, and at a test those of valid too.
 
     Raises:
         ConfigError: Sparse gradients are asked for, or the schema has not one user, one item, and a label.
     """
 
-    dense = True
+    dense_gradients = True
 
     def __init__(self, config: Config, schema: Schema, *, sparse: bool = False) -> None:
         if sparse:
@@ -35,26 +36,26 @@ class Model(ComparingModel):
                 "lightgcn carries every vector along the graph in every step, so gradients of its tables are dense",
                 hint="train.sparse=false",
             )
-        super().__init__(config, config.loss, schema)
+        super().__init__(schema, NegativeSampling(config, config.loss))
         self.config = config
         columns = [self.user, self.item]
         self.embeddings = Embeddings(columns, {column.name: config.dim for column in columns})
         self._graph: Graph | None = None
         self._smoothed: tuple[object, tuple[Tensor, Tensor]] | None = None
 
-    def begin(self, known: Known) -> None:
-        """Take in what is known; the graph is made of it when it is first needed."""
-        super().begin(known)
+    def set_context(self, context: TrainingContext) -> None:
+        """Take the context; the graph is built from its interactions at first use."""
+        super().set_context(context)
         self._graph = self._smoothed = None
 
-    def sides(self, users: Tensor, items: Tensor) -> tuple[Side, Side]:
-        """Return smoothed vectors, and the rows of the tables that they begin with."""
+    def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:
+        """Return smoothed vectors, and the embedding rows at step 0."""
         of_users, of_items = self._tables()
         all_users, all_items = self._vectors(of_users, of_items)
         # F.embedding takes rows as indexing does, with a faster way back.
         return (
-            Side(F.embedding(users, all_users), F.embedding(users, of_users)),
-            Side(F.embedding(items, all_items), F.embedding(items, of_items)),
+            Encoded(F.embedding(users, all_users), F.embedding(users, of_users)),
+            Encoded(F.embedding(items, all_items), F.embedding(items, of_items)),
         )
 
     def _tables(self) -> tuple[Tensor, Tensor]:
@@ -77,8 +78,10 @@ class Model(ComparingModel):
 
     @property
     def graph(self) -> Graph:
-        """Who likes what, made once."""
+        """The graph of positives, built once."""
         if self._graph is None:
-            known = self.known.interactions()
-            self._graph = Graph.of(History.of(known, self.user, self.item, positive_only=True, device=self.device))
+            interactions = self.context.interactions()
+            self._graph = Graph.of(
+                InteractionMatrix.of(interactions, self.user, self.item, positive_only=True, device=self.device)
+            )
         return self._graph

@@ -12,11 +12,11 @@ from recsys_cli.features.schema import Schema
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.logistic.config import Config
 from recsys_cli.models.ranking.factorization import FirstOrder
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers
-from recsys_cli.models.ranking.tabular import Tabular
 
 
-class Model(Tabular):
+class Model(RankingModel):
     """The logit of each label is a bias plus a weight for each id and a slope for each number.
 
     Raises:

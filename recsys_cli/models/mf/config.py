@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from recsys_cli.models.retrieval.options import Comparing
+from recsys_cli.models.retrieval.options import NegativeSamplingOptions
 
 
-class Config(Comparing):
+class Config(NegativeSamplingOptions):
     """Matrix factorisation that learns to rank: a vector for each user and item, and a bias for each item."""
 
     # Row-wise Adagrad, because Adam moves rare items, which are hardly more than drawn, as far as all others.

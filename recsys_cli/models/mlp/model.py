@@ -11,12 +11,12 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.mlp.config import Config
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers
-from recsys_cli.models.ranking.tabular import Tabular
 from recsys_cli.models.ranking.tower import Tower
 
 
-class Model(Tabular):
+class Model(RankingModel):
     """Embeddings and numbers, concatenated in the order of their names, through dense layers to one logit for each label.
 
     Raises:

@@ -12,12 +12,12 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Kind, Role, Schema
 from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.neumf.config import Config
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers
-from recsys_cli.models.ranking.tabular import Tabular
 from recsys_cli.models.ranking.tower import Tower
 
 
-class Model(Tabular):
+class Model(RankingModel):
     """The logits are h · [p * q, tower]: products of vectors of user and item, beside the last hidden layer of a tower (eq. 12).
 
     h is linear, so its two halves are computed apart and added: one is `products`, the other the tower's last layer. By

@@ -11,12 +11,12 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import Fitted, Known, Progress, Recommender, unheard
+from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, unheard
 from recsys_cli.models.popularity.config import Config
-from recsys_cli.models.popularity.favourites import Favourites
+from recsys_cli.models.popularity.favorites import Favorites
 
 
-class Model(Fitted, Recommender):
+class Model(ClosedFormModel):
     """The number of an item's rows in train is its score for everybody.
 
     Rows may count less the older they are. With `within`, the score of items that have none of the user's favourite values is
@@ -26,6 +26,7 @@ class Model(Fitted, Recommender):
         ConfigError: `within` is no categorical column.
     """
 
+    scoring = "catalog"
     folds_in = True
     deterministic = True
     counts: Tensor
@@ -36,7 +37,7 @@ class Model(Fitted, Recommender):
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.register_buffer("counts", torch.zeros(int(self.item.cardinality or 0), dtype=torch.float64))
         self._ticks = schema.ticks
-        self._favourites: Favourites | None = None
+        self._favourites: Favorites | None = None
         self._values = None if config.within is None else schema[config.within]
         if self._values is not None and (
             self._values not in schema.categorical or self._values.role is not Role.FEATURE
@@ -46,26 +47,26 @@ class Model(Fitted, Recommender):
                 hint="name one of items, such as genres",
             )
 
-    def fit(self, known: Known, *, progress: Progress = unheard) -> None:
+    def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
         """Count.
 
         Raises:
             ConfigError: Recent rows are asked for, and the data has no times.
         """
         del progress
-        rows = known.interactions()
+        rows = context.interactions()
         counts = np.bincount(rows.item_idx, weights=self._weights(rows), minlength=len(self.counts))
         self.counts.copy_(torch.from_numpy(counts))
 
-    def begin(self, known: Known) -> None:
+    def set_context(self, context: TrainingContext) -> None:
         """Find out what each user likes best, where that is asked for.
 
         Raises:
             ConfigError: `within` is no feature of items.
         """
         if self._values is not None:
-            self._favourites = Favourites.of(
-                known, self.user, self.item, self._values,
+            self._favourites = Favorites.of(
+                context, self.user, self.item, self._values,
                 number=self.config.favourites, positive_only=self.config.positive_only, device=self.device,
             )  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""What retrieval models share: the catalogue that negatives are drawn from, and losses that compare. No torch is imported here."""
+"""Retrieval models: their base class, the item catalog, and losses of sampled negatives. No torch is imported here."""

@@ -1,4 +1,4 @@
-"""Losses that compare the score of what a user likes with those of drawn items; one number for each row, nothing averaged."""
+"""Losses of a positive's score against those of sampled negatives: one number per row, not averaged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def bpr(positive: Tensor, negative: Tensor) -> Tensor:
     Rendle et al., "BPR: Bayesian personalized ranking from implicit feedback", 2009.
 
     Args:
-        positive: Scores of liked items, shape (B,).
-        negative: Scores of drawn ones, shape (B, N).
+        positive: Scores of positives, shape (B,).
+        negative: Scores of negatives, shape (B, N).
     """
     return F.softplus(negative - positive.unsqueeze(1)).mean(dim=1)
 
@@ -24,12 +24,12 @@ def bpr(positive: Tensor, negative: Tensor) -> Tensor:
 def warp(positive: Tensor, negative: Tensor, *, num_items: int) -> Tensor:
     """Return the hinge loss against the first violating trial, weighted by the rank that it makes likely; shape (B,).
 
-    A trial violates if it scores above the liked item less a margin of 1. If the n-th trial is the first, about
+    A trial violates if it scores above the positive less a margin of 1. If the n-th trial is the first, about
     r = (num_items - 1) // n items are above, and the weight is 1 + 1/2 + ... + 1/r, which puts its stress on the top of the
     ranking. Where no trial violates there is nothing to learn. Weston et al., "WSABIE", 2011; all trials are scored at once.
 
     Args:
-        positive: Scores of liked items, shape (B,).
+        positive: Scores of positives, shape (B,).
         negative: Scores of the trials in their order, shape (B, N).
         num_items: How many items there are to draw from.
     """

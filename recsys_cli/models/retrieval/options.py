@@ -1,4 +1,4 @@
-"""Options of models that learn by comparing. No torch here, so that a config is checked without loading it."""
+"""Options of negative sampling. No torch here, so that a config is checked without loading it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pydantic import Field, PositiveInt
 from recsys_cli.config.section import Section
 
 
-class Comparing(Section):
-    """What a positive is compared with, and what keeps vectors short."""
+class NegativeSamplingOptions(Section):
+    """Options of retrieval models with sampled negatives."""
 
     negatives: PositiveInt | None = None
     """How many drawn items a positive is compared with, all equally likely: `bpr` takes their mean, `warp` tries one after the

@@ -7,13 +7,13 @@ from torch import Tensor, nn
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.sasrec.config import Config
-from recsys_cli.models.sequence.causal import CausalModel
+from recsys_cli.models.sequence.model import SequenceModel
 from recsys_cli.models.sequence.transformer import Transformer
 
 _WEIGHT_STD = 0.02
 
 
-class Model(CausalModel):
+class Model(SequenceModel):
     """Each item attends to itself and those before it, and tells the one after it.
 
     Kang and McAuley, "Self-attentive sequential recommendation" (2018), with the normalisation before each part, and a

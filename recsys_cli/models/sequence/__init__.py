@@ -1,1 +1,1 @@
-"""What models share that read a user's items in the order of time. It is no model itself."""
+"""Sequence models: their base class, histories and windows, sampled softmax, and the Transformer."""

@@ -1,9 +1,8 @@
-"""What models of sequences have in common: histories, tied vectors of items, the loss of what comes next, and scoring by users."""
+"""The kind of sequence models: item histories, tied item embeddings, sampled softmax of targets, and scores by user."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -13,33 +12,37 @@ from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.embedding import embed
-from recsys_cli.models.model import Known, Trained, Vectors
-from recsys_cli.models.sequence.histories import Histories, Windows
+from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.sequence.histories import Histories, Windows, first_places
 from recsys_cli.models.sequence.negatives import Negatives, sampled_softmax
 from recsys_cli.models.sequence.options import SequenceOptions
 
 _BLOCK = 1 << 16
-"""Items that are read at once while scoring: users are taken in blocks, so that memory does not grow with their number."""
+"""Items read at once while scoring: users come in blocks, so that memory does not grow with their number."""
 
 
-class SequenceModel(Trained, Vectors):
-    """A model that reads a user's items in order. One table holds what items are as input and as output.
+class SequenceModel(Model):
+    """A model of user histories in the order of time; one embedding table serves input and output.
 
-    The user's vector follows from the history that `begin` has told, so it needs no training to go on from a longer one, and
-    a user without a history has a vector of zeros, to which all items are equal.
+    By default the target at each position is the next item, so `states` has to be causal. For another training task a model
+    overrides `window`, `targets_of`, `predict`, `ruled_out` and `encode`.
+
+    A user's vector follows from the history of the context, so it needs no retraining for a longer one. A user without a
+    history has a vector of zeros: all items score the same.
 
     Args:
         config: Its options.
         schema: Names the user and the item column.
-        sparse: Whether the gradient of the items' table shall be a sparse tensor.
+        sparse: Whether the item table has sparse gradients.
         placement: Where the table is kept.
 
     Raises:
-        ConfigError: The table shall be sharded, which goes by interactions.
+        ConfigError: The placement is `sharded`, which works for interactions only.
     """
 
-    rows: ClassVar[Literal["interactions", "users"]] = "users"
-    folds_in: ClassVar[bool] = True
+    rows = "users"
+    scoring = "dot_product"
+    folds_in = True
 
     config: SequenceOptions
     histories: Histories
@@ -60,56 +63,75 @@ class SequenceModel(Trained, Vectors):
         self.items = embed([self.item], {self.item.name: config.dim}, sparse=sparse, placement=placement)
 
     @abstractmethod
-    def predict(self, windows: Windows, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose what is to be told, and tell it.
+    def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
+        """Return the state of each sequence after each of its items.
 
         Args:
-            windows: What B users met, shape (B, W) with W as `window` says.
-            vectors: Those items' vectors, shape (B, W, D).
+            vectors: Item vectors, shape (B, L, D), zero at padding.
+            counts: Number of items, shape (B,); states after the last item are ignored.
 
         Returns:
-            Which P places of the windows are to be told, bool, shape (B, W); and for each of them, in order, the vector whose
-            product with an item's vector is the item's score there, shape (P, D).
+            Shape (B, L, D); the first state is that of an empty sequence where there are no items.
         """
 
-    @abstractmethod
-    def ruled_out(self, windows: Windows, asked: Tensor, drawn: Tensor) -> Tensor:
-        """Return which drawn items are no alternative to the item that came: that item, and those from which it is told.
+    @property
+    def window(self) -> int:
+        """Items of a user per training step: one more than the input, as the last item is a target only."""
+        return self.length + 1
 
-        A ranking leaves out what a user has met, so nothing has to be learnt of it. Where users meet a good part of the catalogue
-        once, "not again" is most of what is to be told of the next item. A model that has to learn that, in a few dimensions,
-        learns to rank low whatever is like the items that were met.
+    def targets_of(self, items: float) -> float:
+        """Return the mean number of targets in a window of so many items: each but the first."""
+        return items - 1
+
+    def predict(self, windows: Windows, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose targets and predict them: each item but the first, from those before it.
 
         Args:
-            windows: As `predict` had them.
-            asked: Which P places are to be told, as `predict` has chosen.
-            drawn: Encoded items, shape (N,).
+            windows: Items of B users, shape (B, W) with W up to `window`.
+            vectors: Their vectors, shape (B, W, D).
+
+        Returns:
+            The mask of P targets in the windows, bool, shape (B, W); and for each target, in order, the vector whose product
+            with an item vector is that item's score, shape (P, D).
+        """
+        asked = windows.there
+        asked[:, 0] = False
+        states = self.states(vectors[:, :-1], (windows.counts - 1).clamp(min=0))
+        return asked, states[asked[:, 1:]]
+
+    def ruled_out(self, windows: Windows, asked: Tensor, drawn: Tensor) -> Tensor:
+        """Return the mask of false negatives: the target itself and the items of its input sequence.
+
+        Evaluation does not rank seen items, so nothing is spent on learning to rank them low. Where users see a good part of
+        the catalog once, "not again" is most of the signal; a model of few dimensions that learns it ranks low all items
+        similar to those seen.
+
+        Args:
+            windows: As for `predict`.
+            asked: Mask of the P targets, from `predict`.
+            drawn: Sampled items, shape (N,).
 
         Returns:
             Bool, shape (P, N).
         """
+        rows, places = asked.nonzero(as_tuple=True)
+        return first_places(windows.items, drawn)[rows] <= places.unsqueeze(1)
 
-    @abstractmethod
     def encode(self, users: Tensor) -> Tensor:
-        """Return the vectors of B users after all that they met, shape (B, D)."""
+        """Return the vectors of B users, shape (B, D): the states after their latest items."""
+        windows = self.histories.last(users, self.length)
+        vectors = self.item_vectors(windows.items.flatten()).view(*windows.items.shape, -1)
+        rows = torch.arange(len(users), device=users.device)
+        return self.states(vectors, windows.counts)[rows, (windows.counts - 1).clamp(min=0)]
 
-    @property
-    @abstractmethod
-    def window(self) -> int:
-        """How many items of a user are taken for a step of training."""
-
-    @abstractmethod
-    def targets_of(self, items: float) -> float:
-        """Return how many places of a window of so many items are to be told in the mean."""
-
-    def begin(self, known: Known) -> None:
-        """Sort what is known into histories.
+    def set_context(self, context: TrainingContext) -> None:
+        """Sort interactions into histories.
 
         Raises:
             ConfigError: The data has no time.
         """
         self.histories = Histories.of(
-            known.interactions(),
+            context.interactions(),
             num_users=int(self.user.cardinality or 0),
             positive_only=self.config.positive_only,
             device=self.device,

@@ -12,11 +12,11 @@ from recsys_cli.features.schema import FIRST
 
 
 class Negatives:
-    """Draws the items that stand for the catalogue.
+    """Draws the items that stand for the catalog.
 
     Args:
         counts: How often each id comes; shape (ids,). Ids below FIRST are no items.
-        number: How many are drawn; of a catalogue that is no larger, all are taken.
+        number: How many are drawn; of a catalog that is no larger, all are taken.
         power: They are drawn in proportion to count ** power.
     """
 
@@ -46,7 +46,7 @@ def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, ru
 
     The sum over the alternatives is estimated by the drawn ones, each divided by how often it was to be expected (importance
     sampling: Bengio and Senécal, "Adaptive importance sampling to accelerate training of a neural probabilistic language
-    model", 2008). Where all items are given and expected once, and none is ruled out, it is the softmax over the catalogue.
+    model", 2008). Where all items are given and expected once, and none is ruled out, it is the softmax over the catalog.
 
     Args:
         positive: Scores of the items that came, shape (P,).

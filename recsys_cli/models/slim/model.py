@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.history import History
-from recsys_cli.models.item_to_item import DenseWeights, ItemToItem, gram
+from recsys_cli.models.interaction_matrix import InteractionMatrix
+from recsys_cli.models.item_to_item import DenseWeights, ItemToItemModel, gram
 from recsys_cli.models.model import Progress
 from recsys_cli.models.slim.config import Config
 from recsys_cli.models.slim.descent import columns
 
 
-class Model(ItemToItem):
+class Model(ItemToItemModel):
     """W minimises ½|X - XW|² + β/2 |W|² + λ|W|₁ with W >= 0 and a diagonal of zeros (Ning and Karypis 2011, eq. 3)."""
 
     deterministic = True
@@ -21,9 +21,9 @@ class Model(ItemToItem):
         self.config = config
         self.learnt = DenseWeights(self.num_items)
 
-    def learn(self, history: History, progress: Progress) -> None:
+    def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
         """Solve for some columns of W at a time."""
-        config, counts = self.config, gram(history)
+        config, counts = self.config, gram(matrix)
         # A weight is not 0 only where more than λ users have met both items, so items that fewer have met need no looking at.
         size = int((counts.diagonal() > config.l1).sum())
         counts = counts[:size, :size].contiguous()

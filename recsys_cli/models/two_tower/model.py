@@ -11,9 +11,9 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.batch import Batch, Feature
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column, Kind, Schema
+from recsys_cli.models.all_gather import AllGatherRows
 from recsys_cli.models.embedding import dims_of, embed
-from recsys_cli.models.retrieval.base import Retrieval
-from recsys_cli.models.together import AllRows
+from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.models.two_tower.config import Config
 from recsys_cli.models.two_tower.tower import Encoder, features_of
 
@@ -21,11 +21,11 @@ _MOST = 4_096
 """Rows that are compared with each other's items at most: 75 MB of scores with 512 drawn items. Validation has larger batches."""
 
 
-class Model(Retrieval):
+class Model(RetrievalModel):
     """A vector from all features of the user, one from all of the item, and a softmax over the items that a batch has.
 
     Each positive is to be chosen among the items of all positives of its batch (Yi et al., "Sampling-bias-corrected neural
-    modeling for large corpus item recommendations", 2019) and some that are drawn from the whole catalogue (Yang et al., "Mixed
+    modeling for large corpus item recommendations", 2019) and some that are drawn from the whole catalog (Yang et al., "Mixed
     negative sampling for learning two-tower neural networks in recommendations", 2020). How often an item is to be expected
     among them follows from its positives in train, which are counted instead of estimated as the stream goes by.
 
@@ -51,7 +51,7 @@ class Model(Retrieval):
             Encoder(columns, embed(_ids(columns), dims, sparse=sparse, placement=placement), config)
             for columns in (of_user, of_item)
         )
-        self.everyones = AllRows()
+        self.everyones = AllGatherRows()
 
     def score(self, batch: Batch) -> Tensor:
         """Return the product of the two vectors of each row, shape (B,)."""
@@ -71,7 +71,7 @@ class Model(Retrieval):
         """Return the mean over the batch's rows of weight * loss, where only positives have one; a float32 scalar."""
         del scores
         positives = self.positives(batch)
-        drawn = self.catalogue.draw(self.config.negatives)
+        drawn = self.catalog.draw(self.config.negatives)
         users, items = positives.users, positives.items
         # All items in one lookup, so that each used row is read, and gets its gradient, once.
         of_rows, of_drawn = self.item_vectors(torch.cat([items, drawn])).split([len(items), len(drawn)])
@@ -104,16 +104,16 @@ class Model(Retrieval):
         if self.config.log_q:
             # How often an item is to be expected among so many rows, and among the drawn ones.
             rows = len(candidates) - self.config.negatives
-            expected = rows * self.catalogue.share(candidates) + self.config.negatives / len(self.catalogue)
+            expected = rows * self.catalog.share(candidates) + self.config.negatives / len(self.catalog)
             logits = logits - expected.log()
         if self.config.avoid_positives:
-            others = self.catalogue.liked(users, candidates)
+            others = self.catalog.positives(users, candidates)
             others[row, own] = False
             logits = logits.masked_fill(others, -torch.inf)
         return F.cross_entropy(logits, own, reduction="none")
 
     def _features(self, key: str, ids: Tensor) -> Mapping[str, Feature]:
-        return self.known.join({key: ids})
+        return self.context.join({key: ids})
 
 
 def _ids(columns: Sequence[Column]) -> list[Column]:

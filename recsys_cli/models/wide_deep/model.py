@@ -12,14 +12,14 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.embedding import Lookup, dims_of, embed
 from recsys_cli.models.ranking.factorization import FirstOrder
+from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.ranking.numbers import numbers, numeric_names
-from recsys_cli.models.ranking.tabular import Tabular
 from recsys_cli.models.ranking.tower import Tower
 from recsys_cli.models.wide_deep.config import Config
 from recsys_cli.registry import suggest
 
 
-class Model(Tabular):
+class Model(RankingModel):
     """The logits are the sum of a linear model's and a tower's, which are trained together (eq. 3).
 
     Raises:

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
+from recsys_cli.models.all_gather import AllGatherModule
 from recsys_cli.models.batch_norm import BatchNorm
-from recsys_cli.models.together import Together
 from recsys_cli.training.distributed import gradients
 from recsys_cli.training.distributed.environment import Member
 
@@ -78,7 +78,7 @@ class Ranks:
             for tensor in (*model.parameters(), *model.buffers()):
                 dist.broadcast(tensor.detach(), 0)
         for module in model.modules():
-            if isinstance(module, Together):
+            if isinstance(module, AllGatherModule):
                 module.gather, module.rank = gather, self.rank
 
     @contextmanager

@@ -14,7 +14,7 @@ from recsys_cli.evaluation.baselines.cache import FittedCache
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.ease.model import Model as Ease
-from recsys_cli.models.model import Fitted, Known
+from recsys_cli.models.model import Model, TrainingContext
 
 USERS, ITEMS = torch.arange(3, 13), torch.arange(3, 11)
 
@@ -38,7 +38,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     real = Ease.fit
 
-    def fit(self: Ease, known: Known, **options: object) -> None:
+    def fit(self: Ease, known: TrainingContext, **options: object) -> None:
         seen.append(len(known.interactions()))
         real(self, known, **options)  # type: ignore[arg-type]
 
@@ -48,8 +48,8 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def ease(known: Interactions, folder: Path) -> torch.Tensor:
-    train = Known(lambda: known, dict)
-    model: Fitted = fit_baseline("ease", SCHEMA, train, train, device="cpu", cache=FittedCache(folder))
+    train = TrainingContext(lambda: known, dict)
+    model: Model = fit_baseline("ease", SCHEMA, train, train, device="cpu", cache=FittedCache(folder))
     return model.scores(USERS, ITEMS)  # type: ignore[attr-defined, no-any-return]
 
 

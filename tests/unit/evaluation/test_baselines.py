@@ -11,7 +11,7 @@ from recsys_cli.evaluation.baselines.ranking import WORK
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 
 TRAIN = Interactions(
     np.array([3, 4, 5, 6, 3], np.int32), np.array([3, 3, 3, 4, 5], np.int32), np.array([1, 1, 0, 0, 1], np.float32)
@@ -42,8 +42,8 @@ def _schema(*, users: int, items: int) -> Schema:
     return Schema(columns=(ids("user", Role.USER, users), ids("item", Role.ITEM, items)))
 
 
-def _known(rows: Interactions) -> Known:
-    return Known(lambda: rows, dict)
+def _known(rows: Interactions) -> TrainingContext:
+    return TrainingContext(lambda: rows, dict)
 
 
 def test_popularity_counts_train_rows_whatever_their_label() -> None:
@@ -64,9 +64,9 @@ def test_ranking_baseline_is_the_model_of_that_name_with_the_longer_history(name
 
     model = build(name, {}, schema)
     model.fit(_known(TRAIN))
-    model.begin(_known(TRAIN + later))
+    model.set_context(_known(TRAIN + later))
     assert torch.equal(found, model.scores(everybody, everything))
-    model.begin(_known(TRAIN))
+    model.set_context(_known(TRAIN))
     assert torch.equal(found, model.scores(everybody, everything)) == (name == "popularity")
 
 

@@ -9,15 +9,14 @@ import pyarrow.parquet as pq
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.fold_in import fold_in
-from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.evaluation.new_users import ByUser
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.schema import UNSEEN
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_user_hashes
 from recsys_cli.models import build
-from recsys_cli.models.model import Fitted
 from recsys_cli.workspace import PreparedData
 
 HASHES = np.arange(100, 160, dtype=np.uint64)
@@ -82,8 +81,7 @@ CONFIG = EvaluateConfig(k=(1, 5), bootstrap=20, relevant="all")
 def test_model_that_folds_in_ranks_for_users_whom_train_does_not_have(make_prepared) -> None:
     data = _split_by_user(make_prepared(users=30, items=40, rows=1_200))
     model = build("item-knn", {}, data.schema)
-    assert isinstance(model, Fitted)
-    model.fit(known_of(data, "train"))
+    model.fit(make_context(data, "train"))
 
     measured, rankings = measure(model.eval(), data, CONFIG)
 

@@ -19,7 +19,7 @@ from recsys_cli.evaluation.measure import Place, choose_split
 from recsys_cli.evaluation.measure import measure as measure_and_keep
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.model import Model, Vectors
+from recsys_cli.models.model import Model
 from recsys_cli.workspace import PreparedData
 
 
@@ -225,7 +225,9 @@ def test_measure_refuses_scores_that_are_no_numbers(make_prepared) -> None:
 @pytest.mark.parametrize("side", ["user", "item"])
 @pytest.mark.parametrize("number", [float("nan"), float("-inf"), 1e30])
 def test_measure_refuses_vectors_whose_products_may_be_no_numbers(make_prepared, side: str, number: float) -> None:
-    class Broken(Half, Vectors):
+    class Broken(Half):
+        scoring = "dot_product"
+
         def user_vectors(self, users: Tensor) -> Tensor:
             return torch.full((len(users), 2), number if side == "user" else 1.0)
 

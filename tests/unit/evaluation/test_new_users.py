@@ -17,7 +17,6 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig, RunConfig
-from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.lending import ForEverybody, Loans
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.evaluation.names import Names
@@ -25,12 +24,13 @@ from recsys_cli.evaluation.new_users import ByUser, NewUsers
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report.recommended import Shown
 from recsys_cli.evaluation.result import Measured
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.hashing import hash_values
 from recsys_cli.features.schema import FIRST, UNSEEN
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.model import Fitted, Known, Model, Recommender
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
 
@@ -55,13 +55,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: Workspace)
     }), workspace).artifact  # fmt: skip
 
 
-class Mirror(Model, Recommender):
+class Mirror(Model):
     """Likes what a user has met last of all, in the order of the ids; knows nothing else of a user."""
 
+    scoring = "catalog"
     folds_in = True
 
-    def begin(self, known: Known) -> None:
-        self.rows = known.interactions()
+    def set_context(self, context: TrainingContext) -> None:
+        self.rows = context.interactions()
         assert self.rows.user_idx.max(initial=0) < 7  # ids of the data and no others
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
@@ -113,7 +114,7 @@ def test_everybody_is_ranked_for_and_new_users_have_what_is_known_of_them(world:
 def test_models_are_told_of_the_rows_that_the_evaluation_has_read(
     world: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("recsys_cli.evaluation.known.read_interactions")
+    monkeypatch.delattr("recsys_cli.evaluation.training_context.read_interactions")
 
     assert len(_ranked(world, model := Mirror())[1].users) == 4
     assert len(model.rows) == 2  # at last, what eve met
@@ -142,9 +143,8 @@ def test_model_that_learns_of_each_user_ranks_for_new_ones_by_popularity_and_say
 
 def test_scores_of_a_fitted_model_follow_from_the_history_of_a_new_user(world: PreparedData) -> None:
     model = build("item-knn", {"shrinkage": 0.0}, world.schema)
-    assert isinstance(model, Fitted)
     train = ByUser.read(world, "test", seed=0).train
-    model.fit(Known(lambda: train, dict))
+    model.fit(TrainingContext(lambda: train, dict))
 
     found = _ranked(world, model)[2]["model"]
 
@@ -157,7 +157,7 @@ def test_users_without_history_are_all_the_same_to_models_of_sequences(world: Pr
     model = build("sasrec", {"dim": 8}, world.schema)
     times = np.zeros(4, np.int64)
     ids = np.array([3, 3, 4, 4], np.int32)
-    model.begin(Known(lambda: Interactions(ids, ids, np.ones(4, np.float32), None, times), dict))
+    model.set_context(TrainingContext(lambda: Interactions(ids, ids, np.ones(4, np.float32), None, times), dict))
 
     with torch.inference_mode():
         scores = model.eval().scores(torch.tensor([3, 5, UNSEEN]), torch.arange(3, 7))
@@ -200,8 +200,8 @@ def test_ids_are_lent_to_as_many_new_users_at_a_time_as_there_are() -> None:
     class Remembers(Model):
         folds_in = True
 
-        def begin(self, known: Known) -> None:
-            rows = known.interactions()
+        def set_context(self, context: TrainingContext) -> None:
+            rows = context.interactions()
             begun.append(len(rows))
             self.met = dict(zip(rows.user_idx.tolist(), rows.item_idx.tolist(), strict=True))
 
@@ -258,8 +258,7 @@ def test_rankings_after_a_split_by_time_equal_figures_that_were_measured_elsewhe
         "features": {**FEATURES, "ops": ops},
     }), workspace).artifact  # fmt: skip
     model = build("ease", {"regularization": 5_000.0}, data.schema)
-    assert isinstance(model, Fitted)
-    model.fit(known_of(data, "train"))
+    model.fit(make_context(data, "train"))
 
     measured, _ = measure(model.eval(), data, EvaluateConfig(k=(10,), bootstrap=10, relevant="all"))
 

@@ -19,7 +19,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import POINTWISE, RANKING
 from recsys_cli.metrics.tally import Tally
 from recsys_cli.models import build
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 
 
 @pytest.fixture
@@ -56,10 +56,10 @@ def test_models_on_the_last_of_each_user_equal_the_published_figures(ratings, na
     held_out = hold_out(
         parts[2], parts[0] + parts[1], candidates=candidates, num_items=num_items, config=EvaluateConfig(relevant="all")
     )
-    train, history = (Known(lambda rows=rows: rows, dict) for rows in (parts[0], parts[0] + parts[1]))
+    train, history = (TrainingContext(lambda rows=rows: rows, dict) for rows in (parts[0], parts[0] + parts[1]))
     model = build(name, options, _schema(users=613, items=num_items))
     model.fit(train)
-    model.begin(history)
+    model.set_context(history)
 
     def scores(users: np.ndarray) -> torch.Tensor:
         return model.scores(torch.from_numpy(users), torch.from_numpy(candidates))

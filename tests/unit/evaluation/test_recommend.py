@@ -12,19 +12,20 @@ from torch import Tensor
 from recsys_cli.batch import Batch
 from recsys_cli.evaluation.recommend import Advisor, Scored
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import Known, Model, Vectors
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.workspace import PreparedData
 
 MakePrepared = Callable[..., PreparedData]
 
 
-class Compass(Model, Vectors):
+class Compass(Model):
     """Items 3, 4, 5 and so on point 0, 10, 20 and so on degrees away from north and are as long as their id; users north."""
 
+    scoring = "dot_product"
     begun = 0
 
-    def begin(self, known: Known) -> None:
-        self.begun = len(known.interactions())
+    def set_context(self, context: TrainingContext) -> None:
+        self.begun = len(context.interactions())
 
     def user_vectors(self, users: Tensor) -> Tensor:
         return torch.tensor([1.0, 0.0]).expand(len(users), 2)

@@ -8,14 +8,13 @@ import pytest
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
-from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.evaluation.ranking import rank
 from recsys_cli.evaluation.sampling import drawn
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics.named import title_of
 from recsys_cli.models import build
-from recsys_cli.models.model import Fitted
 
 NUM_ITEMS = 53
 SOME = EvaluateConfig(candidates="sampled-uniform", sampled_items=7)
@@ -95,8 +94,7 @@ def test_draws_follow_from_the_seed(world) -> None:
 def test_sampled_figures_are_named_so_wherever_they_go(make_prepared) -> None:
     data = make_prepared()
     model = build("popularity", {}, data.schema)
-    assert isinstance(model, Fitted)
-    model.fit(known_of(data, "train"))
+    model.fit(make_context(data, "train"))
     config = SOME.model_copy(update={"k": (3,), "relevant": "all", "bootstrap": 10})
 
     measured, rankings = measure(model.eval(), data, config)

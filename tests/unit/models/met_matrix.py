@@ -8,7 +8,7 @@ import torch
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.model import Fitted, Known
+from recsys_cli.models.model import Model, TrainingContext
 
 
 def ids(name: str, role: Role, number: int) -> Column:
@@ -27,8 +27,8 @@ def rows_of_matrix(matrix: np.ndarray) -> Interactions:
     return Interactions(users, items, np.ones(len(users), np.float32))
 
 
-def known(matrix: np.ndarray) -> Known:
-    return Known(lambda: rows_of_matrix(matrix), dict)
+def known(matrix: np.ndarray) -> TrainingContext:
+    return TrainingContext(lambda: rows_of_matrix(matrix), dict)
 
 
 def some_matrix(num_users: int, num_items: int, *, seed: int = 0) -> np.ndarray:
@@ -45,12 +45,11 @@ def scores_after(name: str, matrix: np.ndarray, *, later: np.ndarray | None = No
 
 def fitted(
     name: str, matrix: np.ndarray, *, later: np.ndarray | None = None, **options: object
-) -> tuple[Fitted, np.ndarray]:
+) -> tuple[Model, np.ndarray]:
     torch.manual_seed(0)
     model = build(name, dict(options), schema_of(matrix))
-    assert isinstance(model, Fitted)
     model.fit(known(matrix))
-    model.begin(known(matrix if later is None else later))
+    model.set_context(known(matrix if later is None else later))
     users, items = (torch.arange(size) + FIRST for size in matrix.shape)
     with torch.inference_mode():
         return model, model.scores(users, items).numpy()

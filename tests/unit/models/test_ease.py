@@ -11,7 +11,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.features.schema import FIRST
 from recsys_cli.models.ease import model as ease
 from recsys_cli.models.ease import penalty
-from recsys_cli.models.history import History, starts
+from recsys_cli.models.interaction_matrix import InteractionMatrix, starts
 
 
 def weights_by_the_formula(matrix: np.ndarray, regularization: float) -> np.ndarray:
@@ -99,9 +99,9 @@ def test_ranks_of_left_out_items_are_those_of_models_fitted_without_them(
     np.testing.assert_array_equal(ranks.numpy(), expected)
 
 
-def history_of(matrix: np.ndarray) -> History:
+def history_of(matrix: np.ndarray) -> InteractionMatrix:
     users, items = (torch.from_numpy(ids) for ids in np.nonzero(matrix))
-    return History(starts(users, len(matrix)), items, matrix.shape[1])
+    return InteractionMatrix(starts(users, len(matrix)), items, matrix.shape[1])
 
 
 def tastes(num_users: int, num_items: int, *, directions: int, seed: int = 0) -> np.ndarray:
@@ -190,6 +190,6 @@ def test_items_beyond_the_memory_budget_are_left_out() -> None:
 def test_the_penalty_is_tried_on_half_of_the_items_where_that_is_cheap_beside_the_fit(
     num_users: int, num_items: int, expected: int
 ) -> None:
-    history = History(torch.arange(num_users + 1), torch.arange(num_users) % num_items, num_items)
+    history = InteractionMatrix(torch.arange(num_users + 1), torch.arange(num_users) % num_items, num_items)
 
     assert penalty._num_items(history) == expected

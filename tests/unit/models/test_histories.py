@@ -126,7 +126,7 @@ def test_an_item_that_is_the_only_negative_of_itself_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
-def test_the_sum_over_the_catalogue_is_what_a_sample_estimates(power: float) -> None:
+def test_the_sum_over_the_catalog_is_what_a_sample_estimates(power: float) -> None:
     torch.manual_seed(0)
     counts, scores = torch.arange(1, 41), torch.randn(40) / 2
     negatives = Negatives(counts, number=10, power=power)

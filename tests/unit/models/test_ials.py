@@ -14,7 +14,7 @@ from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.ials import model as ials
-from recsys_cli.models.model import Known, Model
+from recsys_cli.models.model import Model, TrainingContext
 
 OPTIONS = {"dim": 8, "iterations": 4}
 
@@ -29,27 +29,27 @@ def solved(strengths: np.ndarray, items: np.ndarray, *, regularization: float, a
     return found
 
 
-def counted(counts: np.ndarray) -> Known:
+def counted(counts: np.ndarray) -> TrainingContext:
     """Return interactions where a pair comes so many times."""
     users, items = np.nonzero(counts)
     times = counts[users, items].astype(int)
     users, items = (np.repeat(ids + FIRST, times).astype(np.int32) for ids in (users, items))
-    return Known(lambda: Interactions(users, items, np.zeros(len(users), np.float32)), dict)
+    return TrainingContext(lambda: Interactions(users, items, np.zeros(len(users), np.float32)), dict)
 
 
-def rated(ratings: np.ndarray) -> Known:
+def rated(ratings: np.ndarray) -> TrainingContext:
     """Return interactions with a label that is a number."""
     users, items = np.nonzero(ratings)
     labels = ratings[users, items].astype(np.float32)
     users, items = ((ids + FIRST).astype(np.int32) for ids in (users, items))
-    return Known(lambda: Interactions(users, items, labels, mean=float(labels.mean())), dict)
+    return TrainingContext(lambda: Interactions(users, items, labels, mean=float(labels.mean())), dict)
 
 
-def model_of(matrix: np.ndarray, known: Known, **options: object) -> Model:
+def model_of(matrix: np.ndarray, known: TrainingContext, **options: object) -> Model:
     torch.manual_seed(0)
     model = build("ials", {**OPTIONS, **options}, schema_of(matrix))
     model.fit(known)
-    model.begin(known)
+    model.set_context(known)
     return model
 
 

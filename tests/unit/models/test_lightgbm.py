@@ -13,12 +13,12 @@ from scipy.stats import rankdata
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import MissingExtraError, TrainingError
-from recsys_cli.evaluation.known import known_of
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.lightgbm.model import Model
 from recsys_cli.models.lightgbm.rows import Rows
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 from recsys_cli.stages.train import train_on
 
 USERS, ITEMS = 60, 40
@@ -51,8 +51,8 @@ def a_batch(num_rows: int = 1_500, *, seed: int = 0) -> Batch:
     return Batch(features, {"label": label, "stars": (label + torch.rand(num_rows, generator=draw)) / 2})
 
 
-def known(batch: Batch) -> Known:
-    return Known(lambda: pytest.fail("whole rows are what it reads"), dict, lambda: batch.parts(3))
+def known(batch: Batch) -> TrainingContext:
+    return TrainingContext(lambda: pytest.fail("whole rows are what it reads"), dict, lambda: batch.parts(3))
 
 
 def a_model(*columns: Column, **options: object) -> Model:
@@ -218,7 +218,7 @@ def test_it_has_to_be_fitted_before_it_scores() -> None:
 
 def test_whole_rows_are_those_of_the_files(make_prepared) -> None:
     data = make_prepared(rows=2_000, shards=3)
-    rows = known_of(data, "train", "valid")
+    rows = make_context(data, "train", "valid")
     interactions = rows.interactions()
     users, labels = [], []
     for batch in rows.batches():

@@ -8,7 +8,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.lightgcn.graph import Graph
 from recsys_cli.models.lightgcn.model import Model
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 
 
 def adjacency(rows: Interactions) -> torch.Tensor:
@@ -40,7 +40,7 @@ def a_model(rows: Interactions, **options: object) -> Model:
     torch.manual_seed(0)
     model = build("lightgcn", {"dim": 8, **options}, SCHEMA)
     assert isinstance(model, Model)
-    model.begin(Known(lambda: rows, dict))
+    model.set_context(TrainingContext(lambda: rows, dict))
     return model
 
 
@@ -103,7 +103,7 @@ def test_a_longer_history_is_another_graph() -> None:
     model = a_model(data.train).eval()
     with torch.no_grad():
         before = model.user_vectors(IDS).clone()
-        model.begin(Known(lambda: with_others(data), dict))
+        model.set_context(TrainingContext(lambda: with_others(data), dict))
         assert not torch.allclose(model.user_vectors(IDS), before)
 
 

@@ -11,11 +11,11 @@ from recsys_cli.batch import Batch
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
 from recsys_cli.models.mf.model import Model
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 
 
 def two_items(**options: object) -> Model:
-    """A model whose catalogue is the items 3 and 4; user 3 likes item 3 and user 4 item 4, so what is drawn is the other one."""
+    """A model whose catalog is the items 3 and 4; user 3 likes item 3 and user 4 item 4, so what is drawn is the other one."""
     torch.manual_seed(0)
     model = build("mf", {"dim": 2, "loss": "bpr", "regularization": 0, **options}, SCHEMA)
     assert isinstance(model, Model)
@@ -23,7 +23,7 @@ def two_items(**options: object) -> Model:
         model.embeddings.table("user")[3:5] = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
         model.embeddings.table("item")[3:5] = torch.tensor([[0.5, 0.5, 0.25], [1.0, -1.0, 0.0]])
     both = np.array([3, 4], dtype=np.int32)
-    model.begin(Known(lambda: Interactions(both, both, np.ones(2, np.float32)), dict))
+    model.set_context(TrainingContext(lambda: Interactions(both, both, np.ones(2, np.float32)), dict))
     return model
 
 
@@ -58,7 +58,7 @@ def test_loss_is_the_mean_over_all_rows_of_what_the_positives_weigh(
     model = two_items(loss=loss)
     if first is None or second is None:
         torch.manual_seed(1)
-        drawn = model.catalogue.draw(512)
+        drawn = model.catalog.draw(512)
         others = torch.tensor([float((drawn == 4).sum()), float((drawn == 3).sum())])
         others = others * 2 / 512  # how often each is to be expected
         first, second = (torch.tensor([0.25, 3.25]).exp() * others).add(1).log().tolist()
@@ -104,5 +104,5 @@ def test_planted_groups_are_found(loss: str) -> None:
 
 @pytest.mark.parametrize(("loss", "expected"), [("bpr", 0.002), ("warp", 0.05), ("softmax", 0.05)])
 def test_the_penalty_of_the_vectors_goes_by_the_loss_unless_it_is_given(loss: str, expected: float) -> None:
-    assert two_items(loss=loss, regularization=None).regularization == expected
-    assert two_items(loss=loss, regularization=0.0).regularization == 0.0
+    assert two_items(loss=loss, regularization=None).objective.regularization == expected
+    assert two_items(loss=loss, regularization=0.0).objective.regularization == 0.0

@@ -12,7 +12,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.model import Known, Model
+from recsys_cli.models.model import Model, TrainingContext
 
 GENRES = Column(
     name="genres", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=6, vocabulary="g", ragged=True
@@ -43,8 +43,8 @@ def join(features: dict[str, torch.Tensor]) -> dict[str, object]:
 
 def fitted(rows: Interactions = ROWS, *, later: Interactions | None = None, **options: object) -> Model:
     model = build("popularity", options, SCHEMA)
-    model.fit(Known(lambda: rows, join))
-    model.begin(Known(lambda: rows if later is None else later, join))
+    model.fit(TrainingContext(lambda: rows, join))
+    model.set_context(TrainingContext(lambda: rows if later is None else later, join))
     return model
 
 
@@ -120,4 +120,4 @@ def test_values_have_to_be_those_of_a_categorical_feature(column: str) -> None:
 def test_values_have_to_be_those_of_items() -> None:
     model = build("popularity", {"within": "genres"}, SCHEMA)
     with pytest.raises(ConfigError, match=r"model\.within is genres, which is no feature of item"):
-        model.begin(Known(lambda: ROWS, dict))
+        model.set_context(TrainingContext(lambda: ROWS, dict))

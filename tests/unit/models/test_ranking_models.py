@@ -18,7 +18,7 @@ from recsys_cli.models.dcn_v2.model import Cross
 from recsys_cli.models.dlrm.model import pairwise_products
 from recsys_cli.models.embedding import Embeddings
 from recsys_cli.models.ranking.factorization import FirstOrder, sum_of_pairs
-from recsys_cli.models.ranking.tabular import Tabular
+from recsys_cli.models.ranking.model import RankingModel
 
 ROWS = 12
 SIZES = {"user": 9, "item": 8, "genres": 7}
@@ -51,11 +51,11 @@ def a_batch() -> Batch:
     return Batch({**ids, "genres": genres, **others}, labels)
 
 
-def a_model(name: str, schema: Schema = SCHEMA, **options: Any) -> Tabular:
+def a_model(name: str, schema: Schema = SCHEMA, **options: Any) -> RankingModel:
     """A model in evaluation mode whose weights are so large that a mistake would show; row 0 of tables stays padding."""
     torch.manual_seed(0)
     model = build(name, options, schema)
-    assert isinstance(model, Tabular)
+    assert isinstance(model, RankingModel)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.5)

@@ -13,8 +13,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.model import Known
-from recsys_cli.models.sequence.causal import CausalModel
+from recsys_cli.models.model import TrainingContext
 from recsys_cli.models.sequence.histories import Windows
 from recsys_cli.models.sequence.model import SequenceModel
 
@@ -36,21 +35,21 @@ def item_at(user: np.ndarray[Any, Any], step: np.ndarray[Any, Any] | int) -> np.
     return (3 + (user * 11 + step * 7) % ITEMS).astype(np.int32)
 
 
-def known(steps: int = 10, *, labels: np.ndarray[Any, Any] | None = None) -> Known:
+def known(steps: int = 10, *, labels: np.ndarray[Any, Any] | None = None) -> TrainingContext:
     """What 60 users, 3 to 62, did in their first steps; the rows are in no order. User 63 did nothing."""
     user, step = (part.ravel() for part in np.meshgrid(np.arange(3, USERS + 3), np.arange(steps)))
     order = np.random.default_rng(0).permutation(len(user))
     user, step = user[order], step[order]
     labels = np.ones(len(user), np.float32) if labels is None else labels
     interactions = Interactions(user.astype(np.int32), item_at(user, step), labels, times=step)
-    return Known(lambda: interactions, dict)
+    return TrainingContext(lambda: interactions, dict)
 
 
 def a_model(name: str, *, steps: int = 10, sparse: bool = False, **options: Any) -> SequenceModel:
     torch.manual_seed(0)
     model = build(name, {**SMALL, **options}, SCHEMA, sparse=sparse)
     assert isinstance(model, SequenceModel)
-    model.begin(known(steps))
+    model.set_context(known(steps))
     return model
 
 
@@ -94,7 +93,7 @@ def test_the_item_that_follows_is_told(name: str, options: dict[str, Any]) -> No
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
 def test_a_later_item_changes_nothing_before_it(name: str) -> None:
     model = a_model(name).eval()
-    assert isinstance(model, CausalModel)
+    assert isinstance(model, SequenceModel)
     vectors = torch.randn(2, LENGTH, 32)
     changed = vectors.clone()
     changed[:, 5] = -vectors[:, 5]
@@ -151,9 +150,9 @@ def test_what_is_longer_ago_than_the_length_does_not_matter(name: str) -> None:
     """30 steps are once around the circle: after 12 and after 42 of them the latest items are the same."""
     model = a_model(name, steps=12).eval()
     vectors = model.user_vectors(EVERYBODY)
-    model.begin(known(42))
+    model.set_context(known(42))
     torch.testing.assert_close(model.user_vectors(EVERYBODY), vectors)
-    model.begin(known(11))
+    model.set_context(known(11))
     assert not torch.allclose(model.user_vectors(EVERYBODY), vectors, atol=1e-4)
 
 
@@ -178,7 +177,7 @@ def test_a_user_is_read_once_for_a_batch(name: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
 def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
-    model = a_model(name, length=9).eval()  # whole histories and the whole catalogue: nothing is drawn
+    model = a_model(name, length=9).eval()  # whole histories and the whole catalog: nothing is drawn
     weight = torch.arange(60.0) / 16
 
     def loss(users: torch.Tensor, **fields: Any) -> torch.Tensor:
@@ -221,7 +220,7 @@ def test_negatives_are_drawn_by_their_count_to_the_power(power: float, name: str
     users = (3 + np.arange(len(items)) % USERS).astype(np.int32)
     rows = Interactions(users, items, np.ones(len(items), np.float32), times=np.arange(len(items)))
     model = a_model(name, negatives=20, negatives_power=power)
-    model.begin(Known(lambda: rows, dict))
+    model.set_context(TrainingContext(lambda: rows, dict))
     drawn, log_expected = zip(*(model.negatives.draw() for _ in range(1_000)), strict=True)
     counts = torch.bincount(torch.cat(drawn), minlength=ITEMS + 3).double()
     expected = torch.zeros(ITEMS + 3, dtype=torch.float64)
@@ -273,7 +272,7 @@ def test_bert4rec_masks_the_last_alone_as_often_as_it_is_told() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_positive_only_reads_what_was_liked(name: str) -> None:
     model = a_model(name, positive_only=True).eval()
-    model.begin(known(labels=np.zeros(USERS * 10, np.float32)))
+    model.set_context(known(labels=np.zeros(USERS * 10, np.float32)))
     vectors = model.user_vectors(torch.tensor([63, 3, 4]))
     torch.testing.assert_close(vectors[1:], vectors[:1].expand(2, -1))
     assert float(model.loss(users_batch(EVERYBODY)).detach()) == 0
@@ -282,7 +281,7 @@ def test_positive_only_reads_what_was_liked(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_tables_may_be_kept_on_the_host_and_not_be_sharded(name: str) -> None:
     model = build(name, SMALL, SCHEMA, sparse=True, placement="host")
-    model.begin(known())
+    model.set_context(known())
     model.loss(users_batch(EVERYBODY)).backward()
     with pytest.raises(ConfigError, match="placement is sharded"):
         build(name, SMALL, SCHEMA, sparse=True, placement="sharded")

@@ -1,4 +1,4 @@
-"""Tables in parts, dealt by TorchRec: the same numbers, the same checkpoints, as with whole tables."""
+"""Tables in parts, sharded by TorchRec: the same numbers, the same checkpoints, as with whole tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.events import Event, Message
 from recsys_cli.features.schema import Column, Kind, Role
-from recsys_cli.models.embedding import Embeddings, ShardedEmbeddings, deal, shards
+from recsys_cli.models.embedding import Embeddings, ShardedEmbeddings, sharding_plan, shards
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.distributed.ranks import alone
@@ -112,20 +112,20 @@ def test_tables_may_be_cut_by_columns(
     make_prepared: MakePrepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    real = shards.deal
+    real = shards.shard_tables
 
     def watched(*args: Any) -> Any:
         seen.append(real(*args)[1])
         return real(*args)
 
-    monkeypatch.setattr(deal, "_ways", lambda *_: (["column_wise"], ["fused"]))
-    monkeypatch.setattr(shards, "deal", watched)
+    monkeypatch.setattr(sharding_plan, "_ways", lambda *_: (["column_wise"], ["fused"]))
+    monkeypatch.setattr(shards, "shard_tables", watched)
     data = make_prepared(rows=500)
     runs = [
         train_on(data, a_config(place, dims=254, optimizer="sgd", epochs=1), Workspace(tmp_path / place)).artifact
         for place in ("device", "sharded")
     ]
-    assert [place.column for place in seen[0]["of_userId"]] == [0, 128]
+    assert [shard.column for shard in seen[0]["of_userId"]] == [0, 128]
     the_same(*runs)
 
 
@@ -142,7 +142,7 @@ WIDTHS = {"a.b": 6, "c": 4}
 def tables() -> Iterator[ShardedEmbeddings]:
     torch.manual_seed(5)
     made = ShardedEmbeddings(COLUMNS, WIDTHS, sparse=True)
-    made.write_rows("a.b", torch.tensor([19, 3]), torch.full((2, 6), 2.0))  # before they are dealt
+    made.write_rows("a.b", torch.tensor([19, 3]), torch.full((2, 6), 2.0))  # before they are sharded
     with alone(torch.device("cpu")):
         made.distribute("adagrad", {"lr": 0.1, "eps": 1e-8}, torch.device("cpu"))
         yield made

@@ -10,7 +10,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models import build
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.retrieval.item_catalog import ItemCatalog
 from recsys_cli.models.two_tower import model as two_tower
 from recsys_cli.models.two_tower.model import Model
 
@@ -26,7 +27,7 @@ def chosen(model: Model, steps: int = 400) -> torch.Tensor:
         ids.flatten().repeat_interleave(counts).int() for ids in (USERS[:, None].expand(2, 6), ITEMS.expand(2, 6))
     )
     labels = torch.ones(len(users))
-    model.begin(Known(lambda: Interactions(users.numpy(), items.numpy(), labels.numpy()), dict))
+    model.set_context(TrainingContext(lambda: Interactions(users.numpy(), items.numpy(), labels.numpy()), dict))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -57,7 +58,9 @@ def test_without_log_q_popular_items_are_pushed_down() -> None:
 def test_drawn_items_count_as_often_as_they_are_to_be_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     model = a_model(negatives=240)
     monkeypatch.setattr(
-        two_tower.Retrieval.catalogue.fget.__globals__["Catalogue"], "draw", lambda self, number: self.items.repeat(40)
+        ItemCatalog,
+        "draw",
+        lambda self, number: self.items.repeat(40),
     )
     torch.testing.assert_close(chosen(model), CONDITIONAL, atol=0.01, rtol=0)
 
@@ -68,7 +71,9 @@ def test_what_a_user_likes_too_is_left_out_where_it_is_avoided() -> None:
     losses = []
     for avoid in (True, False):
         model = a_model(negatives=0, avoid_positives=avoid)
-        model.begin(Known(lambda: Interactions(np.full(2, 3, np.int32), both, np.ones(2, np.float32)), dict))
+        model.set_context(
+            TrainingContext(lambda: Interactions(np.full(2, 3, np.int32), both, np.ones(2, np.float32)), dict)
+        )
         losses.append(model.loss(batch).item())
     assert losses[0] == 0
     assert losses[1] > 0.1
@@ -80,7 +85,7 @@ def test_large_batches_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     assert [(part.start, part.stop) for part in two_tower._parts(0)] == [(0, 0)]
     data = planted()
     model = a_model(negatives=0)
-    model.begin(data.known())
+    model.set_context(data.known())
 
     def loss(*rows: int) -> torch.Tensor:
         batch = data.batch()
@@ -106,7 +111,7 @@ FEATURES = Schema(
 )
 
 
-def known(age: float, genre: int) -> Known:
+def known(age: float, genre: int) -> TrainingContext:
     def join(ids):
         found = dict(ids)
         if "item" in ids:
@@ -116,7 +121,7 @@ def known(age: float, genre: int) -> Known:
             found["age"] = torch.full((len(ids["user"]),), age)
         return found
 
-    return Known(lambda: planted().train, join)
+    return TrainingContext(lambda: planted().train, join)
 
 
 @pytest.mark.parametrize("hidden", [(), (16,)])
@@ -127,7 +132,7 @@ def test_each_tower_looks_at_the_features_of_its_id(hidden: tuple[int, ...]) -> 
     ids = torch.tensor([5, 6])
 
     def vectors(age: float, genre: int) -> tuple[torch.Tensor, torch.Tensor]:
-        model.begin(known(age, genre))
+        model.set_context(known(age, genre))
         return model.user_vectors(ids), model.item_vectors(ids)
 
     user, item = vectors(0.1, 3)

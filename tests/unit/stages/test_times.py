@@ -23,8 +23,8 @@ from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl import report
 from recsys_cli.etl.report import Facts
-from recsys_cli.evaluation.known import known_of
 from recsys_cli.evaluation.met import newest_first, rows_of
+from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Message
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.schema import FIRST, Role
@@ -76,7 +76,7 @@ def histories(data: PreparedData, *splits: str) -> dict[str, list[str]]:
         for role in (Role.USER, Role.ITEM)
     )
     found = Histories.of(
-        known_of(data, *(splits or ("train",))).interactions(), num_users=len(users) + FIRST, positive_only=False
+        make_context(data, *(splits or ("train",))).interactions(), num_users=len(users) + FIRST, positive_only=False
     )
     return {
         user: [items[item - FIRST] for item in found.items[found.offsets[at] : found.offsets[at + 1]].tolist()]
@@ -476,7 +476,7 @@ def test_recent_popularity_counts_seconds_in_every_unit(tmp_path: Path) -> None:
         pq.write_table(events().append_column("time", times), tmp_path / f"{unit}.parquet")
         data = prepare(tmp_path / unit, str(tmp_path / f"{unit}.parquet"))
         model = Popularity(PopularityConfig(window=5 * 86400, half_life=86400), data.schema)
-        model.fit(known_of(data, "train"))
+        model.fit(make_context(data, "train"))
         counts.append(model.counts.tolist())
     assert np.count_nonzero(counts[0]) < 12
     assert counts[1] == pytest.approx(counts[0])

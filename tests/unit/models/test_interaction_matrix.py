@@ -9,7 +9,7 @@ from met_matrix import rows_of_matrix, schema_of, some_matrix
 
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.history import History, spans
+from recsys_cli.models.interaction_matrix import InteractionMatrix, spans
 from recsys_cli.models.item_to_item import gram
 
 MATRIX = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]])
@@ -17,8 +17,8 @@ USER, ITEM = (schema_of(MATRIX).only(role) for role in (Role.USER, Role.ITEM))
 CPU = torch.device("cpu")
 
 
-def history(rows: Interactions, positive_only: bool = False) -> History:
-    return History.of(rows, USER, ITEM, positive_only=positive_only, device=CPU)
+def history(rows: Interactions, positive_only: bool = False) -> InteractionMatrix:
+    return InteractionMatrix.of(rows, USER, ITEM, positive_only=positive_only, device=CPU)
 
 
 def test_the_items_of_users_are_found_whatever_order_and_how_often_they_are_asked_for() -> None:
@@ -58,7 +58,7 @@ def test_gram_is_the_product_of_the_matrix_with_itself(block: int) -> None:
     matrix = some_matrix(13, 7)
     user, item = (schema_of(matrix).only(role) for role in (Role.USER, Role.ITEM))
 
-    found = gram(History.of(rows_of_matrix(matrix), user, item, device=CPU), block=block)
+    found = gram(InteractionMatrix.of(rows_of_matrix(matrix), user, item, device=CPU), block=block)
 
     assert np.array_equal(found.numpy()[FIRST:, FIRST:], matrix.T @ matrix)
 

@@ -1,4 +1,4 @@
-"""Who keeps which part of which table: TorchRec's planner decides, and its modules then move ids, rows and gradients.
+"""The sharding plan of embedding tables: TorchRec's planner decides, and its modules move ids, rows and gradients.
 
 This file and `shards.py` are the only ones that know TorchRec; they are imported only where tables are sharded.
 """
@@ -39,8 +39,8 @@ _OPTIMIZERS = {"adam": EmbOptimType.ADAM, "adagrad": EmbOptimType.EXACT_ROWWISE_
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a part of a table is: which rank keeps it, and which rows and columns of the table it is."""
+class TableShard:
+    """A shard of a table: its rank, first row and column, and size."""
 
     rank: int
     row: int
@@ -54,10 +54,10 @@ def width_of(dim: int) -> int:
     return -(-dim // _UNIT) * _UNIT
 
 
-def deal(
+def shard_tables(
     shapes: Mapping[str, tuple[int, int]], rule: Rule, options: Mapping[str, Any], device: torch.device
-) -> tuple[dict[int, nn.Module], dict[str, list[Place]]]:
-    """Deal tables to the processes; all of them call this together.
+) -> tuple[dict[int, nn.Module], dict[str, list[TableShard]]]:
+    """Plan the shards of tables and build their collections; collective.
 
     Args:
         shapes: Rows and width of each table, by name.
@@ -66,7 +66,7 @@ def deal(
         device: Where the kernels run.
 
     Returns:
-        For each width a sharded EmbeddingCollection, whose tables have to be of one width; and where each table's parts are.
+        For each width a sharded EmbeddingCollection, whose tables have to be of one width; and the shards of each table.
 
     Raises:
         ConfigError: The tables fit nowhere.
@@ -86,12 +86,12 @@ def deal(
         ) from error
     environment = ShardingEnv.from_process_group(dist.group.WORLD)
     collections: dict[int, nn.Module] = {}
-    places: dict[str, list[Place]] = {}
+    shards: dict[str, list[TableShard]] = {}
     for dim, collection in whole.items():
         decided = plan.get_plan_for_module(dim)
         collections[int(dim)] = sharder.shard(collection, decided, environment, device)
-        places |= {name: _places(decided[name]) for name in decided}
-    return collections, places
+        shards |= {name: _shards_of(decided[name]) for name in decided}
+    return collections, shards
 
 
 def kernels_of(collection: nn.Module) -> list[BatchedFusedEmbedding]:
@@ -140,8 +140,8 @@ def _ways(rule: Rule, device: torch.device) -> tuple[list[str], list[str]]:
     return ways, kernels
 
 
-def _places(sharding: Any) -> list[Place]:
+def _shards_of(sharding: Any) -> list[TableShard]:
     return [
-        Place(shard.placement.rank(), *shard.shard_offsets, *shard.shard_sizes)
+        TableShard(shard.placement.rank(), *shard.shard_offsets, *shard.shard_sizes)
         for shard in sharding.sharding_spec.shards
     ]

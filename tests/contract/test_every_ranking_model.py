@@ -12,30 +12,30 @@ from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
-from recsys_cli.models.ranking.pointwise import Pointwise
+from recsys_cli.models.ranking.model import RankingModel
 
-BY_HEART = [name for name in names_of(Pointwise) if name != "logistic"]
+BY_HEART = [name for name in names_of(RankingModel) if name != "logistic"]
 """Those that look at features together: what each adds by itself does not tell 64 rows apart."""
 CLICK = Column(name="click", role=Role.LABEL, kind=Kind.NUMERIC, dtype="int8")
 
 
-@pytest.fixture(params=names_of(Pointwise))
+@pytest.fixture(params=names_of(RankingModel))
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 @pytest.fixture(params=[False, True], ids=["dense", "sparse"])
-def model(name: str, request: pytest.FixtureRequest) -> Pointwise:
+def model(name: str, request: pytest.FixtureRequest) -> RankingModel:
     return a_model(name, sparse=request.param)
 
 
-def test_loss_from_given_scores_is_the_loss(model: Pointwise) -> None:
+def test_loss_from_given_scores_is_the_loss(model: RankingModel) -> None:
     batch = a_batch()
     model.eval()
     assert torch.equal(model.loss(batch, scores=model.score(batch)), model.loss(batch))
 
 
-def test_loss_is_a_mean_of_weighted_rows(model: Pointwise) -> None:
+def test_loss_is_a_mean_of_weighted_rows(model: RankingModel) -> None:
     batch = a_batch()
     weight = torch.arange(64.0) / 16
     model.eval()
@@ -49,7 +49,7 @@ def test_loss_is_a_mean_of_weighted_rows(model: Pointwise) -> None:
     assert loss(torch.zeros(64)) == 0
 
 
-def test_elements_of_lists_count_by_their_weights(model: Pointwise) -> None:
+def test_elements_of_lists_count_by_their_weights(model: RankingModel) -> None:
     batch = a_batch()
     keys = batch.features["keys"]
     assert isinstance(keys, Ragged)
@@ -85,7 +85,7 @@ def test_one_batch_can_be_learned_by_heart(name: str) -> None:
     assert loss < 0.05
 
 
-def test_lists_that_are_all_empty_are_taken(model: Pointwise) -> None:
+def test_lists_that_are_all_empty_are_taken(model: RankingModel) -> None:
     batch = a_batch(8)
     empty = Ragged(torch.zeros(0, dtype=torch.int32), torch.zeros(9, dtype=torch.int64))
     loss = model.loss(Batch({**batch.features, "keys": empty}, batch.labels))

@@ -11,21 +11,21 @@ from recsys_cli.batch import Batch
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import Loader, Tables
 from recsys_cli.loader.interactions import read_interactions
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 from recsys_cli.workspace import PreparedData
 
 _BATCH_ROWS = 65_536
 """Rows of a batch of whole rows; changes nothing but speed and memory."""
 
 
-def known_of(
+def make_context(
     data: PreparedData,
     *splits: str,
     device: torch.device | str = "cpu",
     tables: Tables | None = None,
     memory: int = 4_096,
     read: Interactions | None = None,
-) -> Known:
+) -> TrainingContext:
     """Return the rows of some splits, read when they are asked for, and the features of users and items.
 
     Args:
@@ -52,4 +52,4 @@ def known_of(
                 yield from Loader(data, split, batch_size=_BATCH_ROWS, device=device, memory=memory)
 
     tables = tables or Tables(data, device=device)
-    return Known(interactions, tables.join, batches)
+    return TrainingContext(interactions, tables.join, batches)

@@ -1,4 +1,4 @@
-"""What processes that train together compute together: how a module is told of the others, and the rows of all of them."""
+"""All-gather for modules that read the rows of all ranks: batch normalization and in-batch negatives."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ import torch
 from torch import Tensor, nn
 
 Gather = Callable[[Tensor], Tensor]
-"""Takes a tensor of one shape everywhere and returns those of all processes, one after the other in a new first dimension."""
+"""Takes a tensor of the same shape on all ranks; returns all of them, stacked in a new first dimension."""
 
 
-class Together:
-    """What a module is, beside a module, that looks at all rows of a step although each process has a piece of them.
+class AllGatherModule:
+    """Mixin of modules that read all rows of a step, of which each rank has a piece.
 
-    It does so in training alone: pieces of a validation split are measured by each process for itself.
+    Only in training: each rank scores its own piece of a validation split.
 
     Attributes:
-        gather: How processes tell each other what they have. None is a process alone.
-        rank: Which process this is.
+        gather: The collective operation; None for a single process.
+        rank: Number of this process.
     """
 
     gather: Gather | None = None
     rank: int = 0
 
 
-class AllRows(nn.Module, Together):
-    """Rows of a step, of all processes: for a loss that compares each row with all others."""
+class AllGatherRows(nn.Module, AllGatherModule):
+    """Rows of a step of all ranks, for losses with in-batch negatives."""
 
     def forward(self, *columns: Tensor) -> tuple[Sequence[Tensor], int]:
-        """Return what all processes have, in the order of the processes, and how many rows of others come before the own ones.
+        """Return the rows of all ranks, in their order, and the number of rows before the own ones.
 
-        A gradient goes back to the process that a row came from. Every process has to call this in every step and let a gradient
-        come back, also where it has no rows.
+        Gradients go back to the rank of the row. Collective: every rank calls this in every step and lets a gradient come back,
+        also without rows.
 
         Args:
-            columns: Each of shape (n, ...), n being the number of rows here.
+            columns: Each of shape (n, ...), n rows of this rank.
         """
         if not self.training or self.gather is None:
             return columns, 0
         counts = self.gather(torch.tensor(len(columns[0]))).tolist()
-        together = [_OfAll.apply(column, counts, self.rank, self.gather) for column in columns]
-        return together, sum(counts[: self.rank])
+        gathered = [_OfAll.apply(column, counts, self.rank, self.gather) for column in columns]
+        return gathered, sum(counts[: self.rank])
 
 
 class _OfAll(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Which items there are to choose from, who likes which of them, and how items are drawn that a user does not like yet."""
+"""The item catalog of train, with the positives of each user, for negative sampling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from recsys_cli.errors import DataError
 from recsys_cli.features.schema import FIRST, Column
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.history import History
+from recsys_cli.models.interaction_matrix import InteractionMatrix
 
 POSITIVE = 0.5
 """A row with a label above it is a positive."""
@@ -19,10 +19,10 @@ _SHORTER = 4
 """Lists of items' users are made beside those of users' items where so much less of them is looked at."""
 
 
-class Catalogue:
+class ItemCatalog:
     """The items of train and the positives of each user, on the device that draws.
 
-    Drawing an item that a user has no positive of needs no second try: of the free places in the catalogue one is drawn by its
+    Drawing an item that a user has no positive of needs no second try: of the free places in the catalog one is drawn by its
     number, and one binary search tells how many of the user's positives lie before it.
 
     Args:
@@ -47,20 +47,20 @@ class Catalogue:
                 hint="a lower freq_threshold where the item is categorified, in features.ops",
             )
         self.items = torch.from_numpy(items).to(device)
-        self._liked = History.of(interactions, user, item, positive_only=True, device=device)
-        self._keys = self._free_before(self._liked)
+        self._positives = InteractionMatrix.of(interactions, user, item, positive_only=True, device=device)
+        self._keys = self._free_before(self._positives)
         rows = interactions.item_idx[interactions.positive]
-        counts = np.bincount(rows, minlength=self._liked.num_items).clip(min=1) / max(len(rows), 1)
+        counts = np.bincount(rows, minlength=self._positives.num_items).clip(min=1) / max(len(rows), 1)
         self._share = torch.from_numpy(counts.astype(np.float32)).to(device)
 
     def __len__(self) -> int:
         return self.items.numel()
 
-    def _free_before(self, liked: History) -> Tensor:
+    def _free_before(self, positives: InteractionMatrix) -> Tensor:
         """Return for each positive how many free places lie before it, as one ascending key with its user; shape (N,)."""
-        users = torch.arange(liked.num_users, device=self.items.device).repeat_interleave(liked.offsets.diff())
-        before = torch.arange(users.numel(), device=users.device) - liked.offsets[users]
-        return users * (len(self) + 1) + torch.searchsorted(self.items, liked.items) - before
+        users = torch.arange(positives.num_users, device=self.items.device).repeat_interleave(positives.offsets.diff())
+        before = torch.arange(users.numel(), device=users.device) - positives.offsets[users]
+        return users * (len(self) + 1) + torch.searchsorted(self.items, positives.items) - before
 
     def share(self, items: Tensor) -> Tensor:
         """Return which share of the positives of train each item has, that of one row where it has none; shape as given."""
@@ -80,7 +80,7 @@ class Catalogue:
         Returns:
             Shape (B, N), int64.
         """
-        first, last = self._liked.offsets[users].unsqueeze(1), self._liked.offsets[users + 1].unsqueeze(1)
+        first, last = self._positives.offsets[users].unsqueeze(1), self._positives.offsets[users + 1].unsqueeze(1)
         free = len(self) - (last - first)
         uniform = torch.rand((users.numel(), number), dtype=torch.float64, device=users.device)
         wanted = (uniform * free).long()
@@ -89,8 +89,8 @@ class Catalogue:
         places = torch.where(free > 0, wanted + skipped, (uniform * len(self)).long())
         return self.items[places]
 
-    def liked(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return who has a positive of what, bool, shape (B, C).
+    def positives(self, users: Tensor, items: Tensor) -> Tensor:
+        """Return the mask of positives, bool, shape (B, C).
 
         Args:
             users: Encoded, int64, shape (B,).
@@ -98,18 +98,18 @@ class Catalogue:
         """
         # Each user is looked up once, however many rows there are of them.
         few, who = torch.unique(users, return_inverse=True)
-        if few.numel() * len(self) > _SHORTER * items.numel() * self._liked.num_users:
-            pairs = _common(self._fans, items, few).T.contiguous()
+        if few.numel() * len(self) > _SHORTER * items.numel() * self._positives.num_users:
+            pairs = _common(self._audience, items, few).T.contiguous()
         else:
-            pairs = _common(self._liked, few, items)
+            pairs = _common(self._positives, few, items)
         return pairs.index_select(0, who)
 
     @cached_property
-    def _fans(self) -> History:
-        return self._liked.turned()
+    def _audience(self) -> InteractionMatrix:
+        return self._positives.transpose()
 
 
-def _common(lists: History, rows: Tensor, columns: Tensor) -> Tensor:
+def _common(lists: InteractionMatrix, rows: Tensor, columns: Tensor) -> Tensor:
     """Return which of some ids are in which lists, bool, shape (R, C).
 
     Args:

@@ -1,4 +1,4 @@
-"""Which items each user has met, once each and in no order: the rows of a matrix of zeros and ones, without its zeros."""
+"""The interaction matrix: users × items, zeros and ones, in CSR format."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from recsys_cli.interactions import Interactions
 
 
 @dataclass(frozen=True)
-class History:
-    """The items of each user. Users and items without an id of their own are left out: nobody can tell them apart.
+class InteractionMatrix:
+    """Binary CSR matrix of interactions. Users and items without an id of their own are left out: they share one id.
 
     Attributes:
-        offsets: Where each user's items start, by encoded user, and N at the end; int64.
-        items: The items of all users, ascending for each as long as they have not been renamed; int64 of shape (N,).
-        num_items: Item ids are below it.
+        offsets: Row pointers by encoded user, int64, shape (num_users + 1,).
+        items: Column indices, int64, shape (N,); ascending in each row unless `renamed`.
+        num_items: Number of columns.
     """
 
     offsets: Tensor
@@ -36,15 +36,15 @@ class History:
         *,
         positive_only: bool = False,
         device: torch.device,
-    ) -> History:
-        """Collect the items of each user.
+    ) -> InteractionMatrix:
+        """Build the matrix; repeated interactions count once.
 
         Args:
-            interactions: Who met what; what was met twice is there once.
+            interactions: Rows of users and items.
             user: The column of users.
             item: The column of items.
-            positive_only: Let only positive interactions count, as `Interactions.positive` says which these are.
-            device: Where to keep them.
+            positive_only: Whether to ignore interactions that are not positive, see `Interactions.positive`.
+            device: Device of the matrix.
         """
         pairs, _ = _pairs(interactions, user, item, positive_only=positive_only, device=device)
         return cls._of_pairs(torch.unique(pairs), user, item)
@@ -58,18 +58,18 @@ class History:
         *,
         positive_only: bool = False,
         device: torch.device,
-    ) -> tuple[History, Tensor]:
-        """Collect the items of each user, and how strong each interaction is.
+    ) -> tuple[InteractionMatrix, Tensor]:
+        """Build the matrix, and the strength of each element.
 
         Args:
             interactions: As for `of`.
             user: The column of users.
             item: The column of items.
             positive_only: As for `of`.
-            device: Where to keep them.
+            device: Device of the matrix.
 
         Returns:
-            The history, and r of each of its elements, float32 of shape (N,): the number of rows of the pair, or where labels
+            The matrix, and r of each of its elements, float32 of shape (N,): the number of rows of the pair, or where labels
             are numbers their sum over these rows. Pairs whose sum is not positive are left out.
         """
         pairs, labels = _pairs(interactions, user, item, positive_only=positive_only, device=device)
@@ -78,18 +78,18 @@ class History:
         return cls._of_pairs(pairs[strengths > 0], user, item), strengths[strengths > 0]
 
     @classmethod
-    def _of_pairs(cls, pairs: Tensor, user: Column, item: Column) -> History:
+    def _of_pairs(cls, pairs: Tensor, user: Column, item: Column) -> InteractionMatrix:
         num_users, num_items = int(user.cardinality or 0), int(item.cardinality or 0)
         return cls(starts(pairs // num_items, num_users), pairs % num_items, num_items)
 
     @property
     def num_users(self) -> int:
-        """User ids are below it."""
+        """Number of rows."""
         return len(self.offsets) - 1
 
     @property
     def counts(self) -> Tensor:
-        """How many users have met each item, by encoded item; int64."""
+        """Number of users of each item, by encoded item; int64."""
         return torch.bincount(self.items, minlength=self.num_items)
 
     def of_users(self, users: Tensor, weights: Tensor | None = None) -> Ragged:
@@ -97,7 +97,7 @@ class History:
 
         Args:
             users: Encoded.
-            weights: A number for each element of the history, to be brought along; shape (N,).
+            weights: A number per element, to return with the items; shape (N,).
         """
         offsets = self.offsets_of(users)
         places = torch.arange(int(offsets[-1]), device=offsets.device)
@@ -105,12 +105,12 @@ class History:
         return Ragged(self.items[places], offsets, None if weights is None else weights[places])
 
     def offsets_of(self, users: Tensor) -> Tensor:
-        """Return where each list that `of_users` returns starts and ends, shape (U + 1,), without making them."""
+        """Return the offsets of `of_users`, shape (U + 1,), without its items."""
         lengths = self.offsets[users + 1] - self.offsets[users]
         return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
 
-    def renamed(self, names: Tensor, *, num_items: int) -> History:
-        """Return the same with other numbers for the items, and without those that get a negative one.
+    def renamed(self, names: Tensor, *, num_items: int) -> InteractionMatrix:
+        """Return the matrix with its columns renumbered, without those that get a negative number.
 
         Args:
             names: The new number of each item, by encoded item.
@@ -119,15 +119,15 @@ class History:
         items = names[self.items]
         keep = items >= 0
         users = torch.arange(self.num_users, device=items.device).repeat_interleave(self.offsets.diff())
-        return History(starts(users[keep], self.num_users), items[keep], num_items)
+        return InteractionMatrix(starts(users[keep], self.num_users), items[keep], num_items)
 
-    def turned(self) -> History:
-        """Return the users who have met each item, ascending: a history whose users are items, and whose items are users."""
-        lists = turned(Ragged(self.items, self.offsets), self.num_items)
-        return History(lists.offsets, lists.values, self.num_users)
+    def transpose(self) -> InteractionMatrix:
+        """Return the matrix of items × users; users ascend in each row."""
+        lists = transpose(Ragged(self.items, self.offsets), self.num_items)
+        return InteractionMatrix(lists.offsets, lists.values, self.num_users)
 
     def dense(self, start: int, stop: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return the rows of the users start, …, stop - 1 with their zeros; shape (stop - start, num_items)."""
+        """Return rows start, …, stop - 1 as a dense matrix; shape (stop - start, num_items)."""
         rows = torch.zeros(stop - start, self.num_items, dtype=dtype, device=self.items.device)
         bounds = self.offsets[start : stop + 1]
         user = torch.arange(stop - start, device=self.items.device).repeat_interleave(bounds.diff())
@@ -176,7 +176,7 @@ def starts(rows: Tensor, num_rows: int) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def turned(lists: Ragged, num_values: int) -> Ragged:
+def transpose(lists: Ragged, num_values: int) -> Ragged:
     """Return for each value the rows whose lists have it, ascending, with their weights: a sparse matrix by its columns."""
     values, order = lists.values.sort(stable=True)
     rows = torch.repeat_interleave(lists.offsets.diff())

@@ -11,16 +11,16 @@ from torch import Tensor
 from recsys_cli.batch import Ragged
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column
-from recsys_cli.models.history import History, spans
+from recsys_cli.models.interaction_matrix import InteractionMatrix, spans
 from recsys_cli.models.item_to_item import add_rows, rows_of
-from recsys_cli.models.model import Known
+from recsys_cli.models.model import TrainingContext
 
 _MOST = 1 << 20
 """Elements of histories that are looked at together."""
 
 
 @dataclass(frozen=True)
-class Favourites:
+class Favorites:
     """The favourite values of all users.
 
     Attributes:
@@ -34,7 +34,7 @@ class Favourites:
     @classmethod
     def of(
         cls,
-        known: Known,
+        context: TrainingContext,
         user: Column,
         item: Column,
         values: Column,
@@ -46,7 +46,7 @@ class Favourites:
         """Count the values of what users have met; the most frequent are favourites, and of equal ones the lower id.
 
         Args:
-            known: Who met what, and the features of items.
+            context: Who met what, and the features of items.
             user: The column of users.
             item: The column of items.
             values: The feature.
@@ -57,12 +57,12 @@ class Favourites:
         Raises:
             ConfigError: It is no feature of items.
         """
-        of_items = _values_of_items(known, item, values, device)
-        history = History.of(known.interactions(), user, item, positive_only=positive_only, device=device)
-        of_users = torch.zeros(history.num_users, of_items.shape[1], device=device)
-        everybody = torch.arange(history.num_users, device=device)
-        for users in spans(history.offsets, most=_MOST):
-            counts = add_rows(of_items, history.of_users(everybody[users]))
+        of_items = _values_of_items(context, item, values, device)
+        matrix = InteractionMatrix.of(context.interactions(), user, item, positive_only=positive_only, device=device)
+        of_users = torch.zeros(matrix.num_users, of_items.shape[1], device=device)
+        everybody = torch.arange(matrix.num_users, device=device)
+        for users in spans(matrix.offsets, most=_MOST):
+            counts = add_rows(of_items, matrix.of_users(everybody[users]))
             best = counts.sort(dim=1, descending=True, stable=True).indices[:, :number]
             of_users[users] = torch.zeros_like(counts).scatter_(1, best, 1.0) * (counts > 0)
         return cls(of_users, of_items)
@@ -76,9 +76,9 @@ class Favourites:
         return self.of_users[users] @ self.of_items[items].T > 0
 
 
-def _values_of_items(known: Known, item: Column, values: Column, device: torch.device) -> Tensor:
+def _values_of_items(context: TrainingContext, item: Column, values: Column, device: torch.device) -> Tensor:
     ids = torch.arange(int(item.cardinality or 0), dtype=torch.int32, device=device)
-    feature = known.join({item.name: ids}).get(values.name)
+    feature = context.join({item.name: ids}).get(values.name)
     if feature is None:
         raise ConfigError(
             f"model.within is {values.name}, which is no feature of {item.name}",

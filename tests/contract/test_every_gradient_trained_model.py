@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from model_cases import a_batch, a_model, names_of
+from model_cases import a_batch, a_model, gradient_trained
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
-from recsys_cli.models.model import Trained
+from recsys_cli.models.model import Model
 from recsys_cli.registry import MODELS, load
 
-KINDS = {name: load(f"{MODELS[name]}.model:Model") for name in names_of(Trained)}
-BUILDS = [(name, sparse) for name, kind in KINDS.items() for sparse in (False, True) if not (sparse and kind.dense)]
+KINDS = {name: load(f"{MODELS[name]}.model:Model") for name in gradient_trained()}
+BUILDS = [
+    (name, sparse) for name, kind in KINDS.items() for sparse in (False, True) if not (sparse and kind.dense_gradients)
+]
 """Each model with the gradients that its tables can have."""
 
 
@@ -22,12 +24,12 @@ def built(request: pytest.FixtureRequest) -> tuple[str, bool]:
 
 
 @pytest.fixture
-def model(built: tuple[str, bool]) -> Trained:
+def model(built: tuple[str, bool]) -> Model:
     name, sparse = built
     return a_model(name, sparse=sparse)
 
 
-def batch_of(model: Trained, num_rows: int = 64) -> Batch:
+def batch_of(model: Model, num_rows: int = 64) -> Batch:
     """A batch to train on: of interactions, or of users."""
     if model.rows == "interactions":
         return a_batch(num_rows)
@@ -36,13 +38,13 @@ def batch_of(model: Trained, num_rows: int = 64) -> Batch:
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 257])
-def test_loss_is_a_finite_scalar_for_any_batch_size(model: Trained, num_rows: int) -> None:
+def test_loss_is_a_finite_scalar_for_any_batch_size(model: Model, num_rows: int) -> None:
     loss = model.loss(batch_of(model, num_rows))
     assert loss.shape == ()
     assert torch.isfinite(loss)
 
 
-def test_loss_is_float32_under_autocast(model: Trained) -> None:
+def test_loss_is_float32_under_autocast(model: Model) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = model.loss(batch_of(model))
     assert loss.dtype == torch.float32
@@ -50,27 +52,27 @@ def test_loss_is_float32_under_autocast(model: Trained) -> None:
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
 
 
-def test_every_parameter_gets_a_gradient(model: Trained) -> None:
+def test_every_parameter_gets_a_gradient(model: Model) -> None:
     model.loss(batch_of(model)).backward()
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert torch.count_nonzero(parameter.grad.to_dense()) > 0, parameter_name
 
 
-def test_tables_have_the_gradients_that_were_asked_for(model: Trained, built: tuple[str, bool]) -> None:
+def test_tables_have_the_gradients_that_were_asked_for(model: Model, built: tuple[str, bool]) -> None:
     model.loss(batch_of(model)).backward()
     tables = [module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     assert tables
     assert all(table.grad.is_sparse == built[1] for table in tables)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.dense])
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.dense_gradients])
 def test_sparse_gradients_are_refused_where_every_step_changes_every_row(name: str) -> None:
     with pytest.raises(ConfigError, match="gradients of its tables are dense"):
         a_model(name, sparse=True)
 
 
-def test_padding_is_zero_and_gets_no_gradient(model: Trained) -> None:
+def test_padding_is_zero_and_gets_no_gradient(model: Model) -> None:
     model.loss(batch_of(model)).backward()
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):

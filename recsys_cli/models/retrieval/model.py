@@ -1,0 +1,105 @@
+"""The kind of retrieval models: dot products of user and item vectors, learned from positives and sampled negatives."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from recsys_cli.batch import Batch
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Role, Schema
+from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.retrieval.item_catalog import POSITIVE, ItemCatalog
+from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampling, Positives
+
+
+class RetrievalModel(Model):
+    """Learns from rows with a label above 0.5; all others add nothing to the loss but count in its mean.
+
+    A model implements `encode`, or overrides all that calls it: `loss`, `score`, `user_vectors` and `item_vectors`.
+
+    Args:
+        schema: Has one user, one item, and a label.
+        objective: The loss; None for a model with a `loss` of its own.
+
+    Raises:
+        ConfigError: A column is missing, or the label is a number in units of its own.
+    """
+
+    scoring = "dot_product"
+
+    def __init__(self, schema: Schema, objective: NegativeSampling | None = None) -> None:
+        super().__init__()
+        if (label := schema.label).is_regression:
+            raise ConfigError(
+                f"features.label: the model learns who chose what, from rows with label 1, and the label {label.name} is a number",
+                hint="make one of it in features.ops, such as {op: LambdaOp, expression: "
+                f'"{label.name} > ...", output: chosen, dtype: int8}}; or train a model that predicts numbers: model.name=fm, mlp, '
+                "lightgbm, or another ranking model",
+            )
+        self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
+        self.label = schema.label.name
+        self.objective = objective
+        self._context: TrainingContext | None = None
+        self._catalog: ItemCatalog | None = None
+
+    def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:
+        """Return the vectors of some users and of some items, with gradients.
+
+        Args:
+            users: Encoded, int64, shape (B,).
+            items: Encoded, int64, shape (C,); C need not be B.
+        """
+        raise NotImplementedError(f"{type(self).__module__} has no encode")
+
+    def set_context(self, context: TrainingContext) -> None:
+        """Take the context; interactions are read at first use, which for scores alone is never."""
+        self._context, self._catalog = context, None
+
+    @property
+    def context(self) -> TrainingContext:
+        """The context of the last `set_context`."""
+        assert self._context is not None, (
+            "a retrieval model needs its context before it learns: model.set_context(context)"
+        )
+        return self._context
+
+    @property
+    def catalog(self) -> ItemCatalog:
+        """Items to sample negatives from, built once."""
+        if self._catalog is None:
+            self._catalog = ItemCatalog(self.context.interactions(), self.user, self.item, device=self.device)
+        return self._catalog
+
+    def ids(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the users and the items of a batch's rows, int64, shape (B,)."""
+        users, items = batch.features[self.user.name], batch.features[self.item.name]
+        assert isinstance(users, Tensor)
+        assert isinstance(items, Tensor)
+        return users.long(), items.long()
+
+    def positives(self, batch: Batch) -> Positives:
+        """Return the positive rows of a batch."""
+        label = batch.labels[self.label]
+        rows = (label > POSITIVE).nonzero().flatten()
+        weight = label if batch.weight is None else label * batch.weight
+        users, items = self.ids(batch)
+        return Positives(users[rows], items[rows], weight[rows].float(), batch.num_rows)
+
+    def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
+        """Return the mean over the batch's rows of weight * loss, where only positives have one; a float32 scalar."""
+        del scores
+        assert self.objective is not None, "a retrieval model without an objective has a loss of its own"
+        return self.objective.loss(self.positives(batch), self.catalog, self.encode, penalize=self.training)
+
+    def score(self, batch: Batch) -> Tensor:
+        """Return the product of the two vectors of each row, shape (B,)."""
+        users, items = self.encode(*self.ids(batch))
+        return (users.vectors * items.vectors).sum(dim=1).float()
+
+    def user_vectors(self, users: Tensor) -> Tensor:
+        """Return a vector per user, shape (U, D)."""
+        return self.encode(users, users[:0])[0].vectors
+
+    def item_vectors(self, items: Tensor) -> Tensor:
+        """Return a vector per item, shape (I, D)."""
+        return self.encode(items[:0], items)[1].vectors
