@@ -1,4 +1,4 @@
-"""What models may look at beside a batch, from prepared data."""
+"""The training context of prepared data: interactions, features of ids, and whole rows."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def make_context(
     memory: int = 4_096,
     read: Interactions | None = None,
 ) -> TrainingContext:
-    """Return the rows of some splits, read when they are asked for, and the features of users and items.
+    """Return the context of some splits; rows are read on demand.
 
     Args:
-        data: Prepared.
-        splits: Whose rows are known: train, or train and valid. Interactions are those that were not drawn.
-        device: Where features and batches are wanted.
-        tables: Of the same data and on that device, where they are there already.
-        memory: How much memory whole rows may take while they are read, in MiB.
-        read: What happened in these splits, where that has been read already.
+        data: The prepared data.
+        splits: Train, or train and valid. Sampled negatives are no interactions.
+        device: Device of features and batches.
+        tables: Loaded tables of the same data on that device, if there are any.
+        memory: Memory budget of reading whole rows, in MiB.
+        read: Interactions of these splits, if they are loaded.
     """
 
     @cache

@@ -1,4 +1,4 @@
-"""Which values of a feature of items a user likes best, and which items have one of them."""
+"""Favorite feature values of users, and the items that have them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recsys_cli.models.item_to_item import add_rows, rows_of
 from recsys_cli.models.model import TrainingContext
 
 _MOST = 1 << 20
-"""Elements of histories that are looked at together."""
+"""Elements of user histories per block."""
 
 
 @dataclass(frozen=True)
