@@ -9,8 +9,6 @@ from typing import Literal
 
 from recsys_cli.errors import DataError
 
-_BLOCK = 1 << 20
-
 
 @dataclass(frozen=True)
 class Digest:
@@ -42,12 +40,9 @@ class Digest:
 
 
 def file_digest(path: Path, algorithm: str = "md5") -> str:
-    """Compute the digest of a file in blocks, as hexadecimal."""
-    digest = hashlib.new(algorithm, usedforsecurity=False)
+    """Compute the digest of a file, as hexadecimal."""
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def impostor(head: bytes) -> str | None:
