@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.result import Estimate
-from recsys_cli.evaluation.student import quantile_975
 from recsys_cli.features.hashing import mix
 from recsys_cli.metrics import RANKING, Hits
 from recsys_cli.metrics.foreign import extended
@@ -81,5 +81,5 @@ def _expanded(num_users: int) -> float:
     """
     if num_users < 2:
         return 0.025
-    reach = math.sqrt(num_users / (num_users - 1)) * quantile_975(num_users - 1)
+    reach = math.sqrt(num_users / (num_users - 1)) * float(stdtrit(num_users - 1, 0.975))
     return math.erfc(reach / math.sqrt(2)) / 2

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr, stdtrit
 
-from recsys_cli.evaluation.student import quantile_975, two_sided
 from recsys_cli.features.schema import FIRST
 from recsys_cli.metrics.tally import Floats
 
@@ -76,13 +76,13 @@ class Spread:
     @property
     def margin(self) -> float:
         """Half the width of a 95 % interval."""
-        return quantile_975(self.freedom) * self.error
+        return float(stdtrit(self.freedom, 0.975)) * self.error
 
     def p(self, distance: float) -> float:
         """Return how often chance alone gives a distance from zero that is as large; two-sided."""
         if self.error <= abs(distance) * 1e-12:
             return 1.0 if abs(distance) < 1e-12 else 0.0
-        return two_sided(distance / self.error, self.freedom)
+        return 2 * float(stdtr(self.freedom, -abs(distance) / self.error))
 
     def __add__(self, other: Spread) -> Spread:
         """Return the error of a sum of independent figures, with the degrees of freedom of Welch and Satterthwaite (1946)."""
