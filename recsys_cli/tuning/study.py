@@ -7,7 +7,6 @@ it would have tried without the break; several processes may work on one journal
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import optuna
 from filelock import FileLock
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.pruners import MedianPruner, NopPruner
-from optuna.samplers import BaseSampler, TPESampler
+from optuna.samplers import TPESampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
@@ -121,33 +120,16 @@ class Study:
         )
 
 
-class _Sampler(BaseSampler):
+class _Sampler(TPESampler):
     """TPE (Bergstra et al., 2011) with random numbers of its own for each trial: no state has to be kept between processes."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._tpe = TPESampler(seed=0)
+    def __init__(self, study_seed: int) -> None:
+        super().__init__()
+        self._study_seed = study_seed
 
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:  # noqa: ARG002 - Optuna's interface
-        self._tpe = TPESampler(seed=mix(self._seed, trial.number) % 2**32)
-
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return self._tpe.infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        return self._tpe.sample_relative(study, trial, search_space)
-
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        return self._tpe.sample_independent(study, trial, param_name, param_distribution)
-
-    def after_trial(
-        self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
-    ) -> None:
-        self._tpe.after_trial(study, trial, state, values)
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        super().__init__(seed=mix(self._study_seed, trial.number) % 2**32)
+        super().before_trial(study, trial)
 
 
 class _Lock(JournalFileOpenLock):
