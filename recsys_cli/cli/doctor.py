@@ -7,7 +7,6 @@ import platform
 import runpy
 import shutil
 import sys
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from recsys_cli.cpu import cores, has_bf16
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.models.torchrec_releases import require_torchrec, torchrec_versions
+from recsys_cli.packages import installed
 
 _PACKAGES = ("torch", "polars", "pyarrow", "numpy", "pydantic", "typer")
 # The last release of Merlin runs beside these alone; see the constraints file.
@@ -51,7 +51,7 @@ def examine() -> dict[str, Any]:
         "executable": sys.executable,
         "cores": cores(),
         "memory": _memory(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: installed(name) for name in _PACKAGES},
         "torch": _torch(),
         "sharding": _sharding(),
         "nvtabular": _nvtabular(),
@@ -86,7 +86,7 @@ def _clusters() -> dict[str, Any]:
 
     needs = {"local": "distributed", "tcp://HOST:PORT": "distributed", "local_cuda": "dask-cuda"}
     return {
-        kind: {"package": package, "version": _version(package), "install": error.hint if error else None}
+        kind: {"package": package, "version": installed(package), "install": error.hint if error else None}
         for kind, package in needs.items()
         for error in [missing_of_cluster(kind)]
     }
@@ -103,13 +103,6 @@ def _memory() -> int | None:
             return min(total, int(limit.read()))
     except (OSError, ValueError):
         return total
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _torch() -> dict[str, Any]:
@@ -145,7 +138,7 @@ def _has_gpu_driver() -> bool:
 
 def _sharding() -> dict[str, Any]:
     """Tell whether model.embedding.placement=sharded could run here, with an optimizer that all devices have."""
-    if _version("torch") is None:
+    if installed("torch") is None:
         return {"packages": {}, "why_not": "torch is not installed", "install": None}
     found: dict[str, Any] = {"packages": torchrec_versions(), "why_not": None, "install": None}
     try:
@@ -157,12 +150,12 @@ def _sharding() -> dict[str, Any]:
 
 def _nvtabular() -> dict[str, Any]:
     """Compare what is installed with the releases that NVTabular can be imported beside."""
-    if _version("nvtabular") is None:
+    if installed("nvtabular") is None:
         return {"state": "not installed", "wrong_pins": {}}
     wrong = {
         name: f"{found or 'missing'}, needs {wanted}{'*' if wanted.endswith('.') else ''}"
         for name, wanted in _PINS.items()
-        if not (found := _version(name)) or not found.startswith(wanted)
+        if not (found := installed(name)) or not found.startswith(wanted)
     }
     state = "cannot be imported beside these packages" if wrong else "with the packages that it needs"
-    return {"state": f"{_version('nvtabular')}, {state}", "wrong_pins": wrong}
+    return {"state": f"{installed('nvtabular')}, {state}", "wrong_pins": wrong}

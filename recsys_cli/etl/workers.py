@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -18,6 +17,7 @@ import recsys_cli
 from recsys_cli import __version__
 from recsys_cli.errors import MissingExtraError, RecsysError
 from recsys_cli.etl.engine import Engine
+from recsys_cli.packages import installed
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -33,10 +33,7 @@ def releases() -> dict[str, str]:
         "python": ".".join(platform.python_version_tuple()[:2]),
     }
     for package in _PACKAGES:
-        try:
-            found[package] = ".".join(version(package).split(".")[:2])
-        except PackageNotFoundError:
-            found[package] = "missing"
+        found[package] = ".".join((installed(package) or "missing").split(".")[:2])
     return found
 
 

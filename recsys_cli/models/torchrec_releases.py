@@ -6,6 +6,7 @@ from importlib import metadata
 from typing import Literal
 
 from recsys_cli.errors import ConfigError, MissingExtraError
+from recsys_cli.packages import installed
 
 DeviceType = Literal["cpu", "cuda"]
 _INSTALL = "pip install 'recsys-cli[{extra}]' && pip install --no-deps 'torchrec==1.{minor}.*'"
@@ -51,11 +52,4 @@ def minor_for_torch() -> int:
 
 def torchrec_versions() -> dict[str, str | None]:
     """Return the version of each package that sharding needs; None for one that is not installed."""
-    return {name: _version(name) for name in ("torchrec", *_FBGEMM.values(), "tensordict", "pyre-extensions")}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    return {name: installed(name) for name in ("torchrec", *_FBGEMM.values(), "tensordict", "pyre-extensions")}

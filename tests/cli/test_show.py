@@ -169,8 +169,8 @@ def test_doctor_says_which_clusters_there_can_be(recsys: Recsys, monkeypatch: py
 def test_doctor_names_the_pin_that_is_wrong(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsys_cli.cli import doctor
 
-    real = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: "2.4.0" if name == "numpy" else real(name) or "0")
+    real = doctor.installed
+    monkeypatch.setattr(doctor, "installed", lambda name: "2.4.0" if name == "numpy" else real(name) or "0")
     assert recsys("doctor", "--json").json["nvtabular"]["wrong_pins"]["numpy"] == "2.4.0, needs 1.*"
 
 

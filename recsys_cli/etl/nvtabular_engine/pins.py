@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 
+from recsys_cli import packages
 from recsys_cli.errors import MissingExtraError
 
 PINS = {
@@ -50,9 +50,5 @@ def needed(device: str) -> dict[str, str]:
 
 def installed(package: str) -> str | None:
     """Return the release of a package that is here, or None; cuDF by whichever name it goes."""
-    for name in _CUDF_NAMES if package == "cudf" else (package,):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return None
+    names = _CUDF_NAMES if package == "cudf" else (package,)
+    return next(filter(None, map(packages.installed, names)), None)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires, version
 from typing import Any
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
 from recsys_cli.errors import MissingExtraError
+from recsys_cli.packages import installed
 
 PACKAGES = ("cudf-polars-cu13", "cudf-polars-cu12")
 """What cudf-polars is called in the package index, by the CUDA release that it is built for."""
@@ -31,50 +36,19 @@ def problem(device: str) -> MissingExtraError | None:
 
 def facts() -> Mapping[str, Any]:
     """Return which cudf-polars is installed, which releases of Polars it goes with, and whether that is here."""
-    package = next((name for name in PACKAGES if _version(name)), None)
+    package = next((name for name in PACKAGES if installed(name)), None)
     needs = _needed(requires(package) or []) if package else ""
     have = version("polars")
     return {
-        "package": package, "version": _version(package) if package else None, "needs": needs, "polars": have,
+        "package": package, "version": installed(package) if package else None, "needs": needs, "polars": have,
         "fits": package is not None and meets(have, needs),
     }  # fmt: skip
 
 
 def meets(release: str, wanted: str) -> bool:
     """Return whether a release is one of those that a requirement such as `>=1.35,<1.45` names."""
-    have = _numbers(release)
-    for condition in filter(None, wanted.split(",")):
-        limit = _numbers(condition.lstrip("<>=!~ "))
-        holds = {
-            ">=": have >= limit, "<=": have <= limit, "==": have[: len(limit)] == limit, "!=": have != limit,
-            "~=": have >= limit and have[: len(limit) - 1] == limit[:-1], ">": have > limit, "<": have < limit,
-        }  # fmt: skip
-        sign = next(sign for sign in holds if condition.strip().startswith(sign))
-        if not holds[sign]:
-            return False
-    return True
+    return SpecifierSet(wanted).contains(Version(release).base_version)
 
 
 def _needed(requirements: Sequence[str]) -> str:
-    for requirement in requirements:
-        name = requirement.partition(";")[0].strip()
-        if name.startswith("polars") and name[6:7] in {"<", ">", "=", "!", "~", " ", "("}:
-            return name[6:].strip(" ()").replace(" ", "")
-    return ""
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    found = []
-    for part in release.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        found.append(int(digits))
-    return tuple(found)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    return next((str(one.specifier) for one in map(Requirement, requirements) if one.name == "polars"), "")

@@ -7,13 +7,14 @@ finished gradient, so that it can be clipped, scaled and added up over parts and
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from recsys_cli.models.torchrec_releases import minor_for_torch
+from recsys_cli.packages import installed
 
 _PACKAGES = ("fbgemm-gpu-cpu", "fbgemm-gpu")
 _NAME = "fbgemm::split_embedding_backward_codegen_{}_cpu"
@@ -69,7 +70,7 @@ def _run(rule: str, table: Tensor, ids: Tensor, gradient: Tensor, rest: tuple[An
 def _kernel(rule: str) -> Any:
     """Return the kernel of a rule; None where FBGEMM is not there, is for another torch, or has changed."""
     fitting = f"1.{minor_for_torch()}."
-    if not any(version.startswith(fitting) for version in map(_version, _PACKAGES)):
+    if not any((installed(package) or "").startswith(fitting) for package in _PACKAGES):
         return None
     try:
         import_module("fbgemm_gpu")
@@ -78,10 +79,3 @@ def _kernel(rule: str) -> Any:
         return None
     known = [argument.name for argument in schema.arguments] == _SCHEMA[rule].split()
     return getattr(torch.ops.fbgemm, schema.name.partition("::")[2]) if known else None
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""

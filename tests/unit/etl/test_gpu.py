@@ -156,6 +156,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], needs: 
         return packages[package]
 
     monkeypatch.setattr(releases, "version", version)
+    monkeypatch.setattr(releases, "installed", packages.get)
     monkeypatch.setattr(releases, "requires", lambda package: ["nvtx>=0.2.1", needs, 'rich; extra == "test"'])
 
 

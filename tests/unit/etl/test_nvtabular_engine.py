@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def _install(monkeypatch: pytest.MonkeyPatch, packages: dict[str, str]) -> None:
             raise PackageNotFoundError(package)
         return packages[package]
 
-    monkeypatch.setattr(pins, "version", version)
+    monkeypatch.setattr(metadata, "version", version)
 
 
 def test_missing_is_none_beside_the_right_releases(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ def forgetful() -> Iterator[None]:
 
 
 def test_without_fbgemm_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fbgemm, "_version", lambda _: "")
+    monkeypatch.setattr(fbgemm, "installed", lambda _: None)
     table = torch.ones(5, 4)
     assert not fbgemm.sgd(table, IDS, torch.ones(2, 4), lr=1.0)
     assert not fbgemm.adagrad(table, IDS, torch.ones(2, 4), torch.zeros(5), lr=1.0, eps=1e-8)
@@ -28,7 +28,7 @@ def test_without_fbgemm_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_fbgemm_for_another_torch_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fbgemm, "_version", lambda _: "1.0.3")
+    monkeypatch.setattr(fbgemm, "installed", lambda _: "1.0.3")
     monkeypatch.setattr(fbgemm, "import_module", lambda _: pytest.fail("it may crash when it is loaded"))
     assert fbgemm._kernel("sgd") is None
 
