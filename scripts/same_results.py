@@ -4,7 +4,8 @@ usage: same_results.py run OUT.json [--recsys PATH] [--only NAME ...]
        same_results.py compare BEFORE.json AFTER.json
 
 `run` needs `ml-latest-small.zip` in RECSYS_SHARED_DATA. Everything runs on one thread in a new workspace. Keys and folder names may
-differ between versions; tables, tensors and metric values may not. `compare` exits with 1 after any difference.
+differ between versions; tables and tensors may not, and figures not by more than rounding (1e-12 of their size). `compare` exits
+with 1 after any difference.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -32,6 +34,7 @@ MODELS = (
     "mlp", "dcn-v2", "deepfm", "dlrm", "fm", "logistic", "neumf", "wide-deep", "lightgbm", "popularity", "item-knn", "ease", "slim",
     "ials", "sasrec", "gru4rec", "bert4rec", "lightgcn", "mf", "two-tower",
 )  # fmt: skip
+FIGURES = ("pointwise", "ranking", "beyond")
 SMALL = """
 dataset: {name: movielens-latest-small}
 split: {method: random, valid: 0.1, test: 0.1, seed: 42}
@@ -128,7 +131,7 @@ def _weights(workspace: Path) -> Iterator[tuple[str, str]]:
 def _figures(workspace: Path) -> Iterator[tuple[str, str]]:
     for path in workspace.glob("runs/*/evaluation*.json"):
         evaluation = json.loads(path.read_text())
-        for part in ("pointwise", "ranking", "beyond"):
+        for part in FIGURES:
             yield from _leaves(part, evaluation.get(part))
 
 
@@ -143,12 +146,21 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, repr(value)
 
 
+def _equal(name: str, old: str | None, new: str | None) -> bool:
+    if old is None or new is None or not name.startswith(FIGURES):
+        return old == new
+    try:
+        return old == new or math.isclose(float(old), float(new), rel_tol=1e-12)
+    except ValueError:  # a word
+        return False
+
+
 def compare(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> int:
     """Print differences, and return their number."""
     differences = 0
     for case in sorted({*before, *after}):
         old, new = before.get(case, {}), after.get(case, {})
-        names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+        names = [name for name in sorted({*old, *new}) if not _equal(name, old.get(name), new.get(name))]
         differences += len(names)
         print(f"{case}: {len(old)} before, {len(new)} after, {len(names)} differ")
         for name in names[:8]:
