@@ -9,15 +9,14 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.training.trackers.tracker import Series, flat
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 try:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its dependencies' past
+    with warnings.catch_warnings(action="ignore"):  # of its dependencies' past
         import alembic  # noqa: F401 - what a local store needs beside mlflow-skinny
         import sqlalchemy  # noqa: F401
         from mlflow.entities import Metric, Param
@@ -83,14 +82,10 @@ class MLflow:
     def _new(self, experiment: str, series: Series) -> str:
         name = series.run.folder.name
         run = str(self._client.create_run(experiment, run_name=name, tags={_RUN: name}).info.run_id)
-        params = [Param(name, str(value)[:_LENGTH]) for name, value in _params(series.config).items()]
+        params = [Param(name, str(value)[:_LENGTH]) for name, value in flat(series.config, ".").items()]
         for start in range(0, len(params), _PARAMS):
             self._client.log_batch(run, params=params[start : start + _PARAMS])
         return run
-
-
-def _params(config: Mapping[str, Any]) -> dict[str, Any]:
-    return flat(config, ".")
 
 
 @contextmanager
@@ -100,8 +95,7 @@ def _quiet() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logger.setLevel(level)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import ClassVar
 
 from recsys_cli.errors import MissingExtraError
@@ -13,8 +12,7 @@ from recsys_cli.training.trackers.tracker import Series
 
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 try:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its dependencies' past
+    with warnings.catch_warnings(action="ignore"):  # of its dependencies' past
         import wandb
 except ImportError as _error:
     raise MissingExtraError.for_extra("track", what="train.trackers: wandb") from _error
@@ -35,7 +33,7 @@ class WandB:
             silent=True, console="off", disable_git=True, disable_code=True, x_disable_meta=True, x_disable_stats=True,
             x_disable_machine_info=True, x_save_requirements=False, symlink=False,
         )  # fmt: skip
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):
             self._run = wandb.init(
                 mode="offline", dir=series.run.folder, project=os.environ.get("WANDB_PROJECT", "recsys"), id=name,
                 name=name, config=dict(series.config), resume="allow" if series.done else None, reinit="create_new",
@@ -44,17 +42,10 @@ class WandB:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Write a row of the run's history."""
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):
             self._run.log(dict(values), step=step)
 
     def close(self, *, finished: bool) -> None:
         """Say how the run ended."""
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):
             self._run.finish(exit_code=0 if finished else 1)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
