@@ -217,7 +217,8 @@ def _member(annotation: Any, values: Any) -> Any:
         for member in models:
             if any(member.model_fields[t].default in tags for t in _TAGS if t in member.model_fields):
                 return member
-        return models[0] if len(models) == 1 else annotation
+        of_another_package = None if tags - {None} else annotation
+        return models[0] if len(models) == 1 else of_another_package
     return annotation
 
 

@@ -211,7 +211,7 @@ def test_an_entry_point_needs_no_trust(recsys: Recsys, tmp_path: Path) -> None:
         ("scale:Plain", [], "'their_ops.scale:Plain' is no subclass of recsys_cli.features.ops.foreign.ForeignOp"),
         ("scale:Absent", [], "cannot load 'their_ops.scale:Absent': AttributeError"),
         ("scale:Breaks", [], "the options of their_ops.scale:Breaks cannot be checked: KeyError: 'broken'"),
-        ("scale:Scale", ["features.ops.2.colums=[a]"], "features.ops.2.colums: unknown key"),
+        ("scale:Scale", ["features.ops.2.colums=[a]"], "features.ops.2.colums: unknown key\n"),
     ],
 )  # fmt: skip
 def test_what_a_foreign_op_lacks_is_named(recsys: Recsys, op: str, rest: list[str], message: str) -> None:

@@ -22,7 +22,7 @@ def test_init_guesses_the_columns_and_the_result_is_prepared(recsys: Recsys, rat
         "item_id",
         "timestamp",
     )
-    assert [op.expression for op in config.features.lambdas] == ["rating > 3"]
+    assert [text for op in config.features.ops for text in op.expressions.values()] == ["rating > 3"]
     assert config.split.method == "temporal"
     assert "# Columns not used: device." in Path("ratings.yaml").read_text()
     assert recsys("etl", "ratings.yaml").code == 0
@@ -92,7 +92,7 @@ def test_init_quotes_a_name_with_spaces_in_the_next_command(recsys: Recsys) -> N
 def test_init_names_a_rating_with_spaces_so_that_an_expression_reads_it(recsys: Recsys) -> None:
     Path("t.csv").write_text('user,item,"how ""good"" it\'s"\na,b,5\n')
     assert recsys("init", "t.csv", "--rating", 'how "good" it\'s').code == 0
-    assert load(Path("t.yaml")).features.lambdas[0].reads == ('how "good" it\'s',)
+    assert next(op.reads for op in load(Path("t.yaml")).features.ops if op.expressions) == ('how "good" it\'s',)
 
 
 def test_init_says_all_that_it_cannot_tell(recsys: Recsys) -> None:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from recsys_cli.cli.field_docs import field_docs
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.aggregators import MODULES as AGGREGATORS
-from recsys_cli.etl.filters import MODULES as FILTERS
+from recsys_cli.etl.filters.ops import MODULES as FILTERS
 from recsys_cli.etl.implementations import load, refusal
 from recsys_cli.etl.nvtabular_engine.ops import MODULES as NVTABULAR
 from recsys_cli.etl.polars_engine.ops import MODULES as POLARS

@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.filters.flow import Computed, Counted, Flow, Numbered, OpContext
+from recsys_cli.etl.filters.ops import MODULES
 from recsys_cli.etl.implementations import load
 from recsys_cli.etl.labels import check_fits
 from recsys_cli.etl.polars_engine import lambda_op
 from recsys_cli.etl.polars_engine.ops import MODULES as ON_POLARS
 from recsys_cli.etl.spill import Rows
 from recsys_cli.events import Emit, Message
-from recsys_cli.features import ops
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.ops import LambdaOp
 from recsys_cli.features.ops.op import Op
@@ -33,17 +33,6 @@ from recsys_cli.features.spec import Spec
 
 Part = Literal["train", "held-out", "new"]
 """Which interactions: those to learn from (and to split), given ones that are held out, or new ones for a fitted plan."""
-
-
-MODULES: dict[type, str] = {
-    ops.Deduplicate: "recsys_cli.etl.filters.deduplicate",
-    ops.DifferenceLag: "recsys_cli.etl.filters.difference_lag",
-    ops.Dropna: "recsys_cli.etl.filters.dropna",
-    ops.Filter: "recsys_cli.etl.filters.filter",
-    ops.Groupby: "recsys_cli.etl.filters.groupby",
-    ops.KCore: "recsys_cli.etl.filters.k_core",
-    ops.TimeWindow: "recsys_cli.etl.filters.time_window",
-}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,21 @@ class ForeignOp(Op):
 
     A module for an engine has `apply`, and `learn` where the op is fitted, as `Computing` of that engine says; "aggregator" has
     `merge` and `finalize` (`etl.aggregators.Aggregator`), "filter" has `choose` (`etl.filters`).
+
+    Example:
+        class Half(ForeignOp):
+            columnwise: ClassVar[bool] = True
+            modules: ClassVar[dict[str, str]] = {"polars": "my_package.half.on_polars"}
+            columns: tuple[str, ...]
+
+            def outputs(self, inputs):
+                return calculated(numbers(inputs))
+
+        # my_package/half/on_polars.py
+        def apply(op, state, frame):
+            return frame.with_columns(pl.col(name) / 2 for name in op.columns)
+
+        # in a config: {op: "my_package.half:Half", columns: [price]}
     """
 
     op: str

@@ -227,7 +227,7 @@ def test_overrides_set_values_sections_and_list_elements(config_file: Path) -> N
     assert config.train.epochs == 3
     assert config.train.learning_rate == 1e-4
     assert config.evaluate.k == (5, 20)
-    assert config.features.lambdas[0].expression == "rating > 3.5"
+    assert config.features.ops[2].expressions["label"] == "rating > 3.5"
     assert config.model.options["embedding_dim"] == {"userId": 8}
     assert config.split.method == "temporal"
     assert config.etl.engine == "polars"

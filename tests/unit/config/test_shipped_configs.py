@@ -44,7 +44,7 @@ def test_ml25m_is_the_recipe_of_the_notebooks() -> None:
     assert config.dataset.name == "movielens-25m"
     assert config.split.model_dump() == {"method": "random", "valid": 0.2, "test": 0.0, "seed": 42}
     assert config.features.categorified == ("userId", "movieId", "genres")
-    assert [op.expression for op in config.features.lambdas] == ["rating > 3"]
+    assert [text for op in config.features.ops for text in op.expressions.values()] == ["rating > 3"]
     assert [(op.table, op.on, op.columns) for op in config.features.joins] == [("movies", "movieId", ("genres",))]
     recipe = {"embedding_dim": None, "hidden": [128, 128, 128], "dropout": 0.0, "embedding_dropout": 0.0}
     assert config.model.options == model_config_type("mlp")(**recipe).model_dump(mode="json")
