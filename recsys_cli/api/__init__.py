@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from recsys_cli import cpu
 from recsys_cli.api.configs import config_from_frame, dataset_from_frames, load_config
 from recsys_cli.api.data import PreparedData
 from recsys_cli.api.progress import Events
@@ -20,3 +21,5 @@ __all__ = [
     "TrainedRun", "Workspace", "compare", "config_from_frame", "dataset_from_frames", "download", "etl", "evaluate",
     "load_config", "train",
 ]  # fmt: skip
+
+cpu.configure_threads()  # before any stage loads torch

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,11 @@ def ratings() -> pl.DataFrame:
     return frame.sample(1_800, shuffle=True, seed=1).with_columns(timestamp=pl.int_range(1_800))
 
 
+def blocks() -> list[str]:
+    """The page's Python."""
+    return re.findall(r"```python\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
+
+
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The names that the page's blocks define."""
@@ -32,7 +39,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("notebook"))
         ratings().write_csv("ratings.csv")
-        for block in re.findall(r"```python\n(.*?)```", DOCS.read_text(), flags=re.DOTALL):
+        for block in blocks():
             exec(compile(block, str(DOCS), "exec"), names)
         names["cwd"] = Path.cwd()
     return names
@@ -47,9 +54,28 @@ def test_the_page_comes_to_its_results(notebook: dict[str, Any]) -> None:
 
 
 def test_the_first_example_has_at_most_ten_lines() -> None:
-    first = re.search(r"```python\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
-    assert first is not None
-    assert len([line for line in first[1].splitlines() if line]) <= 10
+    assert len([line for line in blocks()[0].splitlines() if line]) <= 10
+
+
+@pytest.mark.slow
+def test_the_page_is_typed(tmp_path: Path) -> None:
+    page = tmp_path / "page.py"
+    shown = ("recsys.etl(config, workspace)", 'evaluation.metrics["ndcg@10"].interval', "training.result")
+    page.write_text("\n".join([*blocks(), *(f"reveal_type({each})" for each in shown)]))
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-pretty", str(page)],
+        cwd=DOCS.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "error" not in done.stdout, done.stdout
+    revealed = re.findall(r'Revealed type is "(.*?)"', done.stdout)
+    assert revealed == [
+        "recsys_cli.api.data.PreparedData",
+        "tuple[float, float] | None",
+        "recsys_cli.api.run.TrainedRun",
+    ]
 
 
 def test_all_figures_are_in_the_frame(notebook: dict[str, Any]) -> None:
