@@ -93,6 +93,6 @@ def _keep(workspace: Workspace, name: str, frame: Any) -> Path:
         with written.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         path = folder / f"{name}-{digest[:16]}.parquet"
-        if not path.exists():  # its time of change is part of what is compared first
+        if not path.exists():  # an unchanged modification time saves a checksum
             written.replace(path)
     return path

@@ -22,7 +22,7 @@ _SECONDS = 0.2
 
 @contextmanager
 def reporting(stage: str, progress: Report) -> Iterator[Emit]:
-    """Choose what gets the events of a stage: the given function, a bar in a notebook or on a terminal, or nothing."""
+    """Return the receiver of a stage's events: the given function, a bar in a notebook or on a terminal, or nothing."""
     if callable(progress):
         yield progress
     elif not progress:
@@ -65,7 +65,7 @@ class NotebookBars:
 
 
 class Events(Generic[Result]):
-    """Iterator over the events of a stage, which runs in a thread; leaving the loop early interrupts it at its next event.
+    """Iterator over the events of a stage in a background thread; leaving the loop early interrupts it at its next event.
 
     Args:
         stage: `download`, `etl`, `train` or `evaluate`.

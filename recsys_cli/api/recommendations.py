@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Recommendations:
-    """Top-k items by user: columns `user`, `item`, `rank` (from 1) and `score`, ordered by user as asked and by rank.
+    """Top-k items by user: columns `user`, `item`, `rank` (from 1) and `score`, in the given order of users.
 
     Attributes:
         table: The rows in Arrow; ids are raw ids in the types of the data.

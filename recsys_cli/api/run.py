@@ -121,9 +121,9 @@ def _ids(users: Iterable[Any]) -> pa.Array:
         raise ConfigError(f"user ids mix types: {error}", hint="give ids of one type") from error
 
 
-def _unknown(users: pa.Array, asked: int) -> ConfigError:
+def _unknown(users: pa.Array, total: int) -> ConfigError:
     shown = ", ".join(str(user) for user in users[:_SHOWN]) + (" …" if len(users) > _SHOWN else "")
     return ConfigError(
-        f"train has no interactions of {len(users):,} of {asked:,} users: {shown}",
+        f"train has no interactions of {len(users):,} of {total:,} users: {shown}",
         hint="leave these users out, or train on data with their interactions",
     )

@@ -1,4 +1,4 @@
-"""The Python API beside its page: the same rankings and scores as an evaluation, frames of three libraries, progress."""
+"""The Python API beyond its page: the same rankings and scores as an evaluation, frames of three libraries, progress."""
 
 from __future__ import annotations
 
