@@ -1,3 +1,26 @@
-"""Raw interactions to a trained and measured recommender, with one YAML file and one workspace folder."""
+"""Raw interactions to a trained and measured recommender, with one YAML file and one workspace folder.
+
+The Python API is listed in `__init__.pyi`; its names are loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+_API = (
+    "Comparison", "Evaluation", "Events", "Message", "PreparedData", "Progress", "Recommendations", "RecsysError", "RunConfig",
+    "TrainedRun", "Workspace", "compare", "config_from_frame", "dataset_from_frames", "download", "etl", "evaluate",
+    "load_config", "train",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _API:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("recsys_cli.api"), name)
+
+
+def __dir__() -> list[str]:
+    return [*_API, "__version__"]

@@ -58,9 +58,8 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option of the command line
 
 
 def _text(table: Table, columns: dict[str, str | None], path: Path) -> str:
+    from recsys_cli.config.starting import positive
     from recsys_cli.config.yaml12 import quoted
-    from recsys_cli.features.expression import Binary, Literally, Name
-    from recsys_cli.features.expression import shown as written
 
     shown = {part: quoted(column) for part, column in columns.items() if column}
     user, item, label, timestamp = (shown.get(part) for part in ("user", "item", "label", "timestamp"))
@@ -91,7 +90,7 @@ def _text(table: Table, columns: dict[str, str | None], path: Path) -> str:
             f"    # Columns not used: {', '.join(map(quoted, others))}. Those with few distinct values may join the list above."
         )
     if not label:
-        expression = quoted(written(Binary(">", Name(str(columns["rating"])), Literally(3))))
+        expression = quoted(positive(str(columns["rating"])))
         lines.append(
             f"    - {{op: LambdaOp, expression: {expression}, output: label, dtype: int8}}  # what counts as liked"
         )

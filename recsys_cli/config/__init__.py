@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recsys_cli.config.bench import BenchConfig, BenchModel
-from recsys_cli.config.load import dump, load, vary, with_model
+from recsys_cli.config.load import dump, from_values, load, vary, with_model
 from recsys_cli.config.sections import (
     HOW,
     DatasetConfig,
@@ -18,5 +18,5 @@ from recsys_cli.config.tune import TuneConfig
 
 __all__ = [
     "HOW", "BenchConfig", "BenchModel", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "Placement", "RunConfig",
-    "TrainConfig", "TuneConfig", "dump", "load", "vary", "with_model",
+    "TrainConfig", "TuneConfig", "dump", "from_values", "load", "vary", "with_model",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     document = read(path)
     override(document, overrides)
     return validate(document, source=path)
+
+
+def from_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> RunConfig:
+    """Validate the sections of a config as plain values; see `load`."""
+    document = Document(deepcopy(dict(values)))
+    override(document, overrides)
+    return validate(document, source=Path("this config"))
 
 
 def validate(document: Document, *, source: Path) -> RunConfig:

@@ -134,8 +134,7 @@ def hold_out(
         user_hashes: What a sample is chosen by: a hash of the value behind each user id, so that other data of the same
             split has the same sample; of the id itself where left out.
     """
-    place_of = np.full(num_items, -1, dtype=np.int64)
-    place_of[candidates] = np.arange(len(candidates))
+    place_of = _numbering(candidates, size=num_items)
     known = rows.user_idx >= FIRST
     wanted = known & is_relevant(rows, config.relevant)
     user, item = rows.user_idx[wanted].astype(np.int64), rows.item_idx[wanted].astype(np.int64)
@@ -159,6 +158,21 @@ def hold_out(
     )
 
 
+def for_users(user_idx: Ints, history: Interactions, *, candidates: Ints) -> HeldOut:
+    """Return the ranking problem of recommendation: seen items are filtered, and nothing is held out.
+
+    Args:
+        user_idx: Encoded users, each once; shape (U,).
+        history: Their seen items; rows of other users are ignored.
+        candidates: Encoded items to rank; shape (I,).
+    """
+    place_of = _numbering(candidates, size=int(max(candidates.max(initial=0), history.item_idx.max(initial=0))) + 1)
+    numbers = _numbering(user_idx, size=int(max(user_idx.max(initial=0), history.user_idx.max(initial=0))) + 1)
+    seen = _lists(history.user_idx, place_of[history.item_idx], numbers, num_users=len(user_idx))
+    nothing = Lists(np.empty(0, np.int64), np.zeros(len(user_idx) + 1, np.int64))
+    return HeldOut(user_idx, candidates, seen, nothing, np.zeros(len(user_idx), np.int64), 0, 0)
+
+
 def is_relevant(rows: Interactions, relevant: str | float) -> npt.NDArray[np.bool_]:
     """Return which rows a ranking should find, as far as their label goes; shape (N,).
 
@@ -179,10 +193,10 @@ def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
     return np.sort(np.argsort(hashes, kind="stable")[: config.ranking_users])
 
 
-def _numbering(users: Ints, *, size: int) -> Ints:
-    """Return a table from user id to its index in `users`, -1 for others."""
+def _numbering(ids: Ints, *, size: int) -> Ints:
+    """Return a table from id to its index in `ids`, -1 for others."""
     numbers = np.full(size, -1, dtype=np.int64)
-    numbers[users] = np.arange(len(users))
+    numbers[ids] = np.arange(len(ids))
     return numbers
 
 

@@ -6,6 +6,8 @@ import difflib
 from contextlib import suppress
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -67,6 +69,31 @@ class Names:
             values = self._vocabulary(column)
             self._all[role] = pa.concat_arrays([values, self._cold(column)]) if role is Role.ITEM else values
         return self._all[role]
+
+    def encode(self, role: Role, raw: pa.Array) -> npt.NDArray[np.int64]:
+        """Return the encoded ids of raw ids, in their order; -1 where there is none.
+
+        Args:
+            role: USER or ITEM.
+            raw: Raw ids, in a type that casts to that of the data.
+
+        Raises:
+            ConfigError: It does not cast.
+        """
+        values, column = self.values(role), self._columns[role]
+        try:
+            places = pc.fill_null(pc.index_in(raw.cast(values.type), value_set=values), -1).to_numpy()
+        except pa.ArrowException as error:
+            raise ConfigError(f"{role} ids are {raw.type}, and {column.name} is {values.type}: {error}") from error
+        known = len(self._vocabulary(column))
+        encoded = np.where(places < known, FIRST + places, int(column.cardinality or 0) + places - known)
+        return np.where(places < 0, -1, encoded).astype(np.int64)
+
+    def decode(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:
+        """Return the raw ids of encoded ids; the inverse of `encode`."""
+        column = self._columns[role]
+        known, cardinality = len(self._vocabulary(column)), int(column.cardinality or 0)
+        return self.values(role).take(np.where(encoded < cardinality, encoded - FIRST, known + encoded - cardinality))
 
     def user(self, user_idx: int) -> str:
         """Return the raw id of a user."""

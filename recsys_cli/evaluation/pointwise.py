@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.baselines import OF_NUMBERS as BASELINES_OF_NUMBERS
@@ -20,15 +21,16 @@ from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates,
 from recsys_cli.evaluation.scorers import NOT_A_NUMBER
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader import Loader
 from recsys_cli.metrics import GROUPED, OF_NUMBERS, GroupedMetric
 from recsys_cli.metrics import POINTWISE as METRICS
 from recsys_cli.metrics.foreign import extended
 from recsys_cli.models.model import Model
 
 
-def predict(model: Model, loader: Loader, *, progress: Callable[[int], None] | None = None) -> npt.NDArray[np.float32]:
-    """Score every row, in the loader's order; shape (N,).
+def predict(
+    model: Model, batches: Iterable[Batch], *, progress: Callable[[int], None] | None = None
+) -> npt.NDArray[np.float32]:
+    """Score every row, in the order of the batches; shape (N,).
 
     Raises:
         TrainingError: A score is not a finite number.
@@ -36,7 +38,7 @@ def predict(model: Model, loader: Loader, *, progress: Callable[[int], None] | N
     parts: list[npt.NDArray[np.float32]] = []
     done = 0
     with torch.inference_mode():
-        for batch in loader:
+        for batch in batches:
             parts.append(model.score(batch).float().cpu().numpy())
             done += batch.num_rows
             if progress is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +50,28 @@ def rank(
         The rankings, and how many users got no recommendation because they have seen all candidates.
     """
     num_users = len(held_out.user_idx)
-    step = max(1, block_scores // max(1, len(held_out.candidates)))
-    step -= step % _USERS if step > _USERS else 0
     places = np.full((num_users, cut_off), -1, dtype=np.int32)
     hits = np.zeros((num_users, cut_off), dtype=bool)
-    num_rankable = held_out.num_rankable
+    for start, stop, best, _ in rank_blocks(held_out, scorer, cut_off=cut_off, block_scores=block_scores):
+        places[start:stop, : best.shape[1]] = best
+        hits[start:stop, : best.shape[1]] = _contains(held_out.relevant, best, start, stop)
+        if progress is not None:
+            progress(stop)
+    return Ranked(hits, held_out.num_relevant, places), int(np.count_nonzero(held_out.num_rankable == 0))
+
+
+def rank_blocks(
+    held_out: HeldOut, scorer: Scorer, *, cut_off: int, block_scores: int = BLOCK_SCORES
+) -> Iterator[tuple[int, int, npt.NDArray[np.int64], Tensor]]:
+    """Rank the candidates for one block of users after the other; see `rank`.
+
+    Yields:
+        First user and end of the block; its best places (B, P), -1 behind the end of a ranking; its scores (B, I), minus infinity
+        at seen items.
+    """
+    num_users, num_rankable = len(held_out.user_idx), held_out.num_rankable
+    step = max(1, block_scores // max(1, len(held_out.candidates)))
+    step -= step % _USERS if step > _USERS else 0
     for start in range(0, num_users if len(held_out.candidates) else 0, step):
         stop = min(start + step, num_users)
         with torch.inference_mode():
@@ -62,11 +79,7 @@ def rank(
             best = top_places(scores, cut_off).cpu().numpy()
         # What is hidden stands last, so a ranking ends where all that may be ranked is.
         best[np.arange(best.shape[1]) >= num_rankable[start:stop, None]] = -1
-        places[start:stop, : best.shape[1]] = best
-        hits[start:stop, : best.shape[1]] = _contains(held_out.relevant, best, start, stop)
-        if progress is not None:
-            progress(stop)
-    return Ranked(hits, held_out.num_relevant, places), int(np.count_nonzero(num_rankable == 0))
+        yield start, stop, best, scores
 
 
 def top_places(scores: Tensor, cut_off: int) -> Tensor:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,6 +12,9 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
 from recsys_cli.evaluation.selection import MARK, Selection
 from recsys_cli.workspace import read_evaluation
+
+if TYPE_CHECKING:
+    from recsys_cli.etl.frames import Library
 
 MODEL = "model"
 """Name of the system that is being evaluated; the others are baselines."""
@@ -44,6 +47,11 @@ class Estimate(Frozen):
     """Lower end of the interval."""
     high: float | None = None
     """Upper end of the interval."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval; None where there is none."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 Estimates = dict[str, Estimate]
@@ -209,6 +217,30 @@ class Evaluation(Measured):
     config: EvaluateConfig
     """What was asked for; its seed decides the sample and the resamples."""
 
+    @property
+    def systems(self) -> dict[str, Estimates]:
+        """All figures by system, the model first, and then by metric."""
+        found: dict[str, Estimates] = {}
+        for part in (self.ranking, self.pointwise, self.beyond):
+            for system, estimates in part.items():
+                found[system] = found.get(system, {}) | estimates
+        return found
+
+    @property
+    def metrics(self) -> Estimates:
+        """The model's figures by metric, such as `ndcg@10` or `auc`."""
+        return self.systems.get(MODEL, {})
+
+    def to_frame(self, library: Library = "polars") -> Any:
+        """Return all figures as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`).
+
+        Columns: system, metric, value, low, high.
+        """
+        from recsys_cli.etl.frames import rows_to_frame
+
+        rows = ((system, name, *one) for system, found in self.systems.items() for name, one in _values(found))
+        return rows_to_frame(("system", "metric", "value", "low", "high"), rows, library)
+
     @classmethod
     def read(cls, path: Path) -> Evaluation:
         """Read what the evaluate stage wrote.
@@ -224,3 +256,8 @@ class Evaluation(Measured):
             raise DataError(
                 f"{path}: not an evaluation that this version reads: {error}", hint="recsys evaluate --force"
             ) from error
+
+
+def _values(found: Estimates) -> Iterator[tuple[str, tuple[float | None, ...]]]:
+    for name, one in found.items():
+        yield name, (one.value, one.low, one.high)

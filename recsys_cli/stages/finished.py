@@ -38,6 +38,17 @@ def model_of(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:
     return model.eval()
 
 
+def held_out_split(config: RunConfig, data: PreparedData) -> str | None:
+    """Return the split that an evaluation measures; None where there is none."""
+    wanted = config.evaluate.split
+    return next((split for split in ("test", "valid") if data.rows(split) and wanted in {split, "auto"}), None)
+
+
+def earlier_splits(config: RunConfig, data: PreparedData) -> tuple[str, ...]:
+    """Return the splits before it: the user histories of an evaluation."""
+    return ("train", "valid") if held_out_split(config, data) == "test" and data.rows("valid") else ("train",)
+
+
 def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> Names:
     """Return what users and items are called, with titles where the raw data has them.
 

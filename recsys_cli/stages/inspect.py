@@ -22,7 +22,7 @@ from recsys_cli.evaluation.result import MODEL, Evaluation
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import count_items
-from recsys_cli.stages.finished import config_of, model_of, names_of
+from recsys_cli.stages.finished import config_of, earlier_splits, held_out_split, model_of, names_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 
@@ -143,13 +143,12 @@ class _Desk:
     @property
     def split(self) -> str | None:
         """The split that is held out, as the evaluation chooses it; None where there is none."""
-        wanted = self.config.evaluate.split
-        return next((s for s in ("test", "valid") if self.data.rows(s) and wanted in {s, "auto"}), None)
+        return held_out_split(self.config, self.data)
 
     @property
     def earlier(self) -> tuple[str, ...]:
         """The splits that were there before it."""
-        return ("train", "valid") if self.split == "test" and self.data.rows("valid") else ("train",)
+        return earlier_splits(self.config, self.data)
 
     def ask(self, found: Mapping[str, Interactions]) -> Advisor:
         """Load the model, to ask it about whom or what these rows are of."""

@@ -27,9 +27,9 @@ class Workspace:
     To open it sweeps what processes left that were killed.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        sweep(root)
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+        sweep(self.root)
 
     def raw(self, dataset: str) -> RawData:
         """Return a dataset's place, whether or not it is there."""

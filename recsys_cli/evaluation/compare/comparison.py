@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
 from recsys_cli.evaluation.compare.paired import Tested, holm
@@ -11,6 +11,9 @@ from recsys_cli.evaluation.result import Frozen
 from recsys_cli.evaluation.selection import Selection, marked
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import better_of, title_of
+
+if TYPE_CHECKING:
+    from recsys_cli.etl.frames import Library
 
 LEVEL = 0.05
 """A difference counts where chance gives one as large less often than this, after Holm's correction."""
@@ -93,6 +96,21 @@ class Comparison(Frozen):
     notes: tuple[str, ...] = ()
     """What a reader has to know."""
 
+    def to_frame(self, library: Library = "polars") -> Any:
+        """Return all figures as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`).
+
+        Columns: run, metric, value, and of the difference to the first run: difference, low, high, p_holm, verdict.
+        """
+        from recsys_cli.etl.frames import rows_to_frame
+
+        names = ("run", "metric", "value", "difference", "low", "high", "p_holm", "verdict")
+        rows = (
+            (run, figure.metric, value, *_tested(figure.differences.get(run)))
+            for figure in self.figures
+            for run, value in figure.values.items()
+        )
+        return rows_to_frame(names, rows, library)
+
     @property
     def others(self) -> tuple[str, ...]:
         """Labels of the runs that are compared with the first."""
@@ -144,3 +162,7 @@ def verdict_of(tested: Tested, p_holm: float, better: Better | None) -> Verdict:
 def _difference(tested: Tested, p_holm: float, better: Better | None) -> Difference:
     verdict = verdict_of(tested, p_holm, better)
     return Difference(value=tested.value, low=tested.low, high=tested.high, p=tested.p, p_holm=p_holm, verdict=verdict)
+
+
+def _tested(found: Difference | None) -> tuple[float | str | None, ...]:
+    return (None,) * 5 if found is None else (found.value, found.low, found.high, found.p_holm, found.verdict)

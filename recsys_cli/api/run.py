@@ -1,0 +1,129 @@
+"""A trained run that recommends and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recsys_cli import workspace
+from recsys_cli.api.recommendations import Recommendations
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import Role
+
+if TYPE_CHECKING:
+    from recsys_cli.evaluation.names import Names
+    from recsys_cli.evaluation.recommend import Advisor
+    from recsys_cli.models.model import Model
+
+_SHOWN = 5
+
+
+class TrainedRun(workspace.TrainedRun):
+    """A trained model with its config, checkpoints and evaluations. The model is loaded once, on the CPU."""
+
+    def model(self) -> Model:
+        """Return the model with its best weights, in evaluation mode, with the user histories that `evaluate` gives it.
+
+        Raises:
+            MissingArtifactError: The run is not finished, or its data is gone.
+        """
+        return self._loaded.advisor.model
+
+    def recommend(self, users: Iterable[Any] | None = None, k: int = 10) -> Recommendations:
+        """Return the top-k items of users by the scores that `evaluate` ranks by, without their seen items.
+
+        User histories are those of the evaluation: train, and valid too where there is a test split.
+
+        Args:
+            users: Raw user ids, each ranked for once; None for all users of train.
+            k: Cut-off.
+
+        Raises:
+            ConfigError: Train has no such user, or the model cannot score a catalog.
+            MissingArtifactError: The run is not finished, or its data is gone.
+        """
+        run = self._loaded
+        if (reason := run.advisor.why_not) is not None:
+            raise ConfigError(f"{self.folder.name} cannot recommend: {reason}")
+        raw = run.names.values(Role.USER) if users is None else _ids(users)
+        user_idx = run.names.encode(Role.USER, raw)
+        if (user_idx < 0).any():
+            raise _unknown(raw.filter(pa.array(user_idx < 0)), len(raw))
+        best = run.advisor.recommend_to(user_idx, counts=run.counts, history=run.history, k=k)
+        columns = {
+            "user": run.names.decode(Role.USER, user_idx[best.user]),
+            "item": run.names.decode(Role.ITEM, best.item_idx),
+            "rank": best.rank,
+            "score": best.scores,
+        }
+        return Recommendations(pa.table(columns))
+
+    def score(self, rows: Any) -> npt.NDArray[np.float32]:
+        """Score raw rows with the fitted feature plan and the model, in their order.
+
+        Args:
+            rows: A DataFrame or Arrow table with the columns of the interactions that features read; label, weight and
+                timestamp may be missing.
+
+        Returns:
+            Scores as `evaluate` measures them, shape (N,): logits of a binary label, values of a regression label.
+
+        Raises:
+            DataError: A column is missing, or a value does not cast to its type.
+        """
+        import pyarrow.parquet as pq
+
+        from recsys_cli.etl.frames import to_arrow
+        from recsys_cli.stages.apply import apply
+
+        table, place = to_arrow(rows), workspace.Workspace(self.folder.parent.parent)
+        with place.scratch() as scratch:
+            given = scratch / "rows.parquet"
+            pq.write_table(table, given, store_schema=False)
+            applied = apply(str(self.folder), [str(given)], place, output=scratch / "rows.prepared.parquet")
+            return self._loaded.advisor.score_rows(applied.output, applied.schema)
+
+    @cached_property
+    def _loaded(self) -> _Loaded:
+        return _Loaded(self)
+
+
+class _Loaded:
+    """A run with its model and user histories in memory."""
+
+    def __init__(self, run: TrainedRun) -> None:
+        from recsys_cli.evaluation.names import Names
+        from recsys_cli.evaluation.recommend import Advisor
+        from recsys_cli.loader.interactions import count_items, read_interactions
+        from recsys_cli.stages.finished import config_of, earlier_splits, model_of
+
+        config = config_of(run)
+        data = workspace.Workspace(run.folder.parent.parent).data_of(run)
+        earlier = earlier_splits(config, data)
+        model = model_of(run, config, data)
+        self.advisor: Advisor = Advisor(model, data, earlier=earlier, batch_size=config.evaluate.batch_size)
+        self.names: Names = Names(data)
+        self.counts = count_items(data)
+        first, *others = (read_interactions(data, split, cold_items=True).met() for split in earlier)
+        self.history = sum(others, first)
+
+
+def _ids(users: Iterable[Any]) -> pa.Array:
+    values = list(dict.fromkeys(users))
+    try:
+        return pa.array(values)
+    except pa.ArrowException as error:
+        raise ConfigError(f"user ids mix types: {error}", hint="give ids of one type") from error
+
+
+def _unknown(users: pa.Array, total: int) -> ConfigError:
+    shown = ", ".join(str(user) for user in users[:_SHOWN]) + (" …" if len(users) > _SHOWN else "")
+    return ConfigError(
+        f"train has no interactions of {len(users):,} of {total:,} users: {shown}",
+        hint="leave these users out, or train on data with their interactions",
+    )

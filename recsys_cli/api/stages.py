@@ -1,0 +1,123 @@
+"""The stages as functions: config and workspace in, artifact out. What is up to date is returned as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recsys_cli.api.data import PreparedData
+from recsys_cli.api.progress import Report, reporting
+from recsys_cli.api.run import TrainedRun
+from recsys_cli.config import DatasetConfig, RunConfig
+from recsys_cli.workspace import RawData, Workspace
+
+if TYPE_CHECKING:
+    from recsys_cli.config import EvaluateConfig
+    from recsys_cli.evaluation import Evaluation
+    from recsys_cli.evaluation.compare.comparison import Comparison
+
+
+def download(
+    dataset: RunConfig | str, workspace: Workspace, *, force: bool = False, progress: Report = True
+) -> RawData:
+    """Download a dataset of the catalog.
+
+    Args:
+        dataset: Its name (`recsys ls datasets`), or a config.
+        workspace: Where it goes.
+        force: Download again.
+        progress: Draw a progress bar, or call a function with each event.
+
+    Raises:
+        DataError: The download failed, or its checksum is wrong.
+    """
+    from recsys_cli.stages import download as stage
+
+    wanted = dataset.dataset if isinstance(dataset, RunConfig) else DatasetConfig(name=dataset)
+    with reporting("download", progress) as emit:
+        return stage.download(wanted, workspace, force=force, emit=emit).artifact
+
+
+def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, progress: Report = True) -> PreparedData:
+    """Prepare the data of a config: split, fit the feature plan on train, encode.
+
+    Args:
+        config: Its dataset, split, features and etl sections.
+        workspace: Where raw data is and prepared data goes.
+        force: Prepare again.
+        progress: Draw a progress bar, or call a function with each event.
+
+    Raises:
+        MissingArtifactError: The dataset is not downloaded.
+        ConfigError: The features do not fit the tables.
+        DataError: Rows cannot be read.
+    """
+    from recsys_cli.stages import etl as stage
+
+    with reporting("etl", progress) as emit:
+        return PreparedData(stage.etl(config, workspace, force=force, emit=emit).artifact.folder)
+
+
+def train(
+    config: RunConfig, workspace: Workspace, *, resume: bool = False, force: bool = False, progress: Report = True
+) -> TrainedRun:
+    """Train the model of a config on its prepared data.
+
+    Args:
+        config: The experiment.
+        workspace: Where prepared data is and the run goes.
+        resume: Go on with an interrupted run.
+        force: Train again.
+        progress: Draw a progress bar, or call a function with each event.
+
+    Raises:
+        MissingArtifactError: The data is not prepared, or there is no run to resume.
+        ConfigError: The model does not fit the data.
+        TrainingError: The loss is not finite.
+    """
+    from recsys_cli.stages import train as stage
+
+    with reporting("train", progress) as emit:
+        return TrainedRun(stage.train(config, workspace, resume=resume, force=force, emit=emit).artifact.folder)
+
+
+def evaluate(
+    run: TrainedRun, *, config: EvaluateConfig | None = None, force: bool = False, progress: Report = True
+) -> Evaluation:
+    """Measure the model of a run and the baselines; writes evaluation.json and report.html into its folder.
+
+    Args:
+        run: A finished run.
+        config: Other settings than those of the run's config.
+        force: Measure again.
+        progress: Draw a progress bar, or call a function with each event.
+
+    Raises:
+        MissingArtifactError: The run is not finished, or its data is gone.
+        ConfigError: The split has no rows.
+    """
+    from recsys_cli.evaluation import Evaluation
+    from recsys_cli.stages import evaluate as stage
+
+    workspace = Workspace(run.folder.parent.parent)
+    with reporting("evaluate", progress) as emit:
+        made = stage.evaluate(run, workspace, config=config, force=force, emit=emit).artifact
+    return Evaluation.read(made.evaluation)
+
+
+def compare(runs: Sequence[TrainedRun], *, html: Path | str | None = None) -> Comparison:
+    """Compare evaluated runs of one workspace with the first of them, by paired tests.
+
+    Args:
+        runs: At least two.
+        html: Page to write.
+
+    Raises:
+        ConfigError: Fewer than two runs, or evaluations of different tasks.
+        MissingArtifactError: A run is not evaluated.
+    """
+    from recsys_cli.stages import compare as stage
+
+    workspace = Workspace(runs[0].folder.parent.parent) if runs else Workspace(".")
+    return stage.compare([run.folder.name for run in runs], workspace, html=None if html is None else Path(html))

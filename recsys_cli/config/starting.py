@@ -1,0 +1,33 @@
+"""The sections that a config of a plain interactions table starts with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recsys_cli.features.expression import Binary, Literally, Name, shown
+
+
+def starting_sections(
+    *, user: str, item: str, rating: str | None = None, label: str | None = None, timestamp: str | None = None
+) -> dict[str, Any]:
+    """Return the `split` and `features` sections.
+
+    Args:
+        user: Column with the user id.
+        item: Column with the item id.
+        rating: Column with ratings; more than 3 is positive.
+        label: Column with labels of 0 and 1, instead; without either, every interaction is positive.
+        timestamp: Column with the time; the split is then temporal.
+    """
+    ops: list[dict[str, Any]] = [{"op": "Categorify", "columns": [user, item]}]
+    if label is None:
+        expression = "1" if rating is None else positive(rating)
+        ops.append({"op": "LambdaOp", "expression": expression, "output": "label", "dtype": "int8"})
+    split = {"method": "temporal"} if timestamp else {"method": "random", "seed": 42}
+    features = {"user": user, "item": item, "label": label or "label", "timestamp": timestamp, "ops": ops}
+    return {"split": {**split, "valid": 0.1, "test": 0.1}, "features": features}
+
+
+def positive(rating: str) -> str:
+    """Return the expression of a positive rating."""
+    return shown(Binary(">", Name(rating), Literally(3)))

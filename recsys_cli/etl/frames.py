@@ -1,0 +1,65 @@
+"""Dataframes of a notebook to Arrow and back, without a library that is not the user's own choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from recsys_cli.errors import ConfigError, MissingExtraError
+
+Library = Literal["polars", "pandas", "arrow"]
+
+
+def to_arrow(frame: Any) -> pa.Table:
+    """Return a dataframe as an Arrow table.
+
+    Args:
+        frame: A polars or pandas DataFrame, an Arrow table or record batch, a mapping of columns, or anything else with
+            `to_arrow()` or `__arrow_c_stream__`.
+
+    Raises:
+        ConfigError: It is none of these, or a column mixes types.
+    """
+    try:
+        if isinstance(frame, pa.Table):
+            return frame
+        if type(frame).__module__.partition(".")[0] == "pandas":
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        if hasattr(frame, "to_arrow"):
+            frame = frame.to_arrow()
+        return frame if isinstance(frame, pa.Table) else pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"cannot read a {type(frame).__name__} as a table: {error}",
+            hint="give a polars or pandas DataFrame or an Arrow table, with one type per column",
+        ) from error
+
+
+def from_arrow(table: pa.Table, library: Library = "polars") -> Any:
+    """Return an Arrow table as a dataframe of a library.
+
+    Raises:
+        ConfigError: The library is not known.
+        MissingExtraError: It is not installed.
+    """
+    if library == "arrow":
+        return table
+    try:
+        if library == "polars":
+            import polars
+
+            return polars.from_arrow(table)
+        if library == "pandas":
+            import pandas  # noqa: F401 - pyarrow says less where it is missing
+
+            return table.to_pandas()
+    except ImportError as error:
+        raise MissingExtraError(f"{library} is not installed", hint=f"pip install {library}") from error
+    raise ConfigError(f"unknown dataframe library {library!r}", hint="polars, pandas or arrow")
+
+
+def rows_to_frame(names: Sequence[str], rows: Iterable[Sequence[Any]], library: Library) -> Any:
+    """Return rows of plain values as a dataframe; see `from_arrow`."""
+    return from_arrow(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows]), library)
