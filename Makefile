@@ -1,5 +1,6 @@
-# `make demo` and `make test` do everything from a clean clone; they need the package index, and Python 3.11, 3.12 or 3.13 (the extras of
-# `make test`: 3.11). A python on the PATH may be a launcher of a release that is not there, so each is started before it is taken.
+# `make demo` and `make test` do everything from a clean clone; they need the package index, and Python 3.11, 3.12 or 3.13. The extras
+# nvtabular and torchrec are for 3.11 alone: NVTabular has no newer wheels. A python on the PATH may be a launcher of a release that is
+# not there, so each is started before it is taken.
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c $(SUPPORTED) 2>/dev/null && { command -v $$python; break; }; done)
 SUPPORTED := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
@@ -10,7 +11,7 @@ READY_DEV := .venv/.ready-dev
 CODE := recsys_cli tests scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-gpu lint format type e2e soak bench clean
+.PHONY: help setup setup-dev demo test test-core test-gpu lint format type e2e soak bench clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,13 +25,12 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) -e .
 	@touch $@
 
-setup-dev: $(READY_DEV) ## Add all extras, and what tests and lint need (Python 3.11)
+setup-dev: $(READY_DEV) ## Add the extras, and the tools for tests and lint
 
 $(READY_DEV): $(READY)
-	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		{ echo "The extras need Python 3.11, as NVTabular has no newer wheels: make clean, then make PYTHON=/path/to/python3.11"; exit 1; }
-	$(PIP) -e '.[nvtabular,tune,torchrec,dev]'
-	$(PIP) --no-deps torchrec
+	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then \
+		$(PIP) -e '.[nvtabular,tune,torchrec,dev]' && $(PIP) --no-deps torchrec; \
+	else $(PIP) -e '.[dask,tune,dev]'; fi
 	@touch $@
 
 demo: $(READY) ## Download, prepare, train and evaluate on embedded synthetic data; under three minutes
@@ -38,6 +38,9 @@ demo: $(READY) ## Download, prepare, train and evaluate on embedded synthetic da
 
 test: $(READY_DEV) ## Run all tests that need no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-core: $(READY_DEV) ## Run the tests that take less than a few seconds each
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not gpu'
 
 test-gpu: $(READY_DEV) ## Run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu
