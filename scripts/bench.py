@@ -1,4 +1,4 @@
-"""Measure everything that the README claims, one after the other; about two hours on two cores. `make bench` runs it.
+"""Measure the figures of docs/benchmarks.md, one after the other; about two hours on two cores. `make bench` runs it.
 
 usage: bench.py [--baselines ../shared/baselines] [--folder build/bench] [--rounds 3]
 

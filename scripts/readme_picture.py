@@ -5,6 +5,7 @@ usage: readme_picture.py [OUT.svg]
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import subprocess
@@ -27,7 +28,7 @@ def main() -> None:
         for stage in (["download", "configs/demo.yaml"], ["etl", "configs/demo.yaml"], ["train"]):
             subprocess.run([RECSYS, "-q", *stage], cwd=folder, check=True)
         printed = in_terminal([RECSYS, "evaluate"], folder)
-    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"), color_system="truecolor", force_terminal=True)  # noqa: PTH123, SIM115
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), color_system="truecolor", force_terminal=True)
     console.print(Text.from_ansi("$ recsys evaluate\n" + printed))
     out.write_text(console.export_svg(title="recsys evaluate", unique_id="evaluate"))
 
