@@ -42,14 +42,14 @@ def evaluated(folder: Path, *overrides: str) -> dict:
     return json.loads((run / "evaluation.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["fm", "dcn-v2"])
-def test_ranking_models_come_near_the_ceiling(folder: Path, name: str) -> None:
-    found = evaluated(folder, f"model.name={name}", "train.epochs=4")
+def test_a_ranking_model_comes_near_the_ceiling(folder: Path) -> None:
+    found = evaluated(folder, "model.name=fm", "train.epochs=4")
     auc = found["pointwise"]["model"]["auc"]["value"]
     assert found["ceiling"]["auc"] - 0.03 < auc < found["ceiling"]["auc"] + 0.005
 
 
-@pytest.mark.parametrize(("name", "times"), [("ease", 1.8), ("item-knn", 1.5)])
-def test_catalog_models_beat_popularity(folder: Path, name: str, times: float) -> None:
-    ranking = evaluated(folder, f"model.name={name}")["ranking"]
-    assert ranking["model"]["ndcg@10"]["value"] > times * ranking["popularity"]["ndcg@10"]["value"]
+def test_catalog_models_beat_popularity(folder: Path) -> None:
+    ranking = evaluated(folder, "model.name=item-knn")["ranking"]
+    ndcg = {system: metrics["ndcg@10"]["value"] for system, metrics in ranking.items()}
+    assert ndcg["model"] > 1.5 * ndcg["popularity"]
+    assert ndcg["ease"] > 1.8 * ndcg["popularity"]
