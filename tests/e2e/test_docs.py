@@ -156,6 +156,19 @@ def sections(text: str) -> dict[str, str]:
     return {found[1]: found[0] for found in re.finditer(r"^(\w+):.*?(?=^\w+:|\Z)", text, re.MULTILINE | re.DOTALL)}
 
 
+@every_page
+def test_every_python_file_exists(page: Path) -> None:
+    """In inline code with a folder; `<name>` stands for any."""
+    folders = [ROOT / folder for folder in ("", "recsys_cli", "recsys_cli/etl")]
+        ROOT / folder
+        for folder in ("", "recsys_cli", "recsys_cli/etl", "recsys_cli/evaluation/baselines", "tests/contract")
+    ]
+    for code in INLINE.findall(FENCE.sub("", page.read_text())):
+        for name in re.findall(r"^[\w./*<>-]+/[\w.*<>-]+\.py\b", code):
+            pattern = re.sub("<.*?>", "*", name)
+            assert any([*folder.glob(pattern)] for folder in folders), name
+
+
 def test_the_map_has_every_package() -> None:
     tree = blocks(ROOT / "recsys_cli" / "README.md")[0].text
     named = re.findall(r"── (\S+)", tree)
