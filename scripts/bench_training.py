@@ -43,9 +43,10 @@ def work(folder: Path, steps: int, options: dict[str, Any]) -> dict[str, Any]:
     from recsys_cli.loader import Loader
     from recsys_cli.models import build
     from recsys_cli.training.allocator import keep_freed_memory
+    from recsys_cli.training.data import TrainingData
     from recsys_cli.training.events import Stepped
-    from recsys_cli.training.goal import Goal
-    from recsys_cli.training.loop import Training
+    from recsys_cli.training.objective import Objective
+    from recsys_cli.training.trainer import Trainer
     from recsys_cli.workspace import PreparedData
 
     data = PreparedData(folder)
@@ -54,9 +55,9 @@ def work(folder: Path, steps: int, options: dict[str, Any]) -> dict[str, Any]:
     config = TrainConfig(batch_size=BATCH, device="cpu", **options)
     model = build("mlp", NOTEBOOK, data.schema, sparse=config.sparse)
     loader = Loader(data, "train", batch_size=BATCH, shuffle=True)
-    training = Training(model, config, loader, None, goal=Goal(label="label"))
+    trainer = Trainer(model, TrainingData(loader), config, objective=Objective(label="label"))
     started = waited = 0.0
-    for event in training.run():
+    for event in trainer.events():
         if not isinstance(event, Stepped):
             raise SystemExit(f"{folder} has fewer than {steps} steps of {BATCH} rows")
         if event.step == 1:
@@ -67,7 +68,7 @@ def work(folder: Path, steps: int, options: dict[str, Any]) -> dict[str, Any]:
     return {
         "seconds": seconds / (steps - 1),
         "waiting": waiting / (steps - 1),
-        "precision": training.step.precision,
+        "precision": trainer.step.precision,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }

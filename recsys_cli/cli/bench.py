@@ -37,9 +37,9 @@ def bench(
     session: Session = ctx.obj
     in_one_form(session, latex=latex)
     with settled(session, joined(config, overrides)) as wanted, session.working("bench") as emit:
-        from recsys_cli.stages.bench import bench as stage
+        from recsys_cli.stages.bench import bench
 
-        found = stage(wanted, session.workspace, metric=metric, html=html, emit=emit)
+        found = bench(wanted, session.workspace, metric=metric, html=html, emit=emit)
     if latex and session.is_first:
         from recsys_cli.evaluation.compare.latex import paper_leaderboard
 

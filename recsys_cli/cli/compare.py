@@ -53,9 +53,9 @@ def compare(
 
     session: Session = ctx.obj
     in_one_form(session, latex=latex)
-    from recsys_cli.stages.compare import compare as stage
+    from recsys_cli.stages.compare import compare
 
-    found = stage(runs, session.workspace, against=against, html=html)
+    found = compare(runs, session.workspace, against=against, html=html)
     if latex:
         from recsys_cli.evaluation.compare.latex import paper_table
 

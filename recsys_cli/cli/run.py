@@ -125,8 +125,10 @@ def train(  # noqa: PLR0913, PLR0917 - one for each option
     line = [*joined(config, overrides), *(f"{key}={value}" for key, value in given.items() if value is not None)]
     if continued is not None:
         line.append(f"train.continue_from={finished(session.workspace.run(continued)).folder.name}")
+    if plan and profile:
+        raise ConfigError("--plan trains nothing that --profile could look at", hint="give one of them")
     if plan or profile:
-        _look(session, line, plan=plan, profile=profile)
+        (_plan if plan else _profile)(session, read_config(session, line))
         return
     with settled(session, line) as wanted:
         result = _train(session, wanted, resume=resume, force=force)
@@ -192,9 +194,9 @@ def _download(
     from recsys_cli.cli.results.download import result
 
     with session.working("download") as emit:
-        from recsys_cli.stages.download import download as stage
+        from recsys_cli.stages.download import download
 
-        made = stage(dataset, session.workspace, mirror=mirror, from_file=from_file, force=force, emit=emit)
+        made = download(dataset, session.workspace, mirror=mirror, from_file=from_file, force=force, emit=emit)
     return result(made)
 
 
@@ -202,9 +204,9 @@ def _etl(session: Session, config: RunConfig, *, force: bool) -> dict[str, Any]:
     from recsys_cli.cli.results.etl import result
 
     with session.working("etl") as emit:
-        from recsys_cli.stages.etl import etl as stage
+        from recsys_cli.stages.etl import etl
 
-        made = stage(config, session.workspace, force=force, emit=emit)
+        made = etl(config, session.workspace, force=force, emit=emit)
     return result(made)
 
 
@@ -214,9 +216,9 @@ def _apply(session: Session, name: str, arguments: list[str], *, output: Path | 
     overrides = [text for text in arguments if text.startswith("etl.") and "=" in text]
     files = [text for text in arguments if text not in overrides]
     with session.working("etl") as emit:
-        from recsys_cli.stages.apply import apply as stage
+        from recsys_cli.stages.apply import apply
 
-        made = stage(name, files, session.workspace, output=output, overrides=overrides, force=force, emit=emit)
+        made = apply(name, files, session.workspace, output=output, overrides=overrides, force=force, emit=emit)
     session.report(shown.result(made), shown.draw)
 
 
@@ -224,28 +226,29 @@ def _train(session: Session, config: RunConfig, *, resume: bool, force: bool) ->
     from recsys_cli.cli.results.train import result
 
     with session.working("train") as emit:
-        from recsys_cli.stages.train import train as stage
+        from recsys_cli.stages.train import train
 
-        made = stage(config, session.workspace, resume=resume, force=force, emit=emit)
+        made = train(config, session.workspace, resume=resume, force=force, emit=emit)
     return result(made)
 
 
-def _look(session: Session, line: list[str], *, plan: bool, profile: bool) -> None:
-    """Look at what training would be like, and leave no trace of it among the runs."""
-    from recsys_cli.cli import results as shown
+def _plan(session: Session, config: RunConfig) -> None:
+    from recsys_cli.cli.results.plan import draw
 
-    if plan and profile:
-        raise ConfigError("--plan trains nothing that --profile could look at", hint="give one of them")
-    config = read_config(session, line)
+    with session.working("train"):
+        from recsys_cli.stages.plan import plan
+
+        found = plan(config, session.workspace)
+    session.answer(found, draw)
+
+
+def _profile(session: Session, config: RunConfig) -> None:
+    from recsys_cli.cli.results.profile import draw
+
     with session.working("train") as emit:
-        if plan:
-            from recsys_cli.stages.plan import plan as stage
+        from recsys_cli.stages.profile import profile
 
-            found, draw = stage(config, session.workspace), shown.plan.draw
-        else:
-            from recsys_cli.stages.profile import profile as trial
-
-            found, draw = trial(config, session.workspace, emit=emit), shown.profile.draw
+        found = profile(config, session.workspace, emit=emit)
     session.answer(found, draw)
 
 
@@ -253,7 +256,7 @@ def _evaluate(session: Session, trained: TrainedRun, config: EvaluateConfig, *, 
     from recsys_cli.cli.results.evaluate import result
 
     with session.working("evaluate") as emit:
-        from recsys_cli.stages.evaluate import evaluate as stage
+        from recsys_cli.stages.evaluate import evaluate
 
-        made = stage(trained, session.workspace, config=config, force=force, emit=emit)
+        made = evaluate(trained, session.workspace, config=config, force=force, emit=emit)
     return result(made.artifact, up_to_date=made.up_to_date)

@@ -44,8 +44,8 @@ def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
     Raises:
         MissingArtifactError: There is none, or it is not finished.
     """
-    from recsys_cli.stages.choice import run_key, unfinished_run
     from recsys_cli.stages.etl import prepared_data
+    from recsys_cli.stages.run_selection import run_key, unfinished_run
     from recsys_cli.workspace import not_finished
 
     key = run_key(config, prepared_data(config, workspace))

@@ -29,7 +29,7 @@ def tune(
     session: Session = ctx.obj
     line = [*joined(config, overrides), *([f"tune.trials={trials}"] if trials is not None else ())]
     with settled(session, line) as wanted, session.working("tune") as emit:
-        from recsys_cli.stages.tune import tune as stage
+        from recsys_cli.stages.tune import tune
 
-        made = stage(wanted, session.workspace, force=force, emit=emit)
+        made = tune(wanted, session.workspace, force=force, emit=emit)
     session.report(shown.result(made), shown.draw)

@@ -25,9 +25,9 @@ from recsys_cli.evaluation.compare.runs import rankings_of
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
 from recsys_cli.metrics.named import better_of, check_figure
 from recsys_cli.stages.cells import Cell, cells_of, seconds_left
-from recsys_cli.stages.choice import run_key, unfinished_run
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_text
 

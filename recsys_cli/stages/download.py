@@ -37,7 +37,7 @@ def download(
         DataError: The download or the archive is not what it should be.
     """
     source = open_source(dataset.name, dataset.options)
-    key = source_key(dataset, source, workspace)
+    key = source_key(dataset.name, source, workspace)
     raw = workspace.raw(dataset.name)
     with workspace.lock(f"download-{dataset.name.replace(':', '-')}", emit=emit):
         if not force and is_fresh(raw, source, key):

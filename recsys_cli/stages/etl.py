@@ -81,7 +81,7 @@ def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
     source = open_source(config.dataset.name, config.dataset.options)
     if source.info.is_own:
         return {"own": by_content(source.identity(), workspace), "code": code_of_dataset(config.dataset.name)}
-    key = source_key(config.dataset, source, workspace)
+    key = source_key(config.dataset.name, source, workspace)
     raw = workspace.raw(config.dataset.name)
     if not raw.exists or raw.key != key:
         state = "is there with other options" if raw.exists else "is not there"

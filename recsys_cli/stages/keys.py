@@ -9,7 +9,6 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recsys_cli.config import DatasetConfig
 from recsys_cli.features.ops.op import Op
 from recsys_cli.metrics.foreign import foreign_path
 from recsys_cli.registry import DATASETS, MODELS, is_own, lookup
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
     from recsys_cli.data import Source
 
 
-def source_key(dataset: DatasetConfig, source: Source, workspace: Workspace) -> str:
+def source_key(dataset: str, source: Source, workspace: Workspace) -> str:
     """Return what the content of a dataset depends on: a touched file with equal content leaves it as it is."""
-    return key_of(by_content(source.identity(), workspace), *code_of_dataset(dataset.name))
+    return key_of(by_content(source.identity(), workspace), *code_of_dataset(dataset))
 
 
 def by_content(identity: Any, workspace: Workspace) -> Any:

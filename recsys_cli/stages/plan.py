@@ -21,8 +21,18 @@ from recsys_cli.models.embedding import key_of
 from recsys_cli.models.model import Model
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.training import hardware
-from recsys_cli.training.needs import Kind, Need, Rows, Where, needs, total
-from recsys_cli.training.sizes import Sizes, TableSize, Tried, attempt, measure
+from recsys_cli.training.memory.estimate import (
+    DataMemory,
+    Hardware,
+    Kind,
+    MemoryItem,
+    ModelMemory,
+    TableMemory,
+    memory_items,
+    model_memory,
+    total,
+)
+from recsys_cli.training.memory.probe import MemoryProbe, probe_step
 from recsys_cli.workspace import PreparedData, Workspace
 
 _SAMPLE = 65_536
@@ -93,42 +103,42 @@ class _Planner:
         splits = {split: footprint(data, split) for split in ("train", "valid") if data.rows(split)}
         self.largest = max(split.largest for split in splits.values())
         held = {name: split.num_bytes for name, split in splits.items()}
-        self.rows = Rows(held["train"], held.get("valid", 0), tables_footprint(data))
+        self.rows = DataMemory(held["train"], held.get("valid", 0), tables_footprint(data))
         wanted = (
             1 if config.train.batch_size == "auto" else config.train.batch_size
         )  # of users, which are refused below
         self.rows_of_step = min(wanted, splits["train"].num_rows) // config.train.devices or 1
-        self._model, self._tried = self._try(config.train)
-        self.tried_rows = self._tried.rows
+        self._model, self._probe = self._probe_step(config.train)
+        self.tried_rows = self._probe.rows
 
-    def sizes(self, config: RunConfig) -> Sizes:
+    def sizes(self, config: RunConfig) -> ModelMemory:
         """Return what the model takes with other settings."""
-        return measure(self._model, config.train, self._part(config))
+        return model_memory(self._model, config.train, self._part(config))
 
-    def needs(self, config: RunConfig) -> list[Need]:
+    def needs(self, config: RunConfig) -> list[MemoryItem]:
         """Return everything that takes memory with other settings."""
-        where = Where(
+        where = Hardware(
             on_gpu=self.device.type == "cuda",
             placement=config.model.embedding.placement,
             processes=config.train.devices,
             free=self.there.get("device", 0),
         )
-        return needs(self.sizes(config), self._part(config), self.rows, config.train, where)
+        return memory_items(self.sizes(config), self._part(config), self.rows, config.train, where)
 
     def short(self, config: RunConfig) -> int:
         """Return how many bytes are missing with other settings."""
         found = self.needs(config)
         return sum(max(0, total(found, place) - size) for place, size in self.there.items())
 
-    def column(self, table: TableSize) -> str:
+    def column(self, table: TableMemory) -> str:
         """Return the column that a table is of, or the table's path where it is of none."""
         last = table.name.rpartition(".")[2]
         return next((c.name for c in self.data.schema.categorical if key_of(c.name) == last), table.name)
 
-    def _part(self, config: RunConfig) -> Tried:
-        return self._tried.scaled(-(-self.rows_of_step // config.train.accumulate))
+    def _part(self, config: RunConfig) -> MemoryProbe:
+        return self._probe.scaled(-(-self.rows_of_step // config.train.accumulate))
 
-    def _try(self, options: TrainConfig) -> tuple[Model, Tried]:
+    def _probe_step(self, options: TrainConfig) -> tuple[Model, MemoryProbe]:
         """Try a step; with sparse gradients where the model has them, so that they are known."""
         model = self._on_meta(sparse=options.sparse)
         if model.rows == "users" or model.dense_gradients:
@@ -143,7 +153,7 @@ class _Planner:
         for sparse in (True, False):
             known = options.model_copy(update={"sparse": sparse, "precision": self.precision})
             try:
-                return self._on_meta(sparse=sparse), attempt(
+                return self._on_meta(sparse=sparse), probe_step(
                     self._on_meta(sparse=sparse), known, batch, self.data.schema
                 )
             except ConfigError:

@@ -8,7 +8,8 @@ from typing import Any
 from recsys_cli.config import RunConfig
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.stages.etl import prepared_data
-from recsys_cli.stages.job import Job
+from recsys_cli.stages.trainer import new_model, trainer_of
+from recsys_cli.stages.warm_start import warm_start
 from recsys_cli.training import hardware
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.profile import STEPS, WARM_UP, profiled
@@ -37,16 +38,16 @@ def profile_on(data: PreparedData, config: RunConfig, workspace: Workspace, *, e
     data.verify()
     # The first epochs may be short of steps; the rates are those of the first steps in any case.
     options = config.train.model_copy(update={"epochs": WARM_UP + STEPS, "early_stopping": None, "devices": 1})
-    config = config.model_copy(update={"train": options})
-    target = workspace.new_run(config.model.name, data.key)
-    job = Job(data, config, target, workspace, emit, Ranks())
-    training = job.training(job.model(), memory=options.memory, begun=False)
-    trace = workspace.new_trace(target.folder.name)
-    found = profiled(training, trace, tell=lambda done: emit(Progress("profile", done, WARM_UP + STEPS, "steps")))
+    name = config.model.name
+    model = new_model(data, config.model, options)
+    warm_start(model, name, data, options.continue_from, workspace, emit=emit)
+    trainer = trainer_of(model, name, data, options, ranks=Ranks(), emit=emit)
+    trace = workspace.new_trace(workspace.new_run(name, data.key).folder.name)
+    found = profiled(trainer, trace, tell=lambda done: emit(Progress("profile", done, WARM_UP + STEPS, "steps")))
     return {
         **asdict(found),
-        "device": training.device.type,
-        "precision": training.step.precision,
+        "device": trainer.device.type,
+        "precision": trainer.step.precision,
         "peak_memory": hardware.peak_memory(),
         "trace": str(trace),
     }

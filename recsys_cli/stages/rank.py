@@ -1,4 +1,4 @@
-"""One of several processes that train a run together, as `train.devices` starts them: python -m recsys_cli.stages.rank."""
+"""One of the processes of a run that `train.devices` starts: python -m recsys_cli.stages.rank."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from recsys_cli.config import RunConfig
-from recsys_cli.events import Event, ignore
-from recsys_cli.stages.job import Job
-from recsys_cli.stages.train import together
+from recsys_cli.events import Event
+from recsys_cli.stages.train import join_ranks, train_run
 from recsys_cli.training.distributed import wire
 from recsys_cli.training.distributed.launch import INTERRUPTED, served
 from recsys_cli.workspace import PreparedData, Workspace
 
 
 def main() -> int:
-    """Do what the process that started this one says, and tell it how it goes; return the exit code."""
-    with served() as (told, out):
+    """Do this rank's part of a run, report to the parent process, and return the exit code."""
+    with served() as (job, out):
         try:
-            _train(told, out)
+            _train(job, out)
         except KeyboardInterrupt:
             return INTERRUPTED
         except Exception as error:  # whatever it is, it is raised again by the one that started this
@@ -29,15 +28,15 @@ def main() -> int:
     return 0
 
 
-def _train(told: dict[str, Any], out: TextIO) -> None:
-    config, workspace = RunConfig.model_validate(told["config"]), Workspace(Path(told["workspace"]))
+def _train(job: dict[str, Any], out: TextIO) -> None:
+    config, workspace = RunConfig.model_validate(job["config"]), Workspace(Path(job["workspace"]))
 
     def emit(event: Event) -> None:
         _say(out, wire.event_line(event))
 
-    with together(config) as ranks:
-        data, run = PreparedData(Path(told["data"])), workspace.run_named(told["run"])
-        Job(data, config, run, workspace, emit if ranks.is_first else ignore, ranks).run(resume=told["resume"])
+    with join_ranks(config) as ranks:
+        data, run = PreparedData(Path(job["data"])), workspace.run_named(job["run"])
+        train_run(run, data, config, workspace, ranks=ranks, resume=job["resume"], emit=emit)
 
 
 def _say(out: TextIO, line: str) -> None:

@@ -14,9 +14,9 @@ import torch
 from recsys_cli.config import RunConfig, vary
 from recsys_cli.errors import ConfigError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Event, Progress
-from recsys_cli.stages.choice import run_key, unfinished_run
+from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.stages.train import train_on
-from recsys_cli.training.goal import Monitor
+from recsys_cli.training.objective import Monitor
 from recsys_cli.tuning.trial import Measured, State, Trial
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 

@@ -14,9 +14,9 @@ from recsys_cli.config import RunConfig, TuneConfig, dump, vary
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Message, Progress, ignore
 from recsys_cli.stages import Made
-from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.etl import prepared_data
-from recsys_cli.stages.goal import yardstick
+from recsys_cli.stages.monitor import order_of
+from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.trial import Attempt
 from recsys_cli.training import hardware
 from recsys_cli.tuning import facts
@@ -123,7 +123,7 @@ class _Search:
         self.workspace = workspace
         self.artifact = artifact
         self.emit = emit
-        self.monitor = yardstick(config.train.monitor)
+        self.monitor = order_of(config.train.monitor)
         self.study = self._begun(anew=force)
 
     def _begun(self, *, anew: bool) -> Study:

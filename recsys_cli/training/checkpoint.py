@@ -83,7 +83,7 @@ def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, 
     """Return the optimizers' tensors, by the name of the parameter that they belong to."""
     sharded = {
         f"{_OPTIMIZER}{path}{key}": value
-        for path, module in _sharded(model)
+        for path, module in sharded_tables(model)
         for key, value in module.optimizer_state().items()
     }
     return sharded | {
@@ -94,7 +94,7 @@ def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, 
     }
 
 
-def _sharded(model: nn.Module) -> list[tuple[str, ShardedEmbeddings]]:
+def sharded_tables(model: nn.Module) -> list[tuple[str, ShardedEmbeddings]]:
     """Return the tables that update themselves, with what the names of their parameters begin with."""
     found = [(path, module) for path, module in model.named_modules() if isinstance(module, ShardedEmbeddings)]
     return [(f"{path}." if path else "", module) for path, module in found]
@@ -117,7 +117,7 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer
             if any(parameter is one for one in group["params"])
         }
         state = {key.removeprefix(_OPTIMIZER): tensor for key, tensor in tensors.items() if key.startswith(_OPTIMIZER)}
-        for path, module in _sharded(model):
+        for path, module in sharded_tables(model):
             here = [key for key in state if key.startswith(path)]
             module.load_optimizer_state({key.removeprefix(path): state.pop(key) for key in here})
         for key, tensor in state.items():

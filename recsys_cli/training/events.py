@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recsys_cli.training.goal import Figures
+from recsys_cli.training.objective import Figures
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Stepped:
         loss: Mean loss of those rows, as last looked at.
         seconds: Time of this epoch's steps so far, waiting included.
         waiting: The part of `seconds` that was spent waiting for data.
+        learning_rate: Of this step.
     """
 
     epoch: int
@@ -50,6 +51,7 @@ class Stepped:
     loss: float
     seconds: float
     waiting: float
+    learning_rate: float
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,31 @@
-"""Remarks on how a run chose its best epoch: a figure that was never defined, a best epoch that is the last."""
+"""Remarks on the selection of the best epoch: an undefined metric, a best epoch that is the last."""
 
 from __future__ import annotations
 
-from recsys_cli.training.loop import Training
+from collections.abc import Sequence
+
+from recsys_cli.training.events import EpochRecord
+from recsys_cli.training.objective import Monitor
+from recsys_cli.training.progress import best_epoch
 
 
-def notes(training: Training) -> tuple[str, ...]:
-    """Return sentences without a dot for the manifest of a finished run; none where there is nothing to look at.
+def notes(history: Sequence[EpochRecord], monitor: Monitor, *, early_stopping: bool, has_ranking: bool) -> list[str]:
+    """Return sentences without a dot for the manifest of a finished run; none if there is nothing to remark.
 
     Args:
-        training: At its end.
+        history: Its epochs, with validation metrics or all without.
+        monitor: Selected the best of them.
+        early_stopping: Whether the run would have stopped early.
+        has_ranking: Whether to recommend a ranking metric in place of an undefined one.
     """
-    history, best, name = training.progress.history, training.best, training.goal.monitor.name
-    if training.valid is None or best is None:
-        return ()
-    if all(training.goal.monitor.quality(record.valid) == -float("inf") for record in history):
-        return (
+    best, name = best_epoch(history, monitor), monitor.name
+    if best is None or not best.valid:
+        return []
+    if all(monitor.quality(record.valid) == -float("inf") for record in history):
+        return [
             f"train.monitor={name} was not defined in any epoch, so the last epoch is kept; "
-            f"monitor a figure that this model and this data have ({_defined(training) or 'none was measured'})",
-        )
+            f"monitor a figure that this model and this data have ({_defined(history[-1], has_ranking) or 'none was measured'})",
+        ]
     found = []
     if all(record.valid[name] is None for record in history):
         found.append(
@@ -26,14 +33,14 @@ def notes(training: Training) -> tuple[str, ...]:
         )
     if best is history[-1] and len(history) > 1:
         number = len(history)
-        stopping = "" if training.config.early_stopping else f" train.early_stopping={max(2, number // 4)}"
+        stopping = "" if early_stopping else f" train.early_stopping={max(2, number // 4)}"
         found.append(
             f"the best epoch is the last of {number}: more may be better, such as train.epochs={2 * number}{stopping}"
         )
-    return tuple(found)
+    return found
 
 
-def _defined(training: Training) -> str:
-    names = (name for name, value in training.progress.history[-1].valid.items() if value is not None)
-    others = ("ndcg@10",) if training.model.rows == "users" else ()
+def _defined(record: EpochRecord, has_ranking: bool) -> str:
+    names = (name for name, value in record.valid.items() if value is not None)
+    others = ("ndcg@10",) if has_ranking else ()
     return ", ".join(dict.fromkeys([*others, *names]))

@@ -1,28 +1,104 @@
-"""What training makes of the labels before any model sees them: weights for positive rows, and labels that are less sure."""
+"""The objective of a training run: label, weighting of rows, label smoothing, and the metric that selects the best epoch."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from recsys_cli.batch import Batch
-from recsys_cli.training.goal import Goal
+from recsys_cli.metrics.label_task import BINARY, REGRESSION
+from recsys_cli.metrics.metric import Better, PointwiseMetric
+from recsys_cli.models.model import Model
+
+Figures = Mapping[str, float | None]
+"""Metric values by name; None for an undefined one, such as the AUC of rows of one class."""
 
 
-def aimed(batch: Batch, goal: Goal) -> Batch:
-    """Return the batch that training minimises the loss of; validation takes the one that there was.
+@dataclass(frozen=True)
+class ValidationScores:
+    """Scores and labels of the validation split, as input of a metric.
 
-    A positive row counts as much as the goal says, beside the weight that it has of its own; a label between 0 and 1
-    counts as that part of a positive row. Then labels are drawn towards 0.5: y becomes (1 - s) y + s / 2 (Szegedy et al.,
-    "Rethinking the Inception architecture", 2016, for two classes); those that are numbers are not.
+    Attributes:
+        model: In evaluation mode.
+        scores: Its logits, or predicted values for a numeric label; shape (N,), float32.
+        labels: The label of each row, shape (N,), float32.
+    """
+
+    model: Model
+    scores: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """The metric that selects the best epoch and drives early stopping and plateau schedules.
+
+    Attributes:
+        name: As in the records of epochs.
+        better: Which values are better.
+        measure: Computes it, NaN where undefined; None for `loss` and the objective's `default`, which every validation has.
+    """
+
+    name: str = BINARY.default.name
+    better: Better = "higher"
+    measure: Callable[[ValidationScores], float] | None = None
+
+    def quality(self, valid: Figures) -> float | None:
+        """Return the quality of an epoch, higher is better; None without a validation split.
+
+        An undefined metric falls back to the loss, in all epochs of a run, because the labels leave it undefined.
+        Without a loss, as for models that learn from users, the quality is the lowest possible.
+        """
+        if not valid:
+            return None
+        value, loss = valid[self.name], valid["loss"]
+        if value is None:
+            return -float("inf") if loss is None else -loss
+        return {"higher": value, "lower": -value, "one": -abs(value - 1)}[self.better]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What training minimizes and how epochs compare.
+
+    Attributes:
+        label: The label of the scores.
+        monitor: Selects the best epoch.
+        positive_weight: Weight of a positive row in the loss, relative to a negative one; None for equal weights.
+        label_smoothing: Share of the labels that is replaced by 0.5.
+        numbers: The numeric labels.
+    """
+
+    label: str
+    monitor: Monitor = Monitor()
+    positive_weight: float | None = None
+    label_smoothing: float = 0.0
+    numbers: frozenset[str] = frozenset()
+
+    @property
+    def default(self) -> PointwiseMetric:
+        """The default metric of the label's task, which every validation has."""
+        return (REGRESSION if self.label in self.numbers else BINARY).default
+
+
+def apply_label_smoothing(batch: Batch, objective: Objective) -> Batch:
+    """Weight positive rows and smooth the labels of a training batch; validation keeps the original ones.
+
+    The weight of positive rows multiplies a row's own weight; a label between 0 and 1 counts as that part of a positive
+    row. Smoothing maps y to (1 - s) y + s / 2 (Szegedy et al., "Rethinking the Inception architecture", 2016, for two
+    classes), except for numeric labels.
     """
     weight, labels = batch.weight, batch.labels
-    if goal.positive_weight is not None:
-        counts = 1 + (goal.positive_weight - 1) * labels[goal.label]
+    if objective.positive_weight is not None:
+        counts = 1 + (objective.positive_weight - 1) * labels[objective.label]
         weight = counts if weight is None else weight * counts
-    if goal.label_smoothing:
-        keep = 1 - goal.label_smoothing
+    if objective.label_smoothing:
+        keep = 1 - objective.label_smoothing
         labels = {
-            name: label if name in goal.numbers else label * keep + goal.label_smoothing / 2
+            name: label if name in objective.numbers else label * keep + objective.label_smoothing / 2
             for name, label in labels.items()
         }
     return replace(batch, labels=labels, weight=weight)

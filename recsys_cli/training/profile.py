@@ -15,9 +15,10 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent, FunctionEventAvg
 from torch.profiler import ProfilerActivity, profile
 
+from recsys_cli.training.data import TrainingData
 from recsys_cli.training.events import Stepped
-from recsys_cli.training.loop import WAITING, Training
 from recsys_cli.training.step import BACKWARD, FORWARD, UPDATE
+from recsys_cli.training.trainer import WAITING, Trainer
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it begins and ends
 
@@ -80,31 +81,31 @@ class Profile:
     operations: tuple[Operation, ...]
 
 
-def profiled(training: Training, trace: Path, *, tell: Callable[[int], object]) -> Profile:
+def profiled(trainer: Trainer, trace: Path, *, tell: Callable[[int], object]) -> Profile:
     """Train on for some steps and look at the last of them.
 
     Args:
-        training: At its start, with epochs enough; it is not validated, and is of no further use.
+        trainer: At its start, with epochs enough; it is not validated, and is of no further use.
         trace: Where to write the trace, for ui.perfetto.dev; its name ends in .json or .json.gz.
         tell: Is told how many steps are done.
 
     Raises:
         TrainingError: The loss is not finite.
     """
-    training.valid = None
-    made = (tell(event.step) for event in training.run() if isinstance(event, Stepped))
+    trainer.data = TrainingData(trainer.data.train)
+    made = (tell(event.step) for event in trainer.events() if isinstance(event, Stepped))
     deque(islice(made, WARM_UP // 2), maxlen=0)
-    unprofiled = _seconds_of(training, made, WARM_UP - WARM_UP // 2)
-    on_gpu = training.device.type == "cuda"
+    unprofiled = _seconds_of(trainer, made, WARM_UP - WARM_UP // 2)
+    on_gpu = trainer.device.type == "cuda"
     profiler = profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])])
     profiler.start()
-    seconds = _seconds_of(training, made, STEPS)
+    seconds = _seconds_of(trainer, made, STEPS)
     profiler.stop()
     made.close()
     profiler.export_chrome_trace(str(trace))
     return Profile(
         steps=STEPS,
-        rows=training.train.step_rows(0),
+        rows=trainer.data.train.step_rows(0),
         seconds=seconds,
         unprofiled_seconds=unprofiled,
         phases=_phases(profiler.events(), seconds),
@@ -112,16 +113,16 @@ def profiled(training: Training, trace: Path, *, tell: Callable[[int], object]) 
     )
 
 
-def _seconds_of(training: Training, made: Iterator[object], number: int) -> float:
+def _seconds_of(trainer: Trainer, made: Iterator[object], number: int) -> float:
     """Make so many steps; return the time of one, until everything is done that was begun."""
-    start = _now(training)
+    start = _now(trainer)
     deque(islice(made, number), maxlen=0)
-    return (_now(training) - start) / number
+    return (_now(trainer) - start) / number
 
 
-def _now(training: Training) -> float:
-    if training.device.type == "cuda":
-        torch.cuda.synchronize(training.device)
+def _now(trainer: Trainer) -> float:
+    if trainer.device.type == "cuda":
+        torch.cuda.synchronize(trainer.device)
     return time.perf_counter()
 
 

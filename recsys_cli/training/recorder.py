@@ -1,6 +1,6 @@
-"""What a run keeps while it trains: metrics.jsonl, and the `last` and `best` checkpoints, in step with each other.
+"""The files of a run in training: metrics.jsonl, and the `last` and `best` checkpoints, consistent with each other.
 
-Trackers are told each line of metrics.jsonl, and nothing else: what they show is what the run's own record says.
+Trackers receive the lines of metrics.jsonl and nothing else.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
+
+from torch import Tensor
 
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
-from recsys_cli.training.loop import Training
 from recsys_cli.training.trackers import Trackers
 from recsys_cli.workspace import TrainedRun, naming, read_text, write_text
 
@@ -21,29 +22,42 @@ _LINES = 100
 """About how many lines metrics.jsonl gets an epoch, beside the one at its end."""
 
 
-class Recorder:
-    """Writes what happens into a run's folder; of several processes, that of the first rank does.
+class Resumable(Protocol):
+    """The state of a training."""
 
-    A `last` checkpoint knows how many lines the metrics had, so that a resumed run neither doubles nor loses one.
+    def state(self) -> Checkpoint:
+        """Return everything that resuming needs."""
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Continue from a state."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the validated weights."""
+
+
+class Recorder:
+    """Writes metrics and checkpoints of a run; of several processes, the first one writes.
+
+    A `last` checkpoint holds the number of lines in metrics.jsonl, so that a resumed run neither doubles nor loses one.
 
     Args:
         run: Where to write.
-        training: What is being trained.
-        key: What the run depends on; kept in `last`, because an unfinished run has no manifest yet.
-        checkpoint_steps: How often to write `last`, beside the end of every epoch.
-        trackers: Who else is told what is measured.
+        training: The state to save and restore.
+        key: Hash of the inputs of the run; kept in `last`, because an unfinished run has no manifest yet.
+        checkpoint_steps: Steps between two writes of `last`, in addition to the end of every epoch.
+        trackers: Receive the lines of metrics.jsonl.
+        writes: Whether this is the process that writes.
     """
 
     def __init__(
-        self, run: TrainedRun, training: Training, *, key: str, checkpoint_steps: int, trackers: Trackers
+        self, run: TrainedRun, training: Resumable, *, key: str, checkpoint_steps: int, trackers: Trackers, writes: bool
     ) -> None:
         self._run = run
         self.trackers = trackers
         self._key = key
         self._training = training
-        self._writes = training.ranks.is_first
+        self._writes = writes
         self._checkpoint_steps = checkpoint_steps
-        self._line_steps = max(1, len(training.train) // _LINES)
         self._lines = 0
         self._since = (0, 0.0)  # rows and sum of losses of the epoch at the last line
 
@@ -66,10 +80,10 @@ class Recorder:
         write_text(self._run.metrics, "".join(lines[: self._lines]))
         return _last_steps(lines)
 
-    def record(self, event: TrainingEvent) -> None:
-        """Write what an event asks for."""
+    def record(self, event: TrainingEvent, *, steps_per_epoch: int) -> None:
+        """Write the lines and checkpoints that are due after an event."""
         if isinstance(event, Stepped):
-            if event.step % self._line_steps == 0:
+            if event.step % max(1, steps_per_epoch // _LINES) == 0:
                 self._write_step(event)
             if event.step % self._checkpoint_steps == 0:
                 self.save_last()
@@ -94,7 +108,7 @@ class Recorder:
             "event": "step",
             "epoch": event.epoch,
             "step": event.step,
-            "learning_rate": self._training.step.learning_rate,
+            "learning_rate": event.learning_rate,
             "loss": (self._since[1] - loss_sum) / max(event.rows - rows, 1),
             "rows_per_second": event.rows / event.seconds if event.seconds else None,
             "waiting_share": event.waiting / event.seconds if event.seconds else None,

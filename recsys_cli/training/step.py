@@ -50,12 +50,12 @@ class Step:
         torch.backends.cuda.matmul.allow_tf32 = config.tf32
         self.compiled = CompiledLoss(model) if config.compile else None
         self.optimizers = optimizers.build(model, config)
-        self._together = Together(self.optimizers)
+        self._optimizer = MultiOptimizer(self.optimizers)
         by_rows = model.row_dropout and not config.compile  # which cannot compile what numpy draws
         self._dropouts = [module for module in model.modules() if by_rows and isinstance(module, Dropout)]
         self._number = 0
         self.learning_rate = config.learning_rate
-        self._rates = [group["lr"] for group in self._together.param_groups]
+        self._rates = [group["lr"] for group in self._optimizer.param_groups]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
     def __call__(self, batch: Batch, place: Place, *, rows: int | None = None) -> Tensor:
@@ -74,9 +74,9 @@ class Step:
         self._number = place.step
         factor = self.config.schedule.factor(place) * self.config.rate_factor
         self.learning_rate = self.config.learning_rate * factor
-        for group, rate in zip(self._together.param_groups, self._rates, strict=True):
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
-        self._together.zero_grad()
+        self._optimizer.zero_grad()
         with self.ranks.whole(self.model):
             with nullcontext() if self.compiled is None else self.compiled.watched():
                 share = self._backward(batch, rows or batch.num_rows)
@@ -88,10 +88,10 @@ class Step:
 
     def _update(self) -> None:
         """Change the weights by their gradients; with scaled losses not where one of those overflowed."""
-        self.scaler.unscale_(self._together)
+        self.scaler.unscale_(self._optimizer)
         if self.config.clip is not None:
-            clip(self._together, self.config.clip)
-        self.scaler.step(self._together)
+            clip(self._optimizer, self.config.clip)
+        self.scaler.step(self._optimizer)
         self.scaler.update()
 
     def autocast(self) -> torch.autocast:
@@ -137,7 +137,7 @@ class Step:
             start = stop
 
 
-class Together(Uncompiled):
+class MultiOptimizer(Uncompiled):
     """Several optimizers as one: a gradient of one that overflows, or a norm over all, concerns the step of each.
 
     Args:

@@ -12,7 +12,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
 from recsys_cli.models.model import Model
 from recsys_cli.training.distributed.ranks import Ranks
-from recsys_cli.training.goal import Goal, Scored
+from recsys_cli.training.objective import Objective, ValidationScores
 
 
 def not_finite(what: str, split: str, columns: Sequence[str]) -> TrainingError:
@@ -38,12 +38,12 @@ class Validation:
 
     Args:
         num_rows: Rows of the split.
-        goal: Which label the scores are for, and what to measure beside the loss.
+        objective: Which label the scores are for, and what to measure beside the loss.
         ranks: Who else scores a piece of each batch; everyone gets to know all scores, in the order of the rows.
     """
 
-    def __init__(self, num_rows: int, goal: Goal, ranks: Ranks) -> None:
-        self._goal = goal
+    def __init__(self, num_rows: int, objective: Objective, ranks: Ranks) -> None:
+        self._objective = objective
         self._ranks = ranks
         self._scores = np.empty(num_rows, dtype=np.float32)
         self._labels = np.empty(num_rows, dtype=np.float32)
@@ -58,7 +58,7 @@ class Validation:
             TrainingError: A score or the loss is no finite number.
         """
         scores = model.score(batch)
-        labels = batch.labels[self._goal.label]
+        labels = batch.labels[self._objective.label]
         found = self._ranks.gather_rows(torch.stack([scores.float(), labels.float()], dim=1).cpu()).numpy()
         here = slice(self.rows, self.rows + len(found))
         if model.rows == "interactions":
@@ -77,11 +77,11 @@ class Validation:
         Args:
             model: The one that scored them.
         """
-        scored = Scored(model, self._scores[: self.rows], self._labels[: self.rows])
-        monitor = self._goal.monitor
+        scored = ValidationScores(model, self._scores[: self.rows], self._labels[: self.rows])
+        monitor = self._objective.monitor
         others = {} if monitor.measure is None else {monitor.name: monitor.measure}
         loss = math.nan if self._loss is None else self._loss / self.rows
-        default = self._goal.default
+        default = self._objective.default
         found = {"loss": loss, default.name: default.of_rows(scored.labels, scored.scores)}
         found |= {name: measure(scored) for name, measure in others.items()}
         figures = {name: value if math.isfinite(value) else None for name, value in found.items()}

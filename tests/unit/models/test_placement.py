@@ -20,8 +20,8 @@ from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.models import build, torchrec_releases
 from recsys_cli.models.embedding import HostEmbeddings
 from recsys_cli.models.mlp.model import Model
-from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.evaluate import evaluate
+from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 

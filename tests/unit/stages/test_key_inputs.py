@@ -14,9 +14,9 @@ from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Event, Message
 from recsys_cli.features.ops import Categorify
 from recsys_cli.models.popularity.config import Config as Popularity
-from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.etl import data_key, etl, prepared_data
 from recsys_cli.stages.keys import code_of
+from recsys_cli.stages.run_selection import run_key
 from recsys_cli.workspace import Workspace, write_json
 
 

@@ -23,7 +23,7 @@ from sealing import reseal
 from recsys_cli.config import RunConfig, load
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, TrainingError
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.stages.choice import run_key
+from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
@@ -217,10 +217,10 @@ def test_a_run_that_cannot_be_gone_on_with_stays_as_it_was(
         raise ConfigError("not now")
 
     data, config = make_prepared(), a_config(epochs=1)
-    monkeypatch.setattr("recsys_cli.stages.job.Job.model", interrupt)
+    monkeypatch.setattr("recsys_cli.stages.train.new_model", interrupt)
     with pytest.raises(KeyboardInterrupt):
         train_on(data, config, workspace)
-    monkeypatch.setattr("recsys_cli.stages.job.Job.model", fail)
+    monkeypatch.setattr("recsys_cli.stages.train.new_model", fail)
     with pytest.raises(ConfigError, match="not now"):
         train_on(data, config, workspace, resume=True)
     (left,) = workspace.runs()

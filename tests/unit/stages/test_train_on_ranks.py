@@ -23,7 +23,7 @@ from torch.optim import AdamW
 from recsys_cli.config import RunConfig, dump
 from recsys_cli.errors import ConfigError, TrainingError
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.stages.choice import run_key
+from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.training import optimizers
 from recsys_cli.training.distributed import launch

@@ -17,12 +17,12 @@ from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError
 from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
-from recsys_cli.stages.job import Job
 from recsys_cli.stages.plan import plan_on
+from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.average import Average
 from recsys_cli.training.distributed.ranks import Ranks
-from recsys_cli.training.loop import Training
+from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData, Workspace
 
 MakePrepared = Callable[..., PreparedData]
@@ -48,18 +48,17 @@ def needed(plan: dict[str, Any]) -> dict[str, int]:
     return found
 
 
-def trained(data: PreparedData, config: RunConfig, workspace: Workspace, *, steps: int = 1) -> Training:
+def trained(data: PreparedData, config: RunConfig, workspace: Workspace, *, steps: int = 1) -> Trainer:
     """Make some real steps."""
-    job = Job(data, config, workspace.new_run("mlp", "0" * 8), workspace, lambda event: None, Ranks())
-    training = job.training(job.model(), memory=64, begun=False)
-    events = training.run()
+    training = trainer_of(new_model(data, config.model, config.train), "mlp", data, config.train, ranks=Ranks())
+    events = training.events()
     for _ in range(steps):
         next(events)
     events.close()
     return training
 
 
-def state_bytes(training: Training, parameter: torch.nn.Parameter) -> int:
+def state_bytes(training: Trainer, parameter: torch.nn.Parameter) -> int:
     return sum(
         value.nbytes
         for optimizer in training.step.optimizers

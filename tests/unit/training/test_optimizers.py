@@ -103,10 +103,10 @@ import torch
 from torch import nn
 from recsys_cli.config import TrainConfig
 from recsys_cli.training.optimizers import build
-from recsys_cli.training.step import Together
+from recsys_cli.training.step import MultiOptimizer
 
 net = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 1))
-together = Together(build(net, TrainConfig(sparse=True, embedding_optimizer="adam")))
+together = MultiOptimizer(build(net, TrainConfig(sparse=True, embedding_optimizer="adam")))
 before = [parameter.clone() for parameter in net.parameters()]
 for _ in range(2):
     together.zero_grad()

@@ -20,9 +20,10 @@ from recsys_cli.events import Event, Progress
 from recsys_cli.loader import Loader
 from recsys_cli.models import build
 from recsys_cli.stages.profile import profile_on
-from recsys_cli.training.goal import Goal
-from recsys_cli.training.loop import Training
+from recsys_cli.training.data import TrainingData
+from recsys_cli.training.objective import Objective
 from recsys_cli.training.profile import STEPS, WARM_UP, profiled
+from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData, Workspace
 
 MakePrepared = Callable[..., PreparedData]
@@ -78,9 +79,9 @@ def test_what_is_slow_is_found(make_prepared: MakePrepared, tmp_path: Path, monk
         return loss(*args, **options)
 
     monkeypatch.setattr(model, "loss", slow_loss)
-    training = Training(model, config, Slow(data, "train", batch_size=256), None, goal=Goal("label"))
+    trainer = Trainer(model, TrainingData(Slow(data, "train", batch_size=256)), config, objective=Objective("label"))
     done: list[int] = []
-    found = profiled(training, tmp_path / "trace.json", tell=done.append)
+    found = profiled(trainer, tmp_path / "trace.json", tell=done.append)
     assert done == list(range(1, WARM_UP + STEPS + 1))
     phases = {phase.name: phase.seconds for phase in found.phases}
     assert phases["waiting for data"] >= 0.01

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 from recsys_cli.config import RunConfig
 from recsys_cli.features.split import AnySplit
-from recsys_cli.stages.choice import run_key
 from recsys_cli.stages.etl import data_key
 from recsys_cli.stages.evaluate import evaluation_key
+from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.tune import study_key
 from recsys_cli.workspace import PreparedData, Workspace
 

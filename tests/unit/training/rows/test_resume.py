@@ -13,8 +13,9 @@ from recsys_cli.config import TrainConfig
 from recsys_cli.loader import Loader
 from recsys_cli.models import build
 from recsys_cli.training.checkpoint import Checkpoint
-from recsys_cli.training.goal import Goal
-from recsys_cli.training.loop import Training
+from recsys_cli.training.data import TrainingData
+from recsys_cli.training.objective import Objective
+from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData
 
 RATES = {"adam": 0.05, "adagrad": 0.1, "sgd": 100.0}
@@ -22,18 +23,19 @@ FIELDS = {"adam": {"step", "exp_avg", "exp_avg_sq"}, "adagrad": {"sum"}, "sgd": 
 every_rule = pytest.mark.parametrize("rule", RATES)
 
 
-def training(data: PreparedData, rule: Any, *, epochs: int) -> Training:
+def trainer(data: PreparedData, rule: Any, *, epochs: int) -> Trainer:
     torch.manual_seed(1)
     config = TrainConfig(
         epochs=epochs, batch_size=256, sparse=True, embedding_optimizer=rule, embedding_learning_rate=RATES[rule]
     )
     model = build("mlp", {"embedding_dim": 8, "hidden": [16], "dropout": 0.1}, data.schema, sparse=True)
     train = Loader(data, "train", batch_size=256, shuffle=True, seed=42)
-    return Training(model, config, train, Loader(data, "valid", batch_size=256), goal=Goal(label="label"))
+    batches = TrainingData(train, Loader(data, "valid", batch_size=256))
+    return Trainer(model, batches, config, objective=Objective(label="label"))
 
 
-def run(one: Training) -> dict[str, torch.Tensor]:
-    for _ in one.run():
+def run(one: Trainer) -> dict[str, torch.Tensor]:
+    for _ in one.events():
         pass
     return one.state().tensors
 
@@ -41,11 +43,11 @@ def run(one: Training) -> dict[str, torch.Tensor]:
 @every_rule
 def test_four_epochs_are_two_and_two(rule: str, make_prepared: Callable[..., PreparedData], tmp_path: Path) -> None:
     data = make_prepared()
-    whole = run(training(data, rule, epochs=4))
-    half = training(data, rule, epochs=2)
+    whole = run(trainer(data, rule, epochs=4))
+    half = trainer(data, rule, epochs=2)
     run(half)
     half.state().save(tmp_path / "half.safetensors")
-    again = training(data, rule, epochs=4)
+    again = trainer(data, rule, epochs=4)
     again.restore(Checkpoint.load(tmp_path / "half.safetensors"))
     then = run(again)
     assert {name.rpartition(":")[2] for name in whole if name.startswith("optimizer.embeddings.")} == FIELDS[rule]
@@ -56,7 +58,7 @@ def test_four_epochs_are_two_and_two(rule: str, make_prepared: Callable[..., Pre
 
 @every_rule
 def test_each_rule_learns_the_checkerboard(rule: str, make_prepared: Callable[..., PreparedData]) -> None:
-    one = training(make_prepared(rows=4_000), rule, epochs=8)
+    one = trainer(make_prepared(rows=4_000), rule, epochs=8)
     run(one)
     assert one.best is not None
     assert one.best.valid["auc"] > 0.95

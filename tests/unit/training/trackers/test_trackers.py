@@ -16,7 +16,7 @@ from rated import FEATURES
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, MissingExtraError
 from recsys_cli.events import Event, Message, Progress
-from recsys_cli.stages.choice import run_key
+from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.trackers import Series, Trackers, find
 from recsys_cli.training.trackers.tracker import Tracker

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from recsys_cli.training.goal import Figures, Monitor
+from recsys_cli.training.objective import Figures, Monitor
 
 
 @pytest.mark.parametrize(

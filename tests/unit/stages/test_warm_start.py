@@ -21,9 +21,9 @@ from recsys_cli.errors import ConfigError, MissingArtifactError
 from recsys_cli.events import Event, Message
 from recsys_cli.models import build
 from recsys_cli.models.weights import load_weights, read_weights
-from recsys_cli.stages.choice import run_key
-from recsys_cli.stages.continued import carry_over, start_of
+from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train_on
+from recsys_cli.stages.warm_start import carry_over, start_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
@@ -72,11 +72,11 @@ def a_batch(user_idx: list[int], item_idx: list[int], genres: list[list[int]]) -
 
 def continued(run: TrainedRun, data: PreparedData, workspace: Workspace, **model: Any) -> Any:
     config = a_config(continue_from=run.folder.name, model=model)
-    start = start_of(config, workspace)
+    start = start_of(config.train.continue_from, workspace)
     assert start is not None
     torch.manual_seed(7)
     made = build("mlp", config.model.options, data.schema, sparse=True)
-    carry_over(made, start, config, data, emit=lambda event: None)
+    carry_over(made, config.model.name, start, data, emit=lambda event: None)
     return made
 
 
@@ -175,12 +175,12 @@ def test_a_run_has_to_be_there_whole_and_named_in_full(
     run = train_on(data, a_config(epochs=1), workspace).artifact
     name = run.folder.name
     with pytest.raises(MissingArtifactError, match=rf"no run 'mpl'.*there are: {name}"):
-        start_of(a_config(continue_from="mpl"), workspace)
+        start_of("mpl", workspace)
     with pytest.raises(ConfigError, match="has to be the whole name"):
-        start_of(a_config(continue_from=name[-8:]), workspace)
+        start_of(name[-8:], workspace)
     data.folder.rename(tmp_path / "gone")
     with pytest.raises(MissingArtifactError, match=r"the data that .* was trained on, .* is not there"):
-        start_of(a_config(continue_from=name), workspace)
+        start_of(name, workspace)
     (run.folder / "manifest.json").unlink()
     with pytest.raises(MissingArtifactError, match="is not finished"):
-        start_of(a_config(continue_from=name), workspace)
+        start_of(name, workspace)

@@ -1,4 +1,4 @@
-"""What a model may look at where the rows of a batch are all there is: enough to try a step of any model."""
+"""The context of a single batch: enough for a step of any model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.models.model import TrainingContext
 
 
-def known_of_batch(batch: Batch, schema: Schema) -> TrainingContext:
+def context_of_batch(batch: Batch, schema: Schema) -> TrainingContext:
     """Return the rows of a batch as the only interactions, and of each id the features that its first row has.
 
     Ids that are not in the batch get the features of its first row.

@@ -1,4 +1,4 @@
-"""A run that begins with the weights of another, on data whose ids are others: rows of tables go by the value they stand for."""
+"""Warm start from the weights of a previous run, on data with other ids: rows of embedding tables are matched by value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from recsys_cli.config import RunConfig, load
+from recsys_cli.config import load
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.plan import FeaturePlan
@@ -23,49 +23,66 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 @dataclass(frozen=True)
 class Start:
-    """The run that another one begins with.
+    """A previous run as the start of a new one.
 
     Attributes:
-        run: Finished; its `best` checkpoint is taken.
-        data: What it was trained on.
+        run: Finished; its `best` checkpoint has the weights.
+        data: Its training data.
     """
 
     run: TrainedRun
     data: PreparedData
 
 
-def start_of(config: RunConfig, workspace: Workspace) -> Start | None:
-    """Return what `train.continue_from` names; None where a run begins from nothing.
+def warm_start(
+    model: Model, name: str, data: PreparedData, previous: str | None, workspace: Workspace, *, emit: Emit
+) -> None:
+    """Give a new model the weights of a previous run, if a run is named; see `carry_over`.
+
+    Args:
+        model: New, for `data`.
+        name: As in `model.name`.
+        data: Of the new run.
+        previous: As in `train.continue_from`.
+        workspace: Where runs are.
+        emit: Receives the number of carried rows.
+    """
+    start = start_of(previous, workspace)
+    if start is not None:
+        carry_over(model, name, start, data, emit=emit)
+
+
+def start_of(previous: str | None, workspace: Workspace) -> Start | None:
+    """Return the run of `train.continue_from`; None without one.
 
     Raises:
-        ConfigError: It is a part of a name: a run's key depends on it, and a part may come to mean another run.
+        ConfigError: It is part of a name: a run's key depends on it, and a part may become ambiguous.
         MissingArtifactError: There is no such run, it is not finished, or its data is gone.
     """
-    name = config.train.continue_from
-    if name is None:
+    if previous is None:
         return None
-    run = workspace.run(name)
-    if run.folder.name != name:
+    run = workspace.run(previous)
+    if run.folder.name != previous:
         raise ConfigError(
-            f"train.continue_from is {name}, and has to be the whole name of a run",
+            f"train.continue_from is {previous}, and has to be the whole name of a run",
             hint=f"train.continue_from={run.folder.name}",
         )
     return Start(run, workspace.data_of(run))
 
 
-def carry_over(model: Model, start: Start, config: RunConfig, data: PreparedData, *, emit: Emit) -> None:
-    """Give a new model what the run before has learnt.
+def carry_over(model: Model, name: str, start: Start, data: PreparedData, *, emit: Emit) -> None:
+    """Copy the weights of a previous run into a new model.
 
-    The row of a value that both vocabularies have is carried over, as are the rows of padding, nulls and unseen values, and
-    hash buckets where their number is the same. New values keep the rows that the model drew for them. All other weights
-    are those of the run before. Optimizers begin anew.
+    Rows of tables are matched by value: a value in both vocabularies keeps its row, as do padding, nulls and unseen values,
+    and hash buckets if their number is the same. New values keep their random rows. All other weights are copied. Optimizers
+    start anew.
 
     Args:
         model: New, for `data`.
-        start: What to begin with.
-        config: The new run's.
-        data: The new run's.
-        emit: Is told how many rows were carried over.
+        name: As in `model.name`.
+        start: The previous run.
+        data: Of the new run.
+        emit: Receives the number of carried rows.
 
     Raises:
         ConfigError: The two do not fit; the message names everything that differs.
@@ -74,19 +91,19 @@ def carry_over(model: Model, start: Start, config: RunConfig, data: PreparedData
     """
     weights = read_weights(start.run.checkpoint("best"))
     tables = _tables(model)
-    problems = _problems(start, config, data) or _misfits(model, weights, tables)
+    problems = _problems(start, name, data) or _misfits(model, weights, tables)
     if problems:
         what = "\n  ".join([f"{start.run.folder.name} cannot be continued by this config:", *problems])
         raise ConfigError(what, hint=f"model options and features have to be those of {start.run.config}")
-    told = []
-    for key, (owner, name) in tables.items():
-        old, new = _same_rows(start.data.schema[name], data.schema[name], start.data, data)
-        owner.write_rows(name, new, weights[key][old])
-        total = data.schema[name].cardinality or 0
-        told.append(f"{name} keeps {old.numel():,} rows and gets {total - old.numel():,} new ones")
+    counts = []
+    for key, (owner, column) in tables.items():
+        old, new = _same_rows(start.data.schema[column], data.schema[column], start.data, data)
+        owner.write_rows(column, new, weights[key][old])
+        total = data.schema[column].cardinality or 0
+        counts.append(f"{column} keeps {old.numel():,} rows and gets {total - old.numel():,} new ones")
     rest = {key: tensor for key, tensor in weights.items() if key not in tables}
     model.load_state_dict(rest, strict=False)  # `_misfits` has looked at the names
-    emit(Message(f"continuing {start.run.folder.name}: {'; '.join(told) or 'the model has no tables'}"))
+    emit(Message(f"continuing {start.run.folder.name}: {'; '.join(counts) or 'the model has no tables'}"))
 
 
 def _tables(model: Model) -> dict[str, tuple[Embeddings, str]]:
@@ -99,10 +116,10 @@ def _tables(model: Model) -> dict[str, tuple[Embeddings, str]]:
     }
 
 
-def _problems(start: Start, config: RunConfig, data: PreparedData) -> list[str]:
+def _problems(start: Start, model: str, data: PreparedData) -> list[str]:
     """Say what the model would read differently from how the run before did."""
     before = load(start.run.config).model.name
-    problems = [f"model.name is {config.model.name} and was {before}"] if before != config.model.name else []
+    problems = [f"model.name is {model} and was {before}"] if before != model else []
     old, new = ({column.name: column for column in one.schema.features} for one in (start.data, data))
     problems += [f"the column {name} is new" for name in new if name not in old]
     problems += [f"the column {name} is not there any more" for name in old if name not in new]

@@ -1,4 +1,4 @@
-"""Which run a call of `recsys train` is for: a new one, one to go on with, or one that is done; and what a run depends on."""
+"""Selection of the run for a call of `recsys train`: new, resumed or up to date; and the key of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FORMAT = 2
 
 
 def run_key(config: RunConfig, data: PreparedData) -> str:
-    """Return what a run depends on: the model, how it is trained, and the data."""
+    """Return the hash of the inputs of a run: model, training options and data."""
     model, train = (
         section.model_dump(mode="json", exclude=_HOW[name])
         for name, section in (("model", spelled_out(config.model)), ("train", config.train))
@@ -38,13 +38,13 @@ def run_key(config: RunConfig, data: PreparedData) -> str:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What is to be done.
+class Selection:
+    """The selected run.
 
     Attributes:
-        name: Of the run's folder.
-        resume: Whether to go on with it.
-        up_to_date: Whether there is nothing to do.
+        name: Name of its folder.
+        resume: Whether to continue it.
+        up_to_date: Whether it is finished.
     """
 
     name: str
@@ -52,10 +52,10 @@ class Chosen:
     up_to_date: bool = False
 
 
-def choose(
+def select(
     data: PreparedData, config: RunConfig, workspace: Workspace, *, resume: bool, force: bool, emit: Emit
-) -> Chosen:
-    """Return which run a call is for; a new one gets its folder.
+) -> Selection:
+    """Select the run for a call; a new one gets its folder.
 
     Args:
         data: Prepared.
@@ -63,7 +63,7 @@ def choose(
         workspace: Where the runs are.
         resume: Go on with the latest unfinished run of this config.
         force: Make a new one although there is a finished run.
-        emit: Is told of an unfinished run that is left.
+        emit: Receives a message about an unfinished run.
 
     Raises:
         MissingArtifactError: There is nothing to resume, or the run to continue is not there.
@@ -74,16 +74,16 @@ def choose(
     unfinished = unfinished_run(workspace, key)
     finished = [run for run in workspace.runs() if run.is_made(key)]
     if resume and unfinished is not None:
-        return Chosen(unfinished.folder.name, resume=True)
+        return Selection(unfinished.folder.name, resume=True)
     if finished and not force:
         tell_version(finished[-1], emit)
-        return Chosen(finished[-1].folder.name, up_to_date=True)
+        return Selection(finished[-1].folder.name, up_to_date=True)
     if resume:
         raise _nothing_to_resume(workspace, config)
     if unfinished is not None:
         emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: --resume goes on with it"))
     _require(config, workspace)
-    return Chosen(_new_run(workspace, config, key).folder.name)
+    return Selection(_new_run(workspace, config, key).folder.name)
 
 
 def _require(config: RunConfig, workspace: Workspace) -> None:
@@ -91,11 +91,11 @@ def _require(config: RunConfig, workspace: Workspace) -> None:
     # These load torch, and `recsys status` needs only the keys.
     from recsys_cli.models import kind_of
     from recsys_cli.models.torchrec_releases import require_torchrec
-    from recsys_cli.stages.continued import start_of
+    from recsys_cli.stages.warm_start import start_of
     from recsys_cli.training import hardware
     from recsys_cli.training.trackers import find
 
-    start_of(config, workspace)
+    start_of(config.train.continue_from, workspace)
     kind_of(config.model.name)
     find(config.train.trackers)
     if config.model.embedding.placement == "sharded":
@@ -103,16 +103,16 @@ def _require(config: RunConfig, workspace: Workspace) -> None:
 
 
 @contextmanager
-def held(chosen: Chosen, config: RunConfig, workspace: Workspace) -> Iterator[None]:
+def held(selected: Selection, config: RunConfig, workspace: Workspace) -> Iterator[None]:
     """Keep other processes from the run's folder; a new run that fails before anything was measured leaves none."""
-    run = workspace.run_named(chosen.name)
+    run = workspace.run_named(selected.name)
     with workspace.lock(run_lock(run), timeout=1):
-        if not chosen.resume:
+        if not selected.resume:
             write_text(run.config, dump(config))
         try:
             yield
         except Exception:
-            if not (chosen.resume or run.metrics.is_file() or run.checkpoint("last").is_file()):
+            if not (selected.resume or run.metrics.is_file() or run.checkpoint("last").is_file()):
                 workspace.remove(run)
             raise
 

@@ -1,0 +1,160 @@
+"""The model and the trainer of a config: everything between prepared data and the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple
+
+import torch
+
+from recsys_cli.config import ModelConfig, TrainConfig
+from recsys_cli.config.load import model_config_type, train_defaults
+from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.training_context import make_context
+from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.loader import Loader, Users, check_targets, scales
+from recsys_cli.loader.balance import negatives_per_positive
+from recsys_cli.models import build, trained
+from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.stages.monitor import metric_after_fit, monitor_or_usual
+from recsys_cli.training import hardware, optimizers
+from recsys_cli.training.allocator import keep_freed_memory
+from recsys_cli.training.closed_form import ClosedFormTrainer
+from recsys_cli.training.data import TrainingData, validation_batches
+from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.messages import unit_of
+from recsys_cli.training.objective import Monitor, Objective
+from recsys_cli.training.trainer import Trainer
+from recsys_cli.workspace import PreparedData
+
+
+def new_model(data: PreparedData, wanted: ModelConfig, config: TrainConfig) -> Model:
+    """Build the model of a config on its device, with its first weights.
+
+    Args:
+        data: Prepared.
+        wanted: The `model` section.
+        config: The `train` section.
+
+    Raises:
+        ConfigError: The model does not fit the data, or the device does not exist.
+        DataError: A label is not 0 or 1, or a weight is negative or missing.
+    """
+    check_targets(data)
+    device = hardware.device(config.device)
+    keep_freed_memory()
+    torch.manual_seed(config.seed)
+    placement = wanted.embedding.placement
+    model = build(wanted.name, wanted.options, data.schema, sparse=config.sparse, placement=placement)
+    if model.probabilistic:
+        model.set_scales({name: astuple(scale) for name, scale in scales(data).items()})
+    return model.to(device)
+
+
+def trainer_of(
+    model: Model, name: str, data: PreparedData, config: TrainConfig, *, ranks: Ranks, emit: Emit = ignore
+) -> Trainer:
+    """Prepare the trainer of a model with gradient steps.
+
+    Args:
+        model: At its start, on its device.
+        name: As in `model.name`.
+        data: Prepared.
+        config: The `train` section.
+        ranks: Processes of the run.
+        emit: Receives remarks, and the progress of `fit`.
+
+    Raises:
+        ConfigError: It is a closed-form model, or the monitored metric is not measurable.
+        DataError: There are no positive or no negative rows to balance.
+    """
+    model = trained(model)
+    ranks.prepare(model)
+    context = make_context(data, "train", device=model.device)
+    model.set_context(context)
+    train = _batches(data, model, context, config, ranks)
+    batches = TrainingData(train, validation_batches(data, model.device, memory=config.memory, ranks=ranks))
+    for message in _remarks(model, batches, config, processes=ranks.world_size):
+        emit(message)
+    default = train_defaults(model_config_type(name)).get("monitor")
+    monitor = monitor_or_usual(config.monitor, data, model, default=default, emit=emit)
+    return Trainer(model, batches, config, objective=_objective(data, monitor, config), ranks=ranks, emit=emit)
+
+
+def closed_form_trainer_of(
+    model: Model, name: str, data: PreparedData, config: TrainConfig, *, ranks: Ranks, emit: Emit = ignore
+) -> ClosedFormTrainer:
+    """Prepare the trainer of a closed-form model; arguments as of `trainer_of`.
+
+    Raises:
+        ConfigError: The config asks for several processes, or for a run to continue.
+        DataError: There are no positive or no negative rows to balance.
+    """
+    if ranks.world_size > 1 or config.continue_from is not None:
+        raise ConfigError(
+            f"{name} learns all at once, in one process and from nothing",
+            hint="train.devices=1, and no train.continue_from",
+        )
+    context = make_context(data, "train", device=model.device, memory=config.memory)
+    objective = _objective(data, metric_after_fit(config.monitor, data, model, emit=emit), config)
+    return ClosedFormTrainer(name, model, data, context, objective, config.memory, emit)
+
+
+def _objective(data: PreparedData, monitor: Monitor, config: TrainConfig) -> Objective:
+    weight, label = config.positive_weight, data.schema.label
+    return Objective(
+        label=label.name,
+        monitor=monitor,
+        positive_weight=negatives_per_positive(data, label) if weight == "balanced" else weight,
+        label_smoothing=config.label_smoothing,
+        numbers=frozenset(column.name for column in data.schema.labels if column.is_regression),
+    )
+
+
+def _batches(
+    data: PreparedData, model: Model, context: TrainingContext, config: TrainConfig, ranks: Ranks
+) -> Loader | Users:
+    """Open this rank's share of the training rows: interactions or users."""
+    if model.rows == "users":
+        return Users(
+            context.interactions(), data.schema, batch_size=config.batch_size, seed=config.seed, device=model.device,
+            rank=ranks.rank, world_size=ranks.world_size, parts=config.accumulate,
+        )  # fmt: skip
+    return Loader(
+        data, "train", batch_size=config.rows_of_a_step, shuffle=True, seed=config.seed, device=model.device,
+        memory=config.memory, rank=ranks.rank, world_size=ranks.world_size, parts=config.accumulate,
+    )  # fmt: skip
+
+
+def _remarks(model: Model, data: TrainingData, config: TrainConfig, *, processes: int) -> Iterator[Message]:
+    """Yield remarks on useless options, learning rates, and a missing valid split."""
+    if config.ema and config.sparse and not optimizers.split(model)[1]:
+        text = "train.ema averages nothing here: the model is tables alone, and train.sparse leaves tables out"
+        yield Message(text, "warning")
+    yield from _rates(model, data, config.model_copy(update={"batch_size": data.train.batch_size}), processes)
+    if data.valid is None:
+        needs = {"early stopping": config.early_stopping, "the plateau": config.schedule.name == "plateau"}
+        what = "".join(f"{name} has nothing to go by, " for name, wanted in needs.items() if wanted)
+        text = f"the data has no valid split: {what}{'and ' if what else ''}the best checkpoint is the last"
+        yield Message(text, "warning")
+    elif config.monitor == "loss" and model.rows == "users":
+        text = (
+            "a model that learns from users has no loss of the valid split, so train.monitor=loss keeps the last epoch"
+        )
+        yield Message(f"{text}; train.monitor=ndcg@10 would choose", "warning")
+
+
+def _rates(model: Model, data: TrainingData, config: TrainConfig, processes: int) -> Iterator[Message]:
+    rates, rows = "learning rates stay as they are", data.train.step_rows(0)
+    if config.scale_learning_rate != "none":
+        rates = (
+            f"learning rates are multiplied by {config.rate_factor:.4g}, because batch_size is {config.batch_size:,} "
+            f"and they are meant for {config.reference_batch_size:,} (scale_learning_rate is {config.scale_learning_rate})"
+        )
+    if processes > 1:
+        share = (
+            f"{processes} processes share the {rows:,} {unit_of(model)} of a step, about {rows // processes:,} for each"
+        )
+        yield Message(f"{share}; {rates}")
+    elif config.rate_factor != 1:
+        yield Message(rates)

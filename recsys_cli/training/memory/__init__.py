@@ -1,0 +1,1 @@
+"""Memory estimate of a training run, before it starts."""

@@ -1,0 +1,127 @@
+"""Memory probe: one training step with a small model counts the bytes of activations and gradients.
+
+The model gets tables with just the rows of the batch, and the tensors that its forward pass saves are counted. Parameters and
+optimizer state need no memory for their sizes: on torch's meta device a tensor has a shape alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.config import TrainConfig
+from recsys_cli.config.schedule import Place
+from recsys_cli.features.schema import FIRST, Schema
+from recsys_cli.models.model import Model
+from recsys_cli.training import optimizers
+from recsys_cli.training.distributed.ranks import Ranks
+from recsys_cli.training.memory.context import context_of_batch
+from recsys_cli.training.step import Step
+
+
+@dataclass(frozen=True)
+class MemoryProbe:
+    """Memory of one step over some rows, in bytes.
+
+    Attributes:
+        rows: Their number.
+        activations: Tensors that the forward pass saves for the backward pass, without weights and the batch.
+        gradients: Gradient of the rows of the batch, by name of the table's module.
+        batch: The batch itself.
+    """
+
+    rows: int
+    activations: int
+    gradients: dict[str, int]
+    batch: int
+
+    def scaled(self, rows: int) -> MemoryProbe:
+        """Scale to another number of rows: exact for memory per row, too high for memory that rows share."""
+        factor = rows / self.rows
+        return MemoryProbe(
+            rows=rows,
+            activations=round(self.activations * factor),
+            gradients={name: round(size * factor) for name, size in self.gradients.items()},
+            batch=round(self.batch * factor),
+        )
+
+
+def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) -> MemoryProbe:
+    """Make one step on the CPU of this machine and count its memory.
+
+    Args:
+        model: On the meta device; useless afterwards.
+        config: How to train: `sparse` as the model was built, and a precision other than `auto`.
+        batch: Rows of the data, on the CPU.
+        schema: Names their columns.
+    """
+    few, rows = _renumbered(batch)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            module.weight = nn.Parameter(torch.empty(rows, module.weight.shape[1], device="meta"))
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.zero_()
+    model.set_context(context_of_batch(few, schema))
+    step = Step(model.train(), config.model_copy(update={"accumulate": 1, "compile": False}), Ranks())
+    known = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers(), *_tensors(few))}
+    saved: dict[int, int] = {}
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        step(few, Place(0, 1, 1, []))
+    names = table_names(model)
+    gradients = {names[table]: _gradient_bytes(table.grad) for table in optimizers.split(model)[0]}
+    return MemoryProbe(batch.num_rows, sum(saved.values()), gradients, num_bytes(_tensors(batch)))
+
+
+def table_names(model: nn.Module) -> dict[Tensor, str]:
+    """Return the paths of modules by their weights."""
+    return {parameter: name.removesuffix(".weight") for name, parameter in model.named_parameters()}
+
+
+def num_bytes(tensors: Iterable[Tensor]) -> int:
+    """Return the size of tensors."""
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+def _renumbered(batch: Batch) -> tuple[Batch, int]:
+    """Return the batch with consecutive ids, and the highest number of distinct ids in a column.
+
+    Reserved ids stay: a model may look for padding.
+    """
+    features: dict[str, Feature] = {}
+    most = FIRST
+    for name, feature in batch.features.items():
+        ids = feature.values if isinstance(feature, Ragged) else feature
+        features[name] = feature
+        if not ids.is_floating_point():
+            distinct, inverse = torch.unique(torch.cat([torch.arange(FIRST), ids.flatten()]), return_inverse=True)
+            fewer = inverse[FIRST:].view(ids.shape).to(ids.dtype)
+            features[name] = replace(feature, values=fewer) if isinstance(feature, Ragged) else fewer
+            most = max(most, distinct.numel())
+    return replace(batch, features=features), most
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    found = [*batch.labels.values()]
+    for feature in batch.features.values():
+        parts = (feature.values, feature.offsets, feature.weights) if isinstance(feature, Ragged) else (feature,)
+        found += [part for part in parts if part is not None]
+    return [*found, *([] if batch.weight is None else [batch.weight])]
+
+
+def _gradient_bytes(gradient: Tensor | None) -> int:
+    if gradient is None:
+        return 0
+    return gradient._indices().nbytes + gradient._values().nbytes if gradient.is_sparse else gradient.nbytes

@@ -1,0 +1,53 @@
+"""The result of a training run, as its manifest reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from recsys_cli.training import hardware
+from recsys_cli.training.events import EpochRecord
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A finished training.
+
+    Attributes:
+        history: Its epochs.
+        best: The epoch of the `best` checkpoint.
+        compiling: Seconds of compilation; None without it.
+        facts: Other entries of the manifest: parameters, steps, device, precision, notes, …
+    """
+
+    history: Sequence[EpochRecord]
+    best: EpochRecord | None
+    compiling: float | None
+    facts: Mapping[str, Any]
+
+    def summary(self, *, monitor: str, seconds: float) -> dict[str, Any]:
+        """Return the entries of the manifest.
+
+        Args:
+            monitor: Name of the monitored metric, as in the config.
+            seconds: Duration of the last session.
+        """
+        training, rows = sum(record.seconds for record in self.history), sum(record.rows for record in self.history)
+        return {
+            "rows": rows,
+            "epochs": len(self.history),
+            "monitor": monitor,
+            "best_epoch": self.best.epoch if self.best else None,
+            "valid": (self.best.valid or None) if self.best else None,
+            "history": [asdict(record) for record in self.history],
+            "seconds": {"train": round(training, 3), "last_session": round(seconds, 3), "compiling": self.compiling},
+            "rows_per_second": round(rows / max(training, 1e-9)),
+            "waiting_share": round(sum(record.waiting for record in self.history) / max(training, 1e-9), 4),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "peak_memory": hardware.peak_memory(),
+            **self.facts,
+        }

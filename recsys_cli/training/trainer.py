@@ -1,0 +1,284 @@
+"""The trainer: epochs, validation, checkpoints, resume and several processes of one run."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.profiler import record_function
+
+from recsys_cli.batch import Batch
+from recsys_cli.config import TrainConfig
+from recsys_cli.config.schedule import Place
+from recsys_cli.errors import TrainingError
+from recsys_cli.events import Emit, Message, ignore
+from recsys_cli.features.hashing import mix
+from recsys_cli.models.model import Model
+from recsys_cli.training import checkpoint
+from recsys_cli.training.average import Average
+from recsys_cli.training.checkpoint import Checkpoint
+from recsys_cli.training.data import TrainingData
+from recsys_cli.training.distributed.ranks import LostRankError, Ranks
+from recsys_cli.training.events import EpochEnded, EpochRecord, Stepped, TrainingEvent, Validating
+from recsys_cli.training.interrupt import deferred_interrupt
+from recsys_cli.training.messages import event_message, unit_of
+from recsys_cli.training.notes import notes
+from recsys_cli.training.objective import Figures, Objective, apply_label_smoothing
+from recsys_cli.training.progress import Progress, best_epoch
+from recsys_cli.training.recorder import Recorder
+from recsys_cli.training.result import TrainingResult
+from recsys_cli.training.step import Step
+from recsys_cli.training.trackers import Series, Trackers, find
+from recsys_cli.training.validation import Validation, not_finite
+from recsys_cli.workspace import TrainedRun
+
+WAITING = "recsys: waiting for data"
+"""Name of the profiler range before a batch is there."""
+_VALIDATING = 1
+_LOOK_STEPS = 50
+"""Steps between checks of the loss on a GPU, where a check synchronizes. On a CPU every step is checked."""
+
+
+class Trainer:
+    """Trains a model with gradient steps.
+
+    `fit` completes a run in a folder. `events` is the bare loop, for a caller who keeps nothing or saves by himself: model,
+    optimizers and progress are consistent at every event.
+
+    Args:
+        model: On its device.
+        data: Training and validation batches of this rank.
+        config: How to train.
+        objective: Label, weighting of rows and monitored metric.
+        ranks: Processes of the run, each with its share of the batches; None for a single process.
+        emit: Receives messages and progress of `fit`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        data: TrainingData,
+        config: TrainConfig,
+        *,
+        objective: Objective,
+        ranks: Ranks | None = None,
+        emit: Emit = ignore,
+    ) -> None:
+        self.model = model
+        self.data = data
+        self.config = config.model_copy(update={"batch_size": data.train.batch_size})
+        self.objective = objective
+        self.ranks = ranks or Ranks()
+        self.emit = emit
+        self.step = Step(model, self.config, self.ranks)
+        self.device = self.step.device
+        self.progress = Progress()
+        self._average = Average(model, decay=config.ema, sparse=config.sparse) if config.ema else None
+        self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+
+    def fit(self, run: TrainedRun, *, key: str, settings: Mapping[str, Any], resume: bool = False) -> TrainingResult:
+        """Train to the end; keep metrics and checkpoints in the folder of a run.
+
+        Args:
+            run: Where to write.
+            key: Hash of the inputs of the run; kept in `last`, and equal on all ranks.
+            settings: The whole config as plain values, for trackers.
+            resume: Continue from the `last` checkpoint, if there is one.
+
+        Raises:
+            TrainingError: The loss is not finite, or `last` does not fit.
+            LostRankError: Another process is gone.
+            KeyboardInterrupt: After Ctrl-C on any rank, with `last` written.
+        """
+        config, writes = self.config, self.ranks.is_first
+        trackers = Trackers(find(config.trackers if writes else ()), self.emit)
+        recorder = Recorder(
+            run, self, key=key, checkpoint_steps=config.checkpoint_steps, trackers=trackers, writes=writes
+        )
+        logged = recorder.resume() if resume else {}
+        if resume:
+            self.emit(Message(f"resuming {run.folder.name} at step {self.progress.total_steps + 1}"))
+        self.ranks.agree({"the run": key, "the step": self.progress.total_steps})
+        series = Series(run, settings, self.progress.total_steps)
+        with trackers.following(series, seen=logged), deferred_interrupt() as interrupted:
+            try:
+                for event in self.events():
+                    recorder.record(event, steps_per_epoch=len(self.data.train))
+                    self._report(event)
+                    if self.ranks.any(interrupted()):
+                        recorder.save_last()
+                        raise KeyboardInterrupt
+            except LostRankError:
+                self._save_after_loss(recorder)
+                raise
+        if (compiled := self.step.compiled) is not None:
+            self.emit(Message(f"{compiled.seconds:.1f} s of that went into compiling"))
+        return self._result()
+
+    def events(self) -> Iterator[TrainingEvent]:
+        """Train to the end from the current state; yields after each step, validation batch and epoch.
+
+        Raises:
+            TrainingError: The loss is not finite.
+        """
+        while not self.finished:
+            yield from self._epoch()
+            figures = yield from self._validate()
+            self.progress = self.progress.next_epoch(figures)
+            self._loss_sum.zero_()
+            record = self.progress.history[-1]
+            yield EpochEnded(record, best=self.best is record)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done, or early stopping ends the run."""
+        history, patience = self.progress.history, self.config.early_stopping
+        if len(history) >= self.config.epochs:
+            return True
+        return bool(
+            patience and self.data.valid is not None and self.best and len(history) - self.best.epoch >= patience
+        )
+
+    @property
+    def best(self) -> EpochRecord | None:
+        """The best epoch so far."""
+        return best_epoch(self.progress.history, self.objective.monitor)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the validated weights under their names in a checkpoint: the moving average, if there is one."""
+        with self._averaged():
+            return checkpoint.weights(self.model)
+
+    def state(self) -> Checkpoint:
+        """Return everything that resuming needs, as references to live tensors.
+
+        Raises:
+            TrainingError: The loss or a weight is not finite.
+        """
+        self._look()
+        weights = checkpoint.weights(self.model)
+        if (broken := checkpoint.not_finite(weights)) is not None:  # a finite loss may have a gradient that is not
+            raise TrainingError(
+                f"{broken} is not finite after {self.progress.position}",
+                hint="try a smaller train.learning_rate or train.precision=fp32",
+            )
+        tensors = {
+            **weights,
+            **checkpoint.optimizer_state(self.model, self.step.optimizers),
+            **({} if self._average is None else self._average.state()),
+        }
+        return Checkpoint(tensors, {"progress": asdict(self.progress), "scaler": self.step.scaler.state_dict()})
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Continue from a state: to the same weights as without a break, bit for bit on a CPU.
+
+        Raises:
+            TrainingError: The state does not fit the model.
+        """
+        checkpoint.restore(saved, self.model, self.step.optimizers)
+        self.step.scaler.load_state_dict(saved.meta["scaler"])
+        if self._average is not None:
+            self._average.restore(saved.tensors)
+        self.progress = Progress.restored(saved.meta["progress"])
+        self._loss_sum.fill_(self.progress.loss)
+
+    def _epoch(self) -> Iterator[Stepped]:
+        progress, num_steps = self.progress, len(self.data.train)
+        self.model.train()
+        self.data.train.set_epoch(progress.epoch)
+        self.data.train.load_state_dict({"epoch": progress.epoch, "step": progress.step})
+        if progress.step >= num_steps:  # interrupted while validating
+            return
+        batches = iter(self.data.train)
+        for _ in range(progress.step, num_steps):
+            start = time.perf_counter()
+            with record_function(WAITING):
+                batch = next(batches)
+            waited = time.perf_counter() - start
+            rows = self.data.train.step_rows(progress.step)
+            self._step(batch, rows)
+            progress.step += 1
+            progress.total_steps += 1
+            progress.rows += rows
+            if self.device.type == "cpu" or progress.step % _LOOK_STEPS == 0 or progress.step == num_steps:
+                self._look()
+            progress.waiting += waited
+            progress.seconds += time.perf_counter() - start
+            yield Stepped(
+                progress.epoch + 1, progress.total_steps, progress.rows, progress.loss / progress.rows,
+                progress.seconds, progress.waiting, self.step.learning_rate,
+            )  # fmt: skip
+
+    def _step(self, batch: Batch, rows: int) -> None:
+        qualities = (self.objective.monitor.quality(record.valid) for record in self.progress.history)
+        known = [quality for quality in qualities if quality is not None and quality > -math.inf]
+        place = Place(self.progress.total_steps, len(self.data.train), self.config.epochs, known)
+        loss = self.step(apply_label_smoothing(batch, self.objective), place, rows=rows)
+        if self._average is not None:
+            self._average.update(place.step)
+        self._loss_sum += loss.double() * rows
+
+    def _look(self) -> None:
+        """Copy the sum of losses to the host; it stays NaN after the first NaN, so not every step needs a check."""
+        progress = self.progress
+        progress.loss = float(self._loss_sum)
+        if not math.isfinite(progress.loss):
+            when = "at" if self.device.type == "cpu" else "at or before"
+            text = f"the loss is not a finite number {when} {progress.position}"
+            raise not_finite(text, "train", self.ranks.union(self._broken_columns()))
+
+    def _broken_columns(self) -> list[str]:
+        """Read the batches since the last check again; return their columns with values that are not finite."""
+        last = self.progress.step
+        first = max(0, last - (1 if self.device.type == "cpu" else _LOOK_STEPS))
+        self.data.train.load_state_dict({"epoch": self.progress.epoch, "step": first})
+        return [name for batch in islice(self.data.train, last - first) for name in batch.not_finite()]
+
+    def _validate(self) -> Generator[Validating, None, Figures]:
+        """Measure the model on the validation split, if there is one."""
+        if self.data.valid is None:
+            return {}
+        self.model.eval()
+        torch.manual_seed(mix(self.config.seed, self.ranks.rank, self.progress.total_steps, _VALIDATING))
+        validation = Validation(self.data.valid.num_rows, self.objective, self.ranks)
+        for batch in self.data.valid:
+            with self._averaged(), self.step.autocast():
+                validation.add(self.model, batch)
+            yield Validating(self.progress.epoch + 1, validation.rows)
+        with self._averaged():
+            return validation.figures(self.model)
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._average is None else self._average.applied()
+
+    def _save_after_loss(self, recorder: Recorder) -> None:
+        """Save the last step, unless a GPU may have used a broken sum, or tables were sharded over the lost process."""
+        if self.device.type == "cpu" and not checkpoint.sharded_tables(self.model):
+            text = f"a process is gone: keeping what step {self.progress.total_steps} left"
+            self.emit(Message(text, "warning"))
+            recorder.save_last()
+
+    def _result(self) -> TrainingResult:
+        history, compiled, config = self.progress.history, self.step.compiled, self.config
+        by_user = self.model.rows == "users"
+        return TrainingResult(history, self.best, None if compiled is None else round(compiled.seconds, 3), {
+            "parameters": self.model.num_parameters,
+            "steps": self.progress.total_steps,
+            "positive_weight": self.objective.positive_weight,
+            "precision": self.step.precision,
+            "device": self.device.type,
+            "devices": self.ranks.world_size,
+            "unit": unit_of(self.model),
+            "notes": notes(history, self.objective.monitor, early_stopping=bool(config.early_stopping), has_ranking=by_user),
+        })  # fmt: skip
+
+    def _report(self, event: TrainingEvent) -> None:
+        epochs, unit = self.config.epochs, unit_of(self.model)
+        self.emit(event_message(event, self.data, epochs=epochs, unit=unit))
