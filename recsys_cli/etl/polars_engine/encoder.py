@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from recsys_cli.errors import DataError
 from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.join_keys import canonical
-from recsys_cli.etl.packed_strings import is_packed, numbers_of, unpacked
 from recsys_cli.features.hashing import below, hash_counters, hash_packed, hash_values
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
@@ -66,9 +65,8 @@ class Encoder:
         if isinstance(values, pa.DictionaryArray):
             of_values = np.append(self(values.dictionary, num_buckets=num_buckets), np.int32(NULL))
             return of_values[values.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
-        if self._numbers is None or not is_packed(values):
-            values = _comparable(unpacked(values))
-            self._check(values.type)
+        values = _comparable(values)
+        self._check(values.type)
         short = self._as_numbers(values)
         if short is not None:
             ids = self._short(*short)
@@ -86,8 +84,6 @@ class Encoder:
         """Return texts as `pack` does, if they are texts and the vocabulary has none but short ones."""
         if self._numbers is None:
             return None
-        if is_packed(values):
-            return numbers_of(values), np.zeros(len(values), dtype=bool)
         return pack(values) if is_text(values.type) else None
 
     def _narrow(self, values: pa.Array) -> Ids:
