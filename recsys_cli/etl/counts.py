@@ -16,7 +16,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.packed_strings import is_packed, numbers_of
 from recsys_cli.features.spec import is_text
 from recsys_cli.features.string_keys import pack, unpack
 
@@ -38,7 +37,7 @@ def count(values: pa.Array) -> pa.Table:
         return _arrow(frame.group_by(VALUE).agg(pl.len().cast(pl.Int64).alias("count")))
     if values.null_count:
         keys = keys[values.is_valid().to_numpy(zero_copy_only=False)]
-    kind = None if is_text(values.type) or is_packed(values) else values.type
+    kind = None if is_text(values.type) else values.type
     return _table(_of(keys), kind, nulls=values.null_count)
 
 
@@ -93,8 +92,6 @@ def _kind(counts: pa.Table) -> pa.DataType | None:
 
 def _keys(values: pa.Array) -> Keys | None:
     """Return numbers that are equal, and in order, as the values are, any for null; None if there are none of 64 bits."""
-    if is_packed(values):
-        return numbers_of(values)
     if pa.types.is_integer(values.type):
         kind = np.uint64 if pa.types.is_uint64(values.type) else np.int64
         return (values.fill_null(0) if values.null_count else values).to_numpy().astype(kind, copy=False)

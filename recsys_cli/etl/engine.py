@@ -35,12 +35,10 @@ class Engine(Protocol):
     Attributes:
         device: "cpu" or "gpu".
         threads: How many parts it may be given at the same time; None for as many as there are processors.
-        takes_packed: Whether short texts of the rows that it is given may be numbers (`packed`).
     """
 
     device: str
     threads: int | None
-    takes_packed: bool
 
     def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
         """Take a folder for what it has to write on the way, and whom to tell what does not run where it should."""

@@ -61,8 +61,8 @@ class Learn:
         walk = self._walk()
         numbered = any(step.op.numbers_rows for step, _ in walk)
         sampled = {program.draw.output} if program.draw else set()
-        columns, packed = list(dict.fromkeys([*needed, *sampled])), self.engine.takes_packed
-        rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered, packed=packed)
+        columns = list(dict.fromkeys([*needed, *sampled]))
+        rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered)
         if numbered:
             rows = rows.append_column(TRAIN_ROW, row_numbers(shard, rows.num_rows))
         if program.draw is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recsys_cli.etl.packed_strings import as_packed, numbers_of_short, unpacked
 from recsys_cli.features.columns import ROW_NUMBER
 
 
@@ -22,14 +21,12 @@ class PartitionedFile:
     Attributes:
         path: An Arrow IPC file with a record batch for each partition.
         starts: Where each partition begins among its rows, and the number of rows at the end.
-        packed: The columns of texts that the file has as numbers, which are moved, counted and looked up in less time.
         first: The number of its first row, from which its ROW_NUMBER is counted; None where numbers are whole, or none are kept.
         last: The number of its last row.
     """
 
     path: Path
     starts: npt.NDArray[np.int64]
-    packed: frozenset[str] = frozenset()
     first: int | None = None
     last: int = 0
 
@@ -42,7 +39,7 @@ class PartitionedFile:
         num_partitions: int,
         numbers: npt.NDArray[np.int64] | None = None,
     ) -> PartitionedFile:
-        """Write rows by the partition of each; short texts as numbers.
+        """Write rows by the partition of each.
 
         Args:
             path: The file.
@@ -53,11 +50,7 @@ class PartitionedFile:
         """
         order = np.argsort(partitions, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(partitions, minlength=num_partitions))))
-        whole = rows.combine_chunks()
-        columns = {name: whole.column(name).chunk(0) for name in rows.column_names}
-        texts = [name for name, values in columns.items() if pa.types.is_string(values.type)]
-        short = {name: found for name in texts if (found := numbers_of_short(columns[name])) is not None}
-        table = pa.table(columns | short).take(pa.array(order))
+        table = rows.combine_chunks().take(pa.array(order))
         first = None
         if numbers is not None:
             first, offsets = _from_first(numbers, order)
@@ -66,10 +59,10 @@ class PartitionedFile:
         with pa.ipc.new_file(str(path), sorted_rows.schema) as file:
             for start, end in itertools.pairwise(starts.tolist()):
                 file.write_batch(sorted_rows.slice(start, end - start))
-        return cls(path, starts, frozenset(short), first, 0 if numbers is None else int(numbers[-1]))
+        return cls(path, starts, first, 0 if numbers is None else int(numbers[-1]))
 
     def tables(self, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns, partition by partition, with texts as texts.
+        """Yield some columns, partition by partition.
 
         Args:
             schema: All columns.
@@ -78,7 +71,7 @@ class PartitionedFile:
         with pa.OSFile(str(self.path)) as source:
             file = pa.ipc.open_file(source, options=_options(schema, names))
             for partition in range(file.num_record_batches):
-                yield _numbered(_texts(file.get_batch(partition), self.packed).select(names), self.first, schema)
+                yield _numbered(pa.Table.from_batches([file.get_batch(partition)]).select(names), self.first, schema)
 
     def batch(self, partition: int, options: pa.ipc.IpcReadOptions | None) -> pa.RecordBatch:
         """Return the rows of a partition as they are in the file."""
@@ -98,27 +91,19 @@ class Span:
 
 
 def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    """Return rows of several files in one piece of memory; a column of texts is packed where all files have it so.
+    """Return rows of several files in one piece of memory.
 
     Args:
         spans: Which rows.
-        schema: All columns, with texts as texts.
+        schema: All columns.
         names: Which of them to read, in order.
     """
     options = _options(schema, names)
-    packed = frozenset.intersection(*(span.file.packed for span in spans)) if spans else frozenset()
-    found = [
-        pa.table({name: pa.array([], pa.uint64() if name in packed else schema.field(name).type) for name in names})
-    ]
+    found = [pa.table({name: pa.array([], schema.field(name).type) for name in names})]
     for span in spans:
         rows = span.file.batch(span.partition, options).slice(span.first, span.last - span.first)
-        texts = _texts(rows, span.file.packed - packed).select(names)
-        found.append(_numbered(texts, span.file.first, schema))
-    together = pa.concat_tables(found).combine_chunks()
-    for position, name in enumerate(names):
-        if name in packed:
-            together = together.set_column(position, name, as_packed(together.column(position).chunk(0)))
-    return together
+        found.append(_numbered(pa.Table.from_batches([rows]).select(names), span.file.first, schema))
+    return pa.concat_tables(found).combine_chunks()
 
 
 def _from_first(numbers: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.integer]]:
@@ -138,15 +123,6 @@ def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
     offsets = rows.column(position).to_numpy()
     whole = np.add(offsets, first, dtype=np.dtype(str(field.type)), casting="unsafe")
     return rows.set_column(position, field, pa.array(whole))
-
-
-def _texts(rows: pa.RecordBatch, names: Iterable[str]) -> pa.Table:
-    """Return rows with some columns of numbers as the texts that they stand for."""
-    table = pa.Table.from_batches([rows])
-    for name in set(names) & set(table.column_names):
-        texts = unpacked(as_packed(rows.column(name)))
-        table = table.set_column(table.schema.get_field_index(name), name, texts)
-    return table
 
 
 def _options(schema: pa.Schema, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from recsys_cli.config import EtlConfig, RunConfig
 from recsys_cli.etl.executor import Threads
-from recsys_cli.etl.packed_strings import with_texts
 from recsys_cli.etl.partitions import PartitionedFile, Span, read
 from recsys_cli.etl.spill import Rows, spill_rows, typed
 from recsys_cli.events import Emit, Progress
@@ -92,7 +91,6 @@ class Staged:
         *,
         columns: Sequence[str] | None = None,
         shuffled: bool = True,
-        packed: bool = False,
     ) -> pa.Table:
         """Return a shard's rows.
 
@@ -101,7 +99,6 @@ class Staged:
             shard: Which of its shards.
             columns: Which columns, in order; None for all.
             shuffled: Whether in their final order, which costs a copy; else in that in which they were read.
-            packed: Whether short texts may stay numbers.
         """
         if split == SPLITS[TRAIN]:
             table = self._of(shard, 0, None, columns)
@@ -110,7 +107,7 @@ class Staged:
         else:
             partition = self.partitions(split)[0]
             table = self._of(partition, shard * self.shard_rows, (shard + 1) * self.shard_rows, columns)
-        return table if packed else with_texts(table)
+        return table
 
     def order(self, shard: int, rows: int) -> npt.NDArray[np.int64]:
         """Return where each row of a shard of train, in its final order, stands in that in which rows were read."""

@@ -17,7 +17,6 @@ from recsys_cli.etl.executor import Executor
 from recsys_cli.etl.fit import row_numbers
 from recsys_cli.etl.labels import count_lost, with_exact_labels
 from recsys_cli.etl.missing_times import missing_times, without_time
-from recsys_cli.etl.packed_strings import with_texts
 from recsys_cli.etl.staging import Staged
 from recsys_cli.etl.write import count_missing, sweep, typed_table, write_table
 from recsys_cli.events import Emit, Progress
@@ -84,7 +83,7 @@ class Transform:
         """Write a shard and return what there is to know of it."""
         in_train = self.split == SPLITS[TRAIN]
         widens = any(column.ragged for column in self.schema.in_table(None))
-        rows = self.staged.read(self.split, shard, shuffled=widens, packed=self.engine.takes_packed)
+        rows = self.staged.read(self.split, shard, shuffled=widens)
         if not rows.num_rows:
             return Written()
         order = self.staged.order(shard, rows.num_rows) if in_train and not widens else None
@@ -132,7 +131,7 @@ class Transform:
         unknown = (ids == UNSEEN) | (ids >= column.own_ids.stop)
         hashes = np.zeros(len(ids), dtype=np.uint64)
         if unknown.any():
-            hashes[unknown] = hash_values(with_texts(raw.filter(pa.array(unknown))).column(0).combine_chunks())
+            hashes[unknown] = hash_values(raw.filter(pa.array(unknown)).column(0).combine_chunks())
         return pa.array(hashes, mask=~unknown)
 
 

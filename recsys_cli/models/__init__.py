@@ -53,7 +53,8 @@ def build(
             f"model.embedding.placement is {placement}, and the model {name} keeps its tables on its device",
             hint="leave it out; or let the model's constructor take `placement` and give it to models.embedding.embed",
         )
-    built: Model = kind(config, schema, **{key: value for key, value in wanted.items() if key in parameters})
+    columns = kind.input_schema(config, schema)
+    built: Model = kind(config, columns, **{key: value for key, value in wanted.items() if key in parameters})
     return built
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch, Feature
+from recsys_cli.features.schema import Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.embedding import Embeddings
 
@@ -113,6 +114,12 @@ class Model(nn.Module, ABC):
     device = torch.device("cpu")
     chosen: Mapping[str, float] = MappingProxyType({})
     left_out: LeftOut | None = None
+
+    @classmethod
+    def input_schema(cls, config: Any, schema: Schema) -> Schema:
+        """Return the columns for the constructor: the prepared ones, and those that the model computes itself."""
+        del config
+        return schema
 
     @property
     def num_parameters(self) -> int:

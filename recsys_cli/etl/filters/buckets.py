@@ -15,7 +15,6 @@ import pyarrow as pa
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.filters.flow import Flow, OpContext
 from recsys_cli.etl.join_keys import canonical
-from recsys_cli.etl.packed_strings import with_texts
 from recsys_cli.etl.partitions import PartitionedFile, Span, read
 from recsys_cli.features.columns import POSITION
 from recsys_cli.features.hashing import below, hash_counters
@@ -55,7 +54,7 @@ class Buckets:
             sizes = ((file, int(file.starts[bucket + 1] - file.starts[bucket])) for file in self.files)
             spans = [Span(file, bucket, 0, size) for file, size in sizes if size]
             if spans:
-                yield with_texts(read(spans, self.schema, self.schema.names))
+                yield read(spans, self.schema, self.schema.names)
 
     def map(self, work: Callable[[pa.Table], Result]) -> Iterator[Result]:
         """Yield what is made of each bucket that has rows, and say how far that is."""

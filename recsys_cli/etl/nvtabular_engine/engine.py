@@ -44,7 +44,6 @@ class NVTabularEngine:
     """
 
     threads: int | None = 1  # NVTabular keeps vocabularies in the process, by name
-    takes_packed = False
 
     def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
         self.scratch = scratch

@@ -14,7 +14,6 @@ import pyarrow as pa
 from recsys_cli.etl.cold_keys import locate
 from recsys_cli.etl.counts import count
 from recsys_cli.etl.engine import Learnt, Walk
-from recsys_cli.etl.packed_strings import PackedStringType, with_texts
 from recsys_cli.etl.polars_engine import counted
 from recsys_cli.etl.polars_engine.categorify import encode
 from recsys_cli.etl.polars_engine.encoder import encoder_of
@@ -66,7 +65,7 @@ class Direct:
         read = {ROW_WEIGHT, TRAIN_ROW}.union(*(step.op.reads for step, _ in self.rest))
         names = [name for name in self.rows.column_names if name in read]
         # Without a column there would be no row.
-        return with_texts(self.rows.select(names or self.rows.column_names[:1]))
+        return self.rows.select(names or self.rows.column_names[:1])
 
     def _knows(self, op: Op | Gather | Locate) -> bool:
         known = bool(op.encodes) or isinstance(op, Locate)
@@ -100,6 +99,4 @@ def _is_plain(kind: pa.DataType) -> bool:
     """Whether values of a type are the same here and after a way through Polars."""
     if pa.types.is_list(kind):
         return _is_plain(kind.value_type) and not pa.types.is_list(kind.value_type)
-    return (
-        isinstance(kind, PackedStringType) or is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    )
+    return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)

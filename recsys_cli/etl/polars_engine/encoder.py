@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from recsys_cli.errors import DataError
 from recsys_cli.etl.hashed import Ids
 from recsys_cli.etl.join_keys import canonical
-from recsys_cli.etl.packed_strings import is_packed, numbers_of, unpacked
 from recsys_cli.features.hashing import below, hash_counters, hash_packed, hash_values
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.spec import is_text
@@ -22,9 +21,6 @@ from recsys_cli.features.string_keys import pack
 Hashes = npt.NDArray[np.uint64]
 _LOOKUP_ROWS = 1 << 24
 """Widest range of whole numbers that is encoded by a lookup array (64 MB)."""
-_PREPARED = 4
-"""Of a vocabulary so many times smaller than what is looked up, Arrow makes a table anew in less time than numpy needs to
-search in one that is prepared."""
 
 _encoders: dict[int, Encoder] = {}
 _building = Lock()
@@ -51,8 +47,8 @@ class Encoder:
         self.values = _comparable(vocabulary.column("value").combine_chunks())
         self._low = 0
         self._lookup = self._lookup_array() if pa.types.is_integer(self.values.type) else None
-        self._numbers: pa.Array | None = None
-        """Short texts as numbers."""
+        self._is_short = False
+        """Whether the vocabulary has short texts alone, which are found as numbers."""
         self._index = self._index_of() if self._lookup is None else None
 
     def __call__(self, values: pa.Array, *, num_buckets: int = 0) -> Ids:
@@ -66,9 +62,8 @@ class Encoder:
         if isinstance(values, pa.DictionaryArray):
             of_values = np.append(self(values.dictionary, num_buckets=num_buckets), np.int32(NULL))
             return of_values[values.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
-        if self._numbers is None or not is_packed(values):
-            values = _comparable(unpacked(values))
-            self._check(values.type)
+        values = _comparable(values)
+        self._check(values.type)
         short = self._as_numbers(values)
         if short is not None:
             ids = self._short(*short)
@@ -84,11 +79,7 @@ class Encoder:
 
     def _as_numbers(self, values: pa.Array) -> tuple[Hashes, npt.NDArray[np.bool_]] | None:
         """Return texts as `pack` does, if they are texts and the vocabulary has none but short ones."""
-        if self._numbers is None:
-            return None
-        if is_packed(values):
-            return numbers_of(values), np.zeros(len(values), dtype=bool)
-        return pack(values) if is_text(values.type) else None
+        return pack(values) if self._is_short and is_text(values.type) else None
 
     def _narrow(self, values: pa.Array) -> Ids:
         # The lookup array has an UNSEEN entry at each end, where everything out of its range is clipped to.
@@ -101,11 +92,7 @@ class Encoder:
     def _short(self, numbers: Hashes, refused: npt.NDArray[np.bool_]) -> Ids:
         """Return the ids of texts as `pack` gives them; those of null mean nothing."""
         assert self._index is not None
-        if _PREPARED * len(self.values) < len(numbers):
-            found = pc.index_in(pa.array(numbers), value_set=self._numbers)
-            ids: Ids = found.fill_null(UNSEEN - FIRST).to_numpy().astype(np.int32, copy=False) + np.int32(FIRST)
-        else:
-            ids = self._index.find(hash_counters(numbers, 0))
+        ids = self._index.find(hash_counters(numbers, 0))
         ids[refused] = UNSEEN
         return ids
 
@@ -127,7 +114,7 @@ class Encoder:
         if is_text(self.values.type):
             numbers, refused = pack(self.values)
             if not refused.any():
-                self._numbers = pa.array(numbers)
+                self._is_short = True
                 return Index(hash_counters(numbers, 0))
         hashes = hash_values(self.values)
         return Index(hashes) if len(np.unique(hashes)) == len(hashes) else None

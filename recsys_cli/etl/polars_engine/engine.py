@@ -16,7 +16,6 @@ from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import Learnt, Walk
 from recsys_cli.etl.engines import OWN
 from recsys_cli.etl.implementations import load, refusal
-from recsys_cli.etl.packed_strings import with_texts
 from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_categorify
 from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.etl.polars_engine.gpu import Gpu
@@ -49,7 +48,6 @@ class PolarsEngine:
         self.scratch = scratch
         self.device = device
         self.threads: int | None = 1 if device == "gpu" else None
-        self.takes_packed = device == "cpu"
         self._gpu = Gpu(emit) if device == "gpu" else None
 
     @classmethod
@@ -90,8 +88,8 @@ class PolarsEngine:
         """Send rows through steps, one after the other."""
         direct = self._direct([(step, "apply") for step in steps], fitted, rows)
         if not direct.rest:
-            return with_texts(direct.rows)
-        frame = pl.LazyFrame(with_texts(direct.rows))
+            return direct.rows
+        frame = pl.LazyFrame(direct.rows)
         return self._applied([step for step, _ in direct.rest], fitted, frame).collect().to_arrow()
 
     def _direct(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:

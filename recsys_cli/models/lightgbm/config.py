@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from recsys_cli.config.section import Section
+from recsys_cli.models.collaborative.config import CollaborativeOptions
 
 
-class Config(Section):
+class Config(CollaborativeOptions):
     """Gradient-boosted trees on the plan's features and on out-of-fold collaborative features: the strong tabular baseline.
 
     The collaborative features (biases, factors, tastes) are learnt for every label, and the trees predict the first: a graded label
@@ -17,11 +17,6 @@ class Config(Section):
     """
 
     format: ClassVar[int] = 2
-
-    # Chosen on a tenth of the train rows of MovieLens latest-small that was held out, with the rating as a second label: an AUC
-    # of 0.8332. Positions: 0.8321 with 16, 0.8256 without any; 48 factors with 16 positions 0.8328 in twice the time. Before there
-    # were positions, with 48 factors: 0.8266, and 0.8189 without the rating; 0.8272 with ten folds; 32 factors with a penalty of 8
-    # or 32 0.8231 or 0.8218. Leaves and their least rows: within 0.0005. Trees: flat from 150 on.
 
     num_trees: PositiveInt = 300
     """Trees; each is a round of boosting."""
@@ -37,20 +32,3 @@ class Config(Section):
     """Share of the features that a tree may look at, drawn for each."""
     bagging_fraction: float = Field(0.8, gt=0, le=1)
     """Share of the rows that a tree is grown on, drawn for each."""
-    folds: int = Field(5, ge=2)
-    """Parts of train: what a row is told of its user and item is learnt from the parts that it is not in."""
-    factors: PositiveInt = 16
-    """Width of the factors of users and items."""
-    factor_l2: PositiveFloat = 16.0
-    """L2 penalty of the factors; labels are in units of their standard deviation."""
-    factor_rounds: PositiveInt = 8
-    """How often the factors of users and those of items are solved for in turn."""
-    positions: PositiveInt = 32
-    """Width of the vectors that say where users and items are by who met what, whatever the label."""
-    position_l2: PositiveFloat = 5.0
-    """L2 penalty of the regressions of labels on them."""
-    smoothing: PositiveFloat = 10.0
-    """How many rows of the mean a mean over few rows is mixed with."""
-    max_categories: PositiveInt = 64
-    """Up to this cardinality a column is given to the trees category by category, and a user's taste is learnt for each; a
-    larger one is told by the mean of the labels."""

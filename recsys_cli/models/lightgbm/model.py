@@ -14,10 +14,11 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import MissingExtraError, TrainingError
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.lightgbm.collaborative import Collaborative
+from recsys_cli.models.collaborative.features import CollaborativeFeatures
+from recsys_cli.models.collaborative.folds import fit_folds, out_of_fold
+from recsys_cli.models.collaborative.rows import Categories, Rows
 from recsys_cli.models.lightgbm.config import Config
 from recsys_cli.models.lightgbm.plain import Plain
-from recsys_cli.models.lightgbm.rows import Categories, Rows
 from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, unheard
 
 try:
@@ -58,7 +59,7 @@ class Model(ClosedFormModel):
         self.config, self.schema = config, schema
         self.label = schema.label.name
         self.categories = Categories(schema, config.max_categories)
-        self.collaborative = Collaborative(config, schema, self.categories)
+        self.collaborative = CollaborativeFeatures(config, schema, self.categories)
         self.plain = Plain(schema, self.categories)
         self.seed = int(torch.randint(2**31 - 1, ()))
         for name in _TREES:
@@ -70,13 +71,13 @@ class Model(ClosedFormModel):
         rows, plain, weight = self._read(context)
         total = self.config.folds + 1 + len(_TREES)
         fold = self._fold_of(rows)
-        parts = self._learn_parts(rows, fold, progress=lambda done: progress(done, total))
-        whole = Collaborative(self.config, self.schema, self.categories)
+        parts = self._fit_folds(rows, fold, progress=lambda done: progress(done, total))
+        whole = CollaborativeFeatures(self.config, self.schema, self.categories)
         whole.fit(rows, seed=self.seed)
         self.collaborative.load_state_dict(whole.state_dict())
         progress(self.config.folds + 1, total)
         for number, (name, unknown) in enumerate(_TREES.items()):
-            told = torch.cat([plain, _told(parts, rows.without(*unknown), fold)], dim=1)
+            told = torch.cat([plain, out_of_fold(parts, rows.without(*unknown), fold)], dim=1)
             self._grow(name, told, rows, _balanced(weight, rows, unknown))
             progress(self.config.folds + 2 + number, total)
 
@@ -111,23 +112,16 @@ class Model(ClosedFormModel):
             rows: In file order: a row's fold is a hash of its number.
         """
         fold = self._fold_of(rows)
-        return _told(self._learn_parts(rows, fold), rows, fold)
+        return out_of_fold(self._fit_folds(rows, fold), rows, fold)
 
     def _fold_of(self, rows: Rows) -> Tensor:
         hashed = hash_counters(np.arange(len(rows), dtype=np.uint64), mix(self.seed))
         return torch.from_numpy((hashed % np.uint64(self.config.folds)).astype(np.int64))
 
-    def _learn_parts(
+    def _fit_folds(
         self, rows: Rows, fold: Tensor, *, progress: Callable[[int], None] = lambda _: None
-    ) -> list[Collaborative]:
-        """Return for each fold what the rows of the others tell."""
-        parts = []
-        for number in range(self.config.folds):
-            part = Collaborative(self.config, self.schema, self.categories)
-            part.fit(rows.chosen(fold != number), seed=self.seed)
-            parts.append(part)
-            progress(number + 1)
-        return parts
+    ) -> list[CollaborativeFeatures]:
+        return fit_folds(self.config, self.schema, self.categories, rows, fold, seed=self.seed, progress=progress)
 
     def _how(self) -> dict[str, Any]:
         options = self.config
@@ -180,12 +174,6 @@ class Model(ClosedFormModel):
             if (trees := state_dict.get(f"{prefix}{name}")) is not None:
                 setattr(self, name, self.get_buffer(name).new_empty(len(trees)))
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-
-def _told(parts: Sequence[Collaborative], rows: Rows, fold: Tensor) -> Tensor:
-    """Return what each row is told by the part of its fold; shape (N, F), float32."""
-    told = [part.columns(rows.chosen(fold == number)) for number, part in enumerate(parts)]
-    return torch.cat(told)[torch.argsort(torch.argsort(fold, stable=True))]
 
 
 def _balanced(weight: Tensor | None, rows: Rows, unknown: Sequence[str]) -> Tensor | None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Schema
-from recsys_cli.models.lightgbm.rows import Categories, Elements, as_lists
+from recsys_cli.models.collaborative.rows import Categories, Elements, as_lists
 
 
 class Plain:

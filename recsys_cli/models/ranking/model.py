@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,9 +14,12 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Schema
 from recsys_cli.models.embedding import Lookup
-from recsys_cli.models.model import Model
+from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.models.ranking.numbers import numeric_names
 from recsys_cli.models.ranking.options import RankingOptions
+
+if TYPE_CHECKING:
+    from recsys_cli.models.collaborative.columns import CollaborativeColumns
 
 
 class RankingModel(Model):
@@ -30,6 +34,7 @@ class RankingModel(Model):
 
     Raises:
         ConfigError: There is no label or no feature, a feature is a list of numbers, or `label_weights` names no label.
+        MissingExtraError: Collaborative features are on, and scipy is missing.
     """
 
     row_dropout = True
@@ -59,6 +64,29 @@ class RankingModel(Model):
             raise ConfigError("the prepared data has no feature column for the model to look at")
         self.regularization = options.regularization
         self.numeric = numeric_names(schema.features)
+        self.collaborative: CollaborativeColumns | None = None
+        if options.collaborative is not None:
+            from recsys_cli.models.collaborative.columns import CollaborativeColumns  # needs an extra
+
+            self.collaborative = CollaborativeColumns(options.collaborative, schema)
+
+    @classmethod
+    def input_schema(cls, config: RankingOptions, schema: Schema) -> Schema:
+        """Return the prepared columns, and those of collaborative features where the config wants them."""
+        if config.collaborative is None:
+            return schema
+        from recsys_cli.models.collaborative.columns import with_collaborative_columns  # needs an extra
+
+        return with_collaborative_columns(schema, config.collaborative)
+
+    def set_context(self, context: TrainingContext) -> None:
+        """Fit collaborative features before training; evaluation has them from the checkpoint."""
+        if self.collaborative is not None and self.training:
+            self.collaborative.fit(context)
+
+    def _completed(self, batch: Batch) -> Batch:
+        """Return the batch with all columns of the model."""
+        return batch if self.collaborative is None else self.collaborative(batch)
 
     @abstractmethod
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
@@ -75,7 +103,7 @@ class RankingModel(Model):
 
     def logits(self, batch: Batch) -> Tensor:
         """Return an output per label; shape (B, T), float32."""
-        return self.outputs(batch)[0].float()
+        return self.outputs(self._completed(batch))[0].float()
 
     def score(self, batch: Batch) -> Tensor:
         """Return the logit of the main label, or its value in its own unit; shape (B,)."""
@@ -88,7 +116,7 @@ class RankingModel(Model):
         Embeddings cost nothing in evaluation mode, so that validation measures the prediction of labels only.
         """
         if self.training and self.regularization:
-            logits, lookups = self.outputs(batch)
+            logits, lookups = self.outputs(self._completed(batch))
             cost = self._cost(lookups, batch)
             return self.loss_of(logits.float(), batch) + self.regularization * cost
         if scores is None or len(self.labels) > 1:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from recsys_cli.config.section import Section
+from recsys_cli.models.collaborative.config import CollaborativeOptions
 
 TRAINED_IN_SMALL_STEPS: Mapping[str, Any] = {
     "epochs": 20,
@@ -28,6 +29,8 @@ class RankingOptions(Section):
     loss of training. It touches only rows of the batch, so it goes with `train.sparse`; few interactions want more of it."""
     label_weights: dict[str, PositiveFloat] = Field(default_factory=dict)
     """How much the loss of each label counts, by name, where there are several; 1 where a label is not named."""
+    collaborative: CollaborativeOptions | None = None
+    """Out-of-fold collaborative features beside the plan's, as `lightgbm` has them: {} for the defaults, null for none."""
 
 
 class TowerOptions(RankingOptions):

@@ -1,4 +1,4 @@
-"""Pieces give back what was dealt to them, whichever of them have a column's texts as numbers."""
+"""Partitions have the rows that were written to them, of short and of long texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from recsys_cli.etl.packed_strings import is_packed, with_texts
 from recsys_cli.etl.partitions import PartitionedFile, Span, read
 
 SHORT = pa.table({"text": ["b", None, "12345678", ""], "number": [0, 1, 2, 3], "other": ["w", "x", "y", "z"]})
@@ -22,11 +21,9 @@ def files(folder: Path) -> tuple[PartitionedFile, PartitionedFile]:
 
 
 def test_rows_go_to_their_places_in_order(tmp_path: Path) -> None:
-    first, second = files(tmp_path)
+    first, _ = files(tmp_path)
 
     assert first.starts.tolist() == [0, 2, 4, 4]
-    assert first.packed == {"text", "other"}
-    assert second.packed == {"other"}
     assert [table.to_pydict() for table in first.tables(SHORT.schema, ["number", "text"])] == [
         {"number": [1, 3], "text": [None, ""]},
         {"number": [0, 2], "text": ["b", "12345678"]},
@@ -34,18 +31,17 @@ def test_rows_go_to_their_places_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_a_column_is_packed_where_all_pieces_have_it_so(tmp_path: Path) -> None:
+def test_rows_of_several_files_are_read_in_one_piece(tmp_path: Path) -> None:
     first, second = files(tmp_path)
 
     rows = read([Span(first, 1, 0, 2), Span(second, 1, 1, 2)], SHORT.schema, NAMES)
 
-    assert [is_packed(rows.column(name)) for name in NAMES] == [False, False, True]
-    assert with_texts(rows).to_pydict() == {
+    assert rows.to_pydict() == {
         "text": ["b", "12345678", "b"],
         "number": [0, 2, 5],
         "other": ["w", "y", "u"],
     }
-    assert is_packed(read([Span(first, 1, 0, 2)], SHORT.schema, NAMES).column("text"))
+    assert all(column.num_chunks == 1 for column in rows.columns)
 
 
 def test_few_columns_are_read_alone(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from recsys_cli.errors import MissingExtraError, TrainingError
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.models import build
+from recsys_cli.models.collaborative.rows import Rows
 from recsys_cli.models.lightgbm.model import Model
-from recsys_cli.models.lightgbm.rows import Rows
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.stages.train import train_on
 

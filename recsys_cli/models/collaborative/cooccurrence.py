@@ -9,9 +9,9 @@ from torch import Tensor
 from recsys_cli.errors import MissingExtraError
 
 try:
-    from scipy.sparse import csr_matrix  # LightGBM needs it too
+    from scipy.sparse import csr_matrix
 except ImportError as _error:
-    raise MissingExtraError.for_extra("lightgbm", what="the model lightgbm") from _error
+    raise MissingExtraError.for_extra("lightgbm", what="collaborative features") from _error
 
 _SPARE = 8
 """Directions that are looked for beside those that are wanted; they make the wanted ones exact sooner."""

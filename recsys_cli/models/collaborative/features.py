@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from recsys_cli.features.schema import Role, Schema
-from recsys_cli.models.lightgbm.config import Config
-from recsys_cli.models.lightgbm.cooccurrence import positions
-from recsys_cli.models.lightgbm.factors import factorise, grouped, ridge
-from recsys_cli.models.lightgbm.rows import Categories, Elements, Rows
+from recsys_cli.models.collaborative.config import CollaborativeOptions
+from recsys_cli.models.collaborative.cooccurrence import positions
+from recsys_cli.models.collaborative.factors import factorise, grouped, ridge
+from recsys_cli.models.collaborative.rows import Categories, Elements, Rows
 
 _BIAS_ROUNDS = 10
 """How often the biases of users and those of items are solved for in turn."""
 
 
-class Collaborative(nn.Module):
+class CollaborativeFeatures(nn.Module):
     """Means, biases, factors, leanings and tastes of users and items, for each of T labels; all in buffers.
 
     A bias is what is left of a user's labels after those of the items, and the other way round. Three things explain what biases
@@ -27,6 +29,7 @@ class Collaborative(nn.Module):
         config: Widths and penalties.
         schema: The prepared columns.
         categories: Of the other columns.
+        persistent: Whether the buffers are part of a checkpoint.
     """
 
     rows_of_user: Tensor
@@ -48,7 +51,9 @@ class Collaborative(nn.Module):
     item_taste: Tensor
     category_mean: Tensor
 
-    def __init__(self, config: Config, schema: Schema, categories: Categories) -> None:
+    def __init__(
+        self, config: CollaborativeOptions, schema: Schema, categories: Categories, *, persistent: bool = True
+    ) -> None:
         super().__init__()
         user, item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.config, self.categories = config, categories
@@ -58,17 +63,24 @@ class Collaborative(nn.Module):
             [number for number, column in enumerate(categories.small) if column.table != side.name]
             for side in (user, item)
         )
+        register = partial(self.register_buffer, persistent=persistent)
         num_labels, small = len(schema.labels), categories.num_small_categories
-        self.register_buffer("mean", torch.zeros(num_labels))
-        self.register_buffer("category_mean", torch.zeros(num_labels, len(categories)))
+        register("mean", torch.zeros(num_labels))
+        register("category_mean", torch.zeros(num_labels, len(categories)))
         for side, size in zip(("user", "item"), self.sizes, strict=True):
-            self.register_buffer(f"rows_of_{side}", torch.zeros(size))
+            register(f"rows_of_{side}", torch.zeros(size))
             for name in ("mean", "bias", "spread"):
-                self.register_buffer(f"{side}_{name}", torch.zeros(num_labels, size))
-            self.register_buffer(f"{side}_factors", torch.zeros(num_labels, size, config.factors))
-            self.register_buffer(f"{side}_position", torch.zeros(size, config.positions))
-            self.register_buffer(f"{side}_leaning", torch.zeros(num_labels, size, config.positions))
-            self.register_buffer(f"{side}_taste", torch.zeros(num_labels, size, small))
+                register(f"{side}_{name}", torch.zeros(num_labels, size))
+            register(f"{side}_factors", torch.zeros(num_labels, size, config.factors))
+            register(f"{side}_position", torch.zeros(size, config.positions))
+            register(f"{side}_leaning", torch.zeros(num_labels, size, config.positions))
+            register(f"{side}_taste", torch.zeros(num_labels, size, small))
+
+    @property
+    def num_columns(self) -> int:
+        """F, the number of columns that `columns` returns."""
+        of_categories = len(self.categories.columns) + len(self.tastes_of_user) + len(self.tastes_of_item)
+        return 2 + len(self.mean) * (10 + of_categories)
 
     def fit(self, rows: Rows, *, seed: int) -> None:
         """Learn from rows, which are on the CPU as this is."""

@@ -9,12 +9,12 @@ import torch
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Column, Kind, Role, Schema
-from recsys_cli.models.lightgbm.collaborative import Collaborative
+from recsys_cli.models.collaborative.cooccurrence import positions
+from recsys_cli.models.collaborative.factors import factorise
+from recsys_cli.models.collaborative.features import CollaborativeFeatures
+from recsys_cli.models.collaborative.rows import Categories, Elements, Rows
 from recsys_cli.models.lightgbm.config import Config
-from recsys_cli.models.lightgbm.cooccurrence import positions
-from recsys_cli.models.lightgbm.factors import factorise
 from recsys_cli.models.lightgbm.plain import Plain
-from recsys_cli.models.lightgbm.rows import Categories, Elements, Rows
 
 
 def categorical(name: str, role: Role = Role.FEATURE, *, cardinality: int, **more: object) -> Column:
@@ -71,7 +71,7 @@ def test_factors_do_not_depend_on_how_many_are_solved_for_at_a_time(monkeypatch:
     users, items = torch.randint(0, 40, (2, 500), generator=draw)
     values = torch.randn(500, generator=draw, dtype=torch.float64)
     found = [factorise((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0)]
-    monkeypatch.setattr("recsys_cli.models.lightgbm.factors._PLACES", 20)
+    monkeypatch.setattr("recsys_cli.models.collaborative.factors._PLACES", 20)
     found.append(factorise((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0))
     torch.testing.assert_close(found[0], found[1])
 
@@ -82,7 +82,7 @@ def test_what_is_learnt_of_ids_is_their_smoothed_mean() -> None:
     categories = Categories(schema, config.max_categories)
     features = {"user": ints(3, 3, 4), "item": ints(5, 6, 5), "keys": lists([3, 4], [4], [3, 4])}
     rows = Rows.of(Batch(features, {"label": torch.tensor([1.0, 1.0, 0.0])}), schema, categories)
-    told = Collaborative(config, schema, categories)
+    told = CollaborativeFeatures(config, schema, categories)
     told.fit(rows, seed=0)
     assert told.rows_of_user.tolist() == [0, 0, 0, 2, 1, 0]
     assert told.rows_of_item.tolist() == [0, 0, 0, 0, 0, 2, 1]

@@ -1,4 +1,4 @@
-"""The rows of train as the `lightgbm` model holds them: who, what, the labels, and all their categories side by side."""
+"""Rows for collaborative features: users, items, labels and all categories."""
 
 from __future__ import annotations
 

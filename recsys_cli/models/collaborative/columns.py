@@ -1,0 +1,93 @@
+"""Collaborative features as numeric columns of a batch, for models trained by gradient descent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from recsys_cli.batch import Batch
+from recsys_cli.features.schema import Column, Kind, Role, Schema
+from recsys_cli.models.collaborative.config import CollaborativeOptions
+from recsys_cli.models.collaborative.features import CollaborativeFeatures
+from recsys_cli.models.collaborative.folds import fit_folds, out_of_fold
+from recsys_cli.models.collaborative.rows import Categories, Rows
+from recsys_cli.models.model import TrainingContext
+
+_PREFIX = "\x01collaborative"
+_USER_FACTOR, _PAIR_FACTOR = 0x2545F4914F6CDD1D, 0x369DEA0F31A53F85
+"""Odd multipliers of a multiplicative hash (L'Ecuyer, "Tables of linear congruential generators", 1999)."""
+
+
+def with_collaborative_columns(schema: Schema, config: CollaborativeOptions) -> Schema:
+    """Return a schema with the numeric columns that `CollaborativeColumns` adds to a batch."""
+    with torch.device("meta"):
+        count = CollaborativeFeatures(config, schema, Categories(schema, config.max_categories)).num_columns
+    columns = (
+        Column(name=f"{_PREFIX}{number}", role=Role.FEATURE, kind=Kind.NUMERIC, dtype="float32")
+        for number in range(count)
+    )
+    return Schema(columns=(*schema.columns, *columns))
+
+
+class CollaborativeColumns(nn.Module):
+    """Adds standardized collaborative features to a batch: out of fold in training, of all train rows in evaluation.
+
+    A fold is a hash of (user, item), so every row of a pair is in the same fold. The features of all train rows are part of the
+    checkpoint; those of the folds are fitted anew when training starts or resumes.
+
+    Args:
+        config: Widths, penalties and the number of folds.
+        schema: As `with_collaborative_columns` returns it.
+
+    Raises:
+        ConfigError: There is no label, or not one user and one item.
+    """
+
+    center: Tensor
+    inverse_scale: Tensor
+
+    def __init__(self, config: CollaborativeOptions, schema: Schema) -> None:
+        super().__init__()
+        self.names = [name for name in schema.names if name.startswith(_PREFIX)]
+        self.schema = Schema(columns=schema.select(lambda column: not column.name.startswith(_PREFIX)))
+        self.config, self.categories = config, Categories(self.schema, config.max_categories)
+        self.of_train = CollaborativeFeatures(config, self.schema, self.categories)
+        self.parts = nn.ModuleList(
+            CollaborativeFeatures(config, self.schema, self.categories, persistent=False) for _ in range(config.folds)
+        )
+        self.register_buffer("center", torch.zeros(len(self.names)))
+        self.register_buffer("inverse_scale", torch.ones(len(self.names)))
+
+    @torch.no_grad()
+    def fit(self, context: TrainingContext) -> None:
+        """Learn from the rows of train, on the CPU; a context without rows changes nothing."""
+        batches = [Rows.of(batch.to("cpu"), self.schema, self.categories) for batch in context.batches()]
+        if not batches:
+            return
+        rows = Rows.joined(batches)
+        fold = self._folds(rows)
+        parts = fit_folds(self.config, self.schema, self.categories, rows, fold, seed=0)
+        of_train = CollaborativeFeatures(self.config, self.schema, self.categories)
+        of_train.fit(rows, seed=0)
+        for mine, fitted in zip([self.of_train, *self.parts], [of_train, *parts], strict=True):
+            for name, buffer in mine.named_buffers():
+                buffer.copy_(fitted.get_buffer(name))
+        columns = out_of_fold(parts, rows, fold).double()
+        self.center.copy_(columns.mean(0))
+        self.inverse_scale.copy_(1 / columns.std(0, correction=0).clamp(min=1e-6))
+
+    @torch.no_grad()
+    def forward(self, batch: Batch) -> Batch:
+        """Return the batch with the columns."""
+        rows = Rows.of(batch, self.schema, self.categories)
+        parts = [cast("CollaborativeFeatures", part) for part in self.parts]
+        columns = out_of_fold(parts, rows, self._folds(rows)) if self.training else self.of_train.columns(rows)
+        columns = (columns - self.center) * self.inverse_scale
+        return replace(batch, features={**batch.features, **dict(zip(self.names, columns.unbind(1), strict=True))})
+
+    def _folds(self, rows: Rows) -> Tensor:
+        hashed = (rows.users * _USER_FACTOR + rows.items) * _PAIR_FACTOR
+        return (hashed >> 32) % self.config.folds

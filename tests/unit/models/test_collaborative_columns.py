@@ -1,0 +1,110 @@
+"""Collaborative features of ranking models: out of fold in training, of all train rows afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from recsys_cli.batch import Batch
+from recsys_cli.features.schema import UNSEEN, Column, Kind, Role, Schema
+from recsys_cli.models import build
+from recsys_cli.models.collaborative.columns import CollaborativeColumns, with_collaborative_columns
+from recsys_cli.models.collaborative.config import CollaborativeOptions
+from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.ranking.model import RankingModel
+
+USER = Column(name="user", role=Role.USER, kind=Kind.CATEGORICAL, dtype="int32", cardinality=40, vocabulary="u")
+ITEM = Column(name="item", role=Role.ITEM, kind=Kind.CATEGORICAL, dtype="int32", cardinality=30, vocabulary="i")
+SHOP = Column(name="shop", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=9, vocabulary="s")
+LABEL = Column(name="label", role=Role.LABEL, kind=Kind.NUMERIC, dtype="float32")
+SCHEMA = Schema(columns=(USER, ITEM, SHOP, LABEL))
+OPTIONS = {"factors": 4, "positions": 4}
+RANKING_MODELS = ["dcn-v2", "deepfm", "dlrm", "fm", "logistic", "mlp", "neumf", "wide-deep"]
+
+
+def a_batch(num_rows: int = 600, *, seed: int = 0) -> Batch:
+    draw = torch.Generator().manual_seed(seed)
+    features = {
+        column.name: torch.randint(3, column.cardinality or 0, (num_rows,), generator=draw, dtype=torch.int32)
+        for column in (USER, ITEM, SHOP)
+    }
+    return Batch(features, {"label": ((features["user"] + features["item"]) % 2).float()})
+
+
+def context(batch: Batch) -> TrainingContext:
+    return TrainingContext(lambda: pytest.fail("it reads whole rows"), dict, lambda: batch.parts(3))
+
+
+def fitted(batch: Batch) -> CollaborativeColumns:
+    options = CollaborativeOptions.model_validate(OPTIONS)
+    columns = CollaborativeColumns(options, with_collaborative_columns(SCHEMA, options))
+    columns.fit(context(batch))
+    return columns
+
+
+def added(columns: CollaborativeColumns, batch: Batch) -> torch.Tensor:
+    features = columns(batch).features
+    return torch.stack([features[name] for name in columns.names], dim=1)
+
+
+@pytest.mark.parametrize("row", [0, 17, 99])
+def test_a_train_row_never_sees_its_own_label(row: int) -> None:
+    """Nor does another row of the same user and item."""
+    batch = a_batch()
+    pair = (batch.features["user"] == batch.features["user"][row]) & (
+        batch.features["item"] == batch.features["item"][row]
+    )
+    flipped = Batch(batch.features, {"label": torch.where(pair, 1 - batch.labels["label"], batch.labels["label"])})
+    first, second = (fitted(some) for some in (batch, flipped))
+    before, after = (added(columns, batch) / columns.inverse_scale + columns.center for columns in (first, second))
+    torch.testing.assert_close(before[pair], after[pair])
+    assert not torch.allclose(before, after)
+
+
+def test_columns_are_standardized_over_train_and_independent_of_the_batch() -> None:
+    batch = a_batch()
+    columns = fitted(batch)
+    found = added(columns, batch)
+    torch.testing.assert_close(found.mean(0), torch.zeros(found.shape[1]), atol=1e-4, rtol=0)
+    parts = torch.cat([added(columns, part) for part in batch.parts(4)])
+    torch.testing.assert_close(parts, found)
+
+
+def test_evaluation_uses_all_train_rows_and_only_the_checkpoint() -> None:
+    batch, other = a_batch(), a_batch(seed=1)
+    columns, loaded = fitted(batch), fitted(other)
+    assert not torch.equal(added(columns, batch), added(columns.eval(), batch))
+    assert not any(name.startswith("parts") for name in columns.state_dict())
+    loaded.load_state_dict(columns.state_dict())
+    assert torch.equal(added(loaded.eval(), other), added(columns, other))
+
+
+def test_unseen_ids_have_finite_columns() -> None:
+    batch = a_batch(5)
+    unseen = {name: torch.full_like(ids, UNSEEN) for name, ids in batch.features.items()}
+    assert torch.isfinite(added(fitted(a_batch()).eval(), Batch(unseen, {}))).all()
+
+
+@pytest.mark.parametrize("name", RANKING_MODELS)
+def test_every_ranking_model_learns_from_them(name: str) -> None:
+    torch.manual_seed(0)
+    model = build(name, {"collaborative": OPTIONS}, SCHEMA)
+    assert isinstance(model, RankingModel)
+    batch = a_batch()
+    model.set_context(context(batch))
+    model.loss(batch).backward()
+    model.eval()
+    model.set_context(context(a_batch(seed=1)))  # of no effect: what the model has learned is in its weights
+    scores = model.score(batch)
+    assert scores.shape == (600,)
+    assert torch.isfinite(scores).all()
+    state = model.state_dict()
+    again = build(name, {"collaborative": OPTIONS}, SCHEMA).eval()
+    again.load_state_dict(state)
+    assert torch.equal(again.score(batch), scores)
+
+
+def test_there_are_none_by_default() -> None:
+    model = build("logistic", {}, SCHEMA)
+    assert isinstance(model, RankingModel)
+    assert model.collaborative is None
