@@ -64,7 +64,7 @@ class Interactions:
         """Which rows are for the item: those with label 1, or where labels are numbers those above the mean of train; (N,)."""
         return self.labels > (0.5 if self.mean is None else self.mean)
 
-    def met(self) -> Interactions:
+    def observed(self) -> Interactions:
         """Return the rows that happened, without the drawn ones: those that a ranking is about."""
         return self if self.drawn is None else self.chosen(~self.drawn)
 

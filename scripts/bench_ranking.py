@@ -27,7 +27,7 @@ from recsys_cli.evaluation.ranking import rank
 from recsys_cli.evaluation.scorers import ModelScorer
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader import Tables
+from recsys_cli.loader import DimensionTables
 from recsys_cli.models import build
 from recsys_cli.workspace import PreparedData
 
@@ -74,7 +74,7 @@ def _subjects(
     size = num_items + FIRST
     candidates = candidate_items(train, num_items=size)
     held_out = hold_out(rows, train, candidates=candidates, num_items=size, config=EvaluateConfig())
-    scorer = ModelScorer(model, Tables(data), schema, torch.from_numpy(candidates), batch_size=BATCH)
+    scorer = ModelScorer(model, DimensionTables(data), schema, torch.from_numpy(candidates), batch_size=BATCH)
     hidden = torch.randn(BATCH, 128)
 
     def floor() -> None:

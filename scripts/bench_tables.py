@@ -72,7 +72,7 @@ def whole_steps(mode: str, number: int) -> list[float]:
     import torch
 
     from recsys_cli.config import TrainConfig
-    from recsys_cli.config.schedule import Place
+    from recsys_cli.config.schedule import TrainingPosition
     from recsys_cli.features.schema import Column, Kind, Role, Schema
     from recsys_cli.models import build
     from recsys_cli.training.allocator import keep_freed_memory
@@ -88,7 +88,9 @@ def whole_steps(mode: str, number: int) -> list[float]:
         take = plain_step(schema)
         return timed([lambda batch=batch: take(batch) for batch in made])
     step = Step(build("mlp", NOTEBOOK, schema, sparse=config.sparse).train(), config, Ranks())
-    return timed([lambda batch=batch, at=at: step(batch, Place(at, number + 2, 1)) for at, batch in enumerate(made)])
+    return timed(
+        [lambda batch=batch, at=at: step(batch, TrainingPosition(at, number + 2, 1)) for at, batch in enumerate(made)]
+    )
 
 
 def plain_step(schema: Any) -> Callable[[Any], None]:

@@ -4,7 +4,7 @@ usage: bench_training.py PREPARED [PEER_DATA] [--peer ../shared/baselines/merlin
 
 PREPARED is a folder that `recsys etl` wrote (workspace/data/<key>), PEER_DATA what nvtabular_etl.py wrote, of the same raw
 rows. All train the notebook's network (512, 512 and 16 dims; 128-128-128; batch 32,768), their loaders included. The first
-step of each process is not counted. Ours is timed with each optimizer of `train.sparse: true`, and with `false`, Adam over whole
+step of each process is not counted. Ours is timed with each optimizer of sparse tables, and with `false`, Adam over whole
 tables as the peers'. The result goes to scripts/results/training.json.
 """
 

@@ -41,7 +41,7 @@ def main() -> None:
         for seed in given.seeds:
             parts = hold_out(files / "train.parquet", folder, share=HOLD_OUT, number=seed)
             split = split_of({**parts, "test": str(files / "test.parquet")})
-            run([*recsys, "run", config, split, f"train.seed={seed}", "evaluate.ranking_users=10"])
+            run([*recsys, "run", config, split, f"train.seed={seed}", "evaluate.max_ranking_users=10"])
             found.append(figures_on_test(folder / "workspace"))
             print(seed, found[-1], flush=True)
     mean, spread = means(found)

@@ -33,7 +33,7 @@ from defaults_candidates import OF_RANKINGS, OF_ROWS
 from measure import RESULTS, machine
 
 from recsys_cli.config.load import load
-from recsys_cli.data.planted import Size, World
+from recsys_cli.data.planted import PlantedWorld, Size
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.train import train
 from recsys_cli.workspace import Workspace
@@ -80,7 +80,7 @@ def _sequences(path: Path) -> Columns:
 
 
 def _synthetic(_: Path | None) -> Columns:
-    blocks = list(World(SYNTHETIC).ratings())
+    blocks = list(PlantedWorld(SYNTHETIC).ratings())
     user, item, stars, time = (
         np.concatenate([getattr(block, column) for block in blocks])
         for column in ("user", "item", "half_stars", "timestamp")

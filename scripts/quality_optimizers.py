@@ -3,7 +3,7 @@
 usage: quality_optimizers.py ZIP [--seeds 0 1 2]
 
 ZIP is MovieLens latest-small. The shipped configs demo.yaml and ml-latest-small.yaml are trained as they are but for the
-optimizer: dense Adam, and each of `train.sparse: true`. Learning rates of the tables were chosen on a tenth of train that was held
+optimizer: dense Adam, and each of sparse tables. Learning rates of the tables were chosen on a tenth of train that was held
 out, never on valid: ten times the learning rate for adagrad, 3 for sgd, in both. The result goes to
 scripts/results/quality_optimizers.json.
 """
@@ -30,9 +30,9 @@ SGD_RATE = 3.0
 def rules(config: Path) -> dict[str, list[str]]:
     """Return what each optimizer changes in a config."""
     rate = yaml.safe_load(config.read_text(encoding="utf-8"))["train"]["learning_rate"]
-    sparse = ["train.sparse=true", "train.embedding_weight_decay=0"]
+    sparse = ["train.sparse_embeddings=true", "train.embedding_weight_decay=0"]
     return {
-        "dense adam": ["train.sparse=false"],
+        "dense adam": ["train.sparse_embeddings=false"],
         "sparse adam": sparse,
         "sparse adagrad": [
             *sparse, "train.embedding_optimizer=adagrad", f"train.embedding_learning_rate={10 * rate}"

@@ -45,7 +45,7 @@ def measured(task: Task, model: str, seeds: list[int], files: Path, folder: Path
         "dataset": {"name": "movielens-latest-small"},
         "features": task.graded if fitted else task.features,
         "model": {"name": model},
-        "evaluate": {"ranking_users": 10},
+        "evaluate": {"max_ranking_users": 10},
     }
     config.write_text(yaml.safe_dump(sections, sort_keys=False), encoding="utf-8")
     found, beside = [], {name: [] for name in task.baselines}

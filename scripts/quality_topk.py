@@ -49,10 +49,10 @@ PUBLISHED = {
 loo), bpr for mf bpr (± 0.0107, 0.0056, 0.0047)."""
 OPTIONS = {
     "temporal": {
-        "item-knn": ("model.neighbours=20",),
+        "item-knn": ("model.num_neighbors=20",),
         "ease": ("model.regularization=5000",),
         "ials": (
-            "model.dim=32",
+            "model.embedding_dim=32",
             "model.regularization=0.01",
             "model.alpha=4",
         ),  # its alpha of 5 is the whole confidence
@@ -76,7 +76,7 @@ features:
     - {{op: JoinExternal, table: movies, on: movieId, columns: [genres]}}
     - {{op: Categorify, columns: [userId, movieId, genres]}}
     - {{op: LambdaOp, expression: "rating > 0", output: met, dtype: int8}}  # every rating
-evaluate: {{split: test, relevant: all, k: [10], ranking_users: null, bootstrap: 10}}  # intervals are not kept
+evaluate: {{split: test, relevance: all, k: [10], max_ranking_users: null, bootstrap: 10}}  # intervals are not kept
 """
 
 

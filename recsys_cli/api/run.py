@@ -16,8 +16,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role
 
 if TYPE_CHECKING:
-    from recsys_cli.evaluation.names import Names
-    from recsys_cli.evaluation.recommend import Advisor
+    from recsys_cli.evaluation.names import IdNames
+    from recsys_cli.evaluation.recommend import RecommendingModel
     from recsys_cli.models.model import Model
 
 _SHOWN = 5
@@ -97,19 +97,21 @@ class _Loaded:
     """A run with its model and user histories in memory."""
 
     def __init__(self, run: TrainedRun) -> None:
-        from recsys_cli.evaluation.names import Names
-        from recsys_cli.evaluation.recommend import Advisor
+        from recsys_cli.evaluation.names import IdNames
+        from recsys_cli.evaluation.recommend import RecommendingModel
         from recsys_cli.loader.interactions import count_items, read_interactions
-        from recsys_cli.stages.finished import config_of, earlier_splits, model_of
+        from recsys_cli.stages.loaded_run import config_of, earlier_splits, model_of
 
         config = config_of(run)
         data = workspace.Workspace(run.folder.parent.parent).data_of(run)
         earlier = earlier_splits(config, data)
         model = model_of(run, config, data)
-        self.advisor: Advisor = Advisor(model, data, earlier=earlier, batch_size=config.evaluate.batch_size)
-        self.names: Names = Names(data)
+        self.advisor: RecommendingModel = RecommendingModel(
+            model, data, earlier=earlier, batch_size=config.evaluate.batch_size
+        )
+        self.names: IdNames = IdNames(data)
         self.counts = count_items(data)
-        first, *others = (read_interactions(data, split, cold_items=True).met() for split in earlier)
+        first, *others = (read_interactions(data, split, cold_items=True).observed() for split in earlier)
         self.history = sum(others, first)
 
 

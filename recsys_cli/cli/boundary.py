@@ -68,7 +68,7 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
         return show_error(message, f"{command} --help", USAGE, as_json=as_json)
     if _is_out_of_memory(error):
         hint: str | None = (
-            "recsys train --plan shows what training needs; etl.memory and train.memory are budgets in MiB"
+            "recsys train --plan shows what training needs; etl.memory_mib and train.memory_mib are budgets in MiB"
         )
         return show_error(f"not enough memory: {error}", hint, TrainingError.exit_code, as_json=as_json)
     if isinstance(error, OSError) and error.strerror and not verbose:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class Kind(StrEnum):
+class ListedKind(StrEnum):
     """What can be listed."""
 
     DATASETS = "datasets"
@@ -35,11 +35,11 @@ class Kind(StrEnum):
 
 
 _ELSEWHERE = {
-    "split": Kind.SPLITS,
-    "schedule": Kind.SCHEDULES,
-    "train.schedule": Kind.SCHEDULES,
-    "ops": Kind.OPS,
-    "features.ops": Kind.OPS,
+    "split": ListedKind.SPLITS,
+    "schedule": ListedKind.SCHEDULES,
+    "train.schedule": ListedKind.SCHEDULES,
+    "ops": ListedKind.OPS,
+    "features.ops": ListedKind.OPS,
 }
 """What people look for among the sections and has several forms: the list that has these."""
 
@@ -47,8 +47,8 @@ _ELSEWHERE = {
 def ls(
     ctx: typer.Context,
     kind: Annotated[
-        Kind,
-        typer.Argument(metavar="|".join(Kind), help="What to list.", show_default=False),
+        ListedKind,
+        typer.Argument(metavar="|".join(ListedKind), help="What to list.", show_default=False),
     ],
     name: Annotated[
         str | None,
@@ -69,7 +69,7 @@ def ls(
     found = next((row for row in rows if row["name"] == name), None)
     if found is None:
         names = [row["name"] for row in rows]
-        if kind is Kind.SECTIONS and name in _ELSEWHERE:
+        if kind is ListedKind.SECTIONS and name in _ELSEWHERE:
             raise ConfigError(
                 f"section {name!r} has a list of its own",
                 hint=f"recsys ls {_ELSEWHERE[name].value} names what it may have",
@@ -132,16 +132,16 @@ def _configs(session: Session) -> list[dict[str, Any]]:  # noqa: ARG001 - the sa
     return [{"name": str(path), "summary": _first_comment(path)} for path in shipped.configs()]
 
 
-_LISTS: dict[Kind, Callable[[Session], list[dict[str, Any]]]] = {
-    Kind.DATASETS: _datasets,
-    Kind.SPLITS: _of_types(options.splits),
-    Kind.OPS: _of_types(options.ops),
-    Kind.MODELS: _models,
-    Kind.SCHEDULES: _of_types(options.schedules),
-    Kind.ENGINES: _engines,
-    Kind.METRICS: _metrics,
-    Kind.SECTIONS: _of_types(options.sections),
-    Kind.CONFIGS: _configs,
+_LISTS: dict[ListedKind, Callable[[Session], list[dict[str, Any]]]] = {
+    ListedKind.DATASETS: _datasets,
+    ListedKind.SPLITS: _of_types(options.splits),
+    ListedKind.OPS: _of_types(options.ops),
+    ListedKind.MODELS: _models,
+    ListedKind.SCHEDULES: _of_types(options.schedules),
+    ListedKind.ENGINES: _engines,
+    ListedKind.METRICS: _metrics,
+    ListedKind.SECTIONS: _of_types(options.sections),
+    ListedKind.CONFIGS: _configs,
 }
 
 
@@ -170,22 +170,22 @@ def _dataset_details(name: str) -> dict[str, Any]:
     return {} if found is None else options.explain(found.type, preset=found.preset)
 
 
-_DETAILS: dict[Kind, Callable[[str], dict[str, Any]]] = {
-    Kind.DATASETS: _dataset_details,
-    Kind.SPLITS: lambda name: options.explain(options.splits()[name], leave_out="method"),
-    Kind.OPS: lambda name: options.explain(options.ops()[name], leave_out="op"),
-    Kind.MODELS: _model_details,
-    Kind.SCHEDULES: lambda name: options.explain(options.schedules()[name], leave_out="name"),
-    Kind.SECTIONS: lambda name: options.explain(options.sections()[name]),
+_DETAILS: dict[ListedKind, Callable[[str], dict[str, Any]]] = {
+    ListedKind.DATASETS: _dataset_details,
+    ListedKind.SPLITS: lambda name: options.explain(options.splits()[name], leave_out="method"),
+    ListedKind.OPS: lambda name: options.explain(options.ops()[name], leave_out="op"),
+    ListedKind.MODELS: _model_details,
+    ListedKind.SCHEDULES: lambda name: options.explain(options.schedules()[name], leave_out="name"),
+    ListedKind.SECTIONS: lambda name: options.explain(options.sections()[name]),
 }
 
 
-def _draw_list(to: Console, kind: Kind, result: Mapping[str, Any]) -> None:
+def _draw_list(to: Console, kind: ListedKind, result: Mapping[str, Any]) -> None:
     from recsys_cli.cli.quantities import size
     from recsys_cli.cli.tables import line, table
 
     rows = result[kind.value]
-    if kind is Kind.DATASETS:
+    if kind is ListedKind.DATASETS:
         cells = [
             (
                 row["name"],
@@ -199,10 +199,10 @@ def _draw_list(to: Console, kind: Kind, result: Mapping[str, Any]) -> None:
         table(to, "", ("dataset", "licence", "here?", "rows", "size"), cells, text=3)
         line(to, "recsys download NAME gets one; recsys ls datasets NAME tells its options")
         line(to, "recsys init makes a config for a table of your own")
-    elif kind is Kind.ENGINES:
+    elif kind is ListedKind.ENGINES:
         engines = [(row["name"], row["summary"], "yes" if row["available"] else str(row["install"])) for row in rows]
         table(to, "", ("engine", "what it is", "runs here?"), engines, text=3)
-    elif kind is Kind.MODELS:
+    elif kind is ListedKind.MODELS:
         for task in dict.fromkeys(row["task"] for row in rows):
             models = [(row["name"], row["when"]) for row in rows if row["task"] == task]
             table(to, f"to {task}, best first", ("model", "take it when / for"), models, text=2)

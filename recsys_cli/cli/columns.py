@@ -35,7 +35,7 @@ _USUAL = {
 
 
 @dataclass(frozen=True)
-class Table:
+class FilePreview:
     """What a look at a file shows.
 
     Attributes:
@@ -64,7 +64,7 @@ class Table:
         return True
 
 
-def peek(path: Path) -> Table:
+def peek(path: Path) -> FilePreview:
     """Read the header and the first row of a CSV, TSV or parquet file.
 
     Raises:
@@ -84,10 +84,10 @@ def peek(path: Path) -> Table:
         raise ConfigError(f"{path}: not a UTF-8 table: {error}") from error
     if len(names) < 2:
         raise ConfigError(f"{path}: its first line does not name two columns or more: {names}")
-    return Table(path, tuple(names), tuple(values))
+    return FilePreview(path, tuple(names), tuple(values))
 
 
-def _peek_parquet(path: Path) -> Table:
+def _peek_parquet(path: Path) -> FilePreview:
     import pyarrow.lib
     import pyarrow.parquet as pq
 
@@ -98,10 +98,10 @@ def _peek_parquet(path: Path) -> Table:
     except pyarrow.lib.ArrowException as error:
         raise ConfigError(f"{path}: not a parquet file: {error}") from error
     first = tuple(str(column[0].as_py()) for column in batch.columns) if batch and batch.num_rows else ()
-    return Table(path, header, first)
+    return FilePreview(path, header, first)
 
 
-def choose(table: Table, asked: dict[str, str | None]) -> dict[str, str | None]:
+def choose(table: FilePreview, asked: dict[str, str | None]) -> dict[str, str | None]:
     """Decide which column plays which part: as named, or as its heading says.
 
     Args:
@@ -139,7 +139,7 @@ def _missing(chosen: dict[str, str | None]) -> list[str]:
     return problems
 
 
-def _unfit(table: Table, chosen: dict[str, str | None]) -> list[str]:
+def _unfit(table: FilePreview, chosen: dict[str, str | None]) -> list[str]:
     numbers = {part: chosen[part] for part in ("rating", "label")}
     return [
         f"the {part} column {column!r} has to hold numbers"
@@ -148,7 +148,7 @@ def _unfit(table: Table, chosen: dict[str, str | None]) -> list[str]:
     ]
 
 
-def _guess(part: str, table: Table, asked: dict[str, str | None]) -> str | None:
+def _guess(part: str, table: FilePreview, asked: dict[str, str | None]) -> str | None:
     if part in {"rating", "label"} and (asked["rating"] or asked["label"]):
         return None
     plain = {column.lower().replace("_", "").replace(" ", ""): column for column in reversed(table.header)}

@@ -30,7 +30,7 @@ _NAMES = {
 
 
 @dataclass
-class Line:
+class PartialLine:
     """A line up to the cursor.
 
     Attributes:
@@ -48,7 +48,7 @@ class Line:
     pending: Any = None
 
     @classmethod
-    def read(cls, group: Any, words: Sequence[str]) -> Line | None:
+    def read(cls, group: Any, words: Sequence[str]) -> PartialLine | None:
         """Read whole words; None where they are no line of the program."""
         line = cls(group)
         for word in words:
@@ -101,7 +101,7 @@ def complete(group: Any, text: str) -> list[tuple[str, str]]:
     """
     words = _words(text)
     *before, begun = words[1:] or [""]
-    line = Line.read(group, before)
+    line = PartialLine.read(group, before)
     if line is None:
         return []
     return [(word, meaning) for word, meaning in _candidates(line, begun) if word.startswith(begun)]
@@ -119,7 +119,7 @@ def _words(text: str) -> list[str]:
     return found if found and not text[-1:].isspace() else [*found, ""]
 
 
-def _candidates(line: Line, begun: str) -> Candidates:
+def _candidates(line: PartialLine, begun: str) -> Candidates:
     if line.pending is not None:
         return _named(str(line.pending.metavar), line, begun)
     if begun.startswith("-"):
@@ -132,7 +132,7 @@ def _candidates(line: Line, begun: str) -> Candidates:
     return _named(line.argument, line, begun)
 
 
-def _named(metavar: str, line: Line, begun: str) -> Iterator[tuple[str, str]]:
+def _named(metavar: str, line: PartialLine, begun: str) -> Iterator[tuple[str, str]]:
     """Yield what an argument or an option may be, by what it is called in the help."""
     if metavar not in _SOURCES and metavar.islower():
         yield from ((name, "") for name in metavar.split("|"))
@@ -141,19 +141,19 @@ def _named(metavar: str, line: Line, begun: str) -> Iterator[tuple[str, str]]:
         yield from _SOURCES.get(part, _files)(line, begun)
 
 
-def _configs(line: Line, begun: str) -> Candidates:
+def _configs(line: PartialLine, begun: str) -> Candidates:
     del line
     yield from _paths(begun, (".yaml", ".yml"))
     if begun.startswith("configs/"[: len(begun)]) and not Path("configs").is_dir():
         yield from ((f"configs/{path.name}", "") for path in shipped.configs())
 
 
-def _files(line: Line, begun: str) -> Candidates:
+def _files(line: PartialLine, begun: str) -> Candidates:
     del line
     return _paths(begun, ("",))
 
 
-def _folders(line: Line, begun: str) -> Candidates:
+def _folders(line: PartialLine, begun: str) -> Candidates:
     del line
     return _paths(begun, ())
 
@@ -171,24 +171,24 @@ def _paths(begun: str, suffixes: tuple[str, ...]) -> Candidates:
             yield f"{folder}{slash}{path.name}", ""
 
 
-def _runs(line: Line, begun: str) -> Candidates:
+def _runs(line: PartialLine, begun: str) -> Candidates:
     del begun
     folders = sorted((line.workspace / "runs").glob("*/config.yaml"), reverse=True)
     return ((path.parent.name, "") for path in folders)
 
 
-def _data(line: Line, begun: str) -> Candidates:
+def _data(line: PartialLine, begun: str) -> Candidates:
     del begun
     return ((path.parent.name, "") for path in sorted((line.workspace / "data").glob("*/manifest.json")))
 
 
-def _datasets(line: Line, begun: str) -> Candidates:
+def _datasets(line: PartialLine, begun: str) -> Candidates:
     yield from ((name, "") for name in registry.DATASETS)
     if "/" in begun or line.command.name != "download":
         yield from _configs(line, begun)
 
 
-def _names_of_kind(line: Line, begun: str) -> Candidates:
+def _names_of_kind(line: PartialLine, begun: str) -> Candidates:
     """Yield the names that `ls KIND` lists."""
     from recsys_cli.cli import options
 
@@ -206,7 +206,7 @@ def _names_of_kind(line: Line, begun: str) -> Candidates:
     return ((name, "") for name in known.get(kind, tuple)() if name.startswith(begun))
 
 
-def _overrides(line: Line, begun: str) -> Candidates:
+def _overrides(line: PartialLine, begun: str) -> Candidates:
     """Yield keys of a config, or the values of one where they can be told."""
     key, equals, _ = begun.partition("=")
     if equals:
@@ -217,7 +217,7 @@ def _overrides(line: Line, begun: str) -> Candidates:
     return ((f"{section}.{name}=", meaning) for name, meaning in _keys(line, section).items())
 
 
-def _values(line: Line, key: str) -> Iterable[str]:
+def _values(line: PartialLine, key: str) -> Iterable[str]:
     if key in _NAMES:
         return _NAMES[key]
     if key == "split.method":
@@ -240,18 +240,18 @@ def _choices(annotation: Any) -> Iterator[str]:
             yield from _choices(part)
 
 
-def _keys(line: Line, section: str) -> Mapping[str, str]:
+def _keys(line: PartialLine, section: str) -> Mapping[str, str]:
     from recsys_cli.cli.field_docs import field_docs
 
     docs = {name: text for kind in _kinds(line, section) for name, text in field_docs(kind).items()}
     return {name: " ".join(docs.get(name, "").split()) for name in _fields(line, section)}
 
 
-def _fields(line: Line, section: str) -> dict[str, Any]:
+def _fields(line: PartialLine, section: str) -> dict[str, Any]:
     return {name: field for kind in _kinds(line, section) for name, field in kind.model_fields.items()}
 
 
-def _kinds(line: Line, section: str) -> list[type[BaseModel]]:
+def _kinds(line: PartialLine, section: str) -> list[type[BaseModel]]:
     """Return the types of a section: all ways to split, and of the model's the options of the model that the line names."""
     from recsys_cli.cli import options
     from recsys_cli.config.load import model_config_type
@@ -266,7 +266,7 @@ def _kinds(line: Line, section: str) -> list[type[BaseModel]]:
     return found
 
 
-_SOURCES: dict[str, Callable[[Line, str], Candidates]] = {
+_SOURCES: dict[str, Callable[[PartialLine, str], Candidates]] = {
     "CONFIG": lambda line, begun: (*_configs(line, begun), *(_overrides(line, begun) if "/" not in begun else ())),
     "KEY=VALUE": _overrides,
     "RUN": _runs,

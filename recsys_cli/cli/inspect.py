@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from recsys_cli.workspace import TrainedRun
 
 
-class Thing(StrEnum):
+class InspectedKind(StrEnum):
     """What can be looked at."""
 
     USER = "user"
@@ -23,7 +23,7 @@ class Thing(StrEnum):
 
 def inspect(
     ctx: typer.Context,
-    thing: Annotated[Thing, typer.Argument(metavar="user|item", help="What the ID is of.", show_default=False)],
+    thing: Annotated[InspectedKind, typer.Argument(metavar="user|item", help="What the ID is of.", show_default=False)],
     name: Annotated[
         str,
         typer.Argument(
@@ -46,7 +46,7 @@ def inspect(
 
     session: Session = ctx.obj
     meant = _run(session, run)
-    if thing is Thing.USER:
+    if thing is InspectedKind.USER:
         session.answer(inspect_user(meant, session.workspace, name, k=k), shown.draw_user)
     else:
         session.answer(inspect_item(meant, session.workspace, name, k=k), shown.draw_item)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recsys_cli.cli.columns import Table, choose, peek
+from recsys_cli.cli.columns import FilePreview, choose, peek
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
 
@@ -57,7 +57,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     session.report({"config": str(path), "columns": named, "next": f"recsys run {shlex.quote(str(path))}"}, _draw)
 
 
-def _text(table: Table, columns: dict[str, str | None], path: Path) -> str:
+def _text(table: FilePreview, columns: dict[str, str | None], path: Path) -> str:
     from recsys_cli.config.starting import positive
     from recsys_cli.config.yaml12 import quoted
 

@@ -41,7 +41,7 @@ def renderer(stage: str, *, quiet: bool) -> Iterator[Emit]:
             yield with_contention(_unheard(draw))
     else:
         write = partial(print, file=sys.stderr, flush=True)
-        yield with_contention(_unheard(Lines(lambda text: write(escaped(text)))))
+        yield with_contention(_unheard(LogRenderer(lambda text: write(escaped(text)))))
 
 
 def with_contention(draw: Emit, contention: Contention | None = None) -> Emit:
@@ -66,7 +66,7 @@ def _unheard(emit: Emit) -> Emit:
     return safely
 
 
-class Lines:
+class LogRenderer:
     """Draw for logs and pipes: a line when a task begins to take long, every ten seconds, and when it ends.
 
     Args:

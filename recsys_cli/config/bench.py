@@ -55,7 +55,7 @@ class BenchConfig(Section):
     """Which models `recsys bench` trains and measures on the data of the config: each with each seed, as an ordinary run."""
 
     models: tuple[BenchModel, ...] = Field(min_length=1, max_length=500)
-    """Names of models, or entries such as `{name: mf, dim: 64, train: {epochs: 20}}`."""
+    """Names of models, or entries such as `{name: mf, embedding_dim: 64, train: {epochs: 20}}`."""
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((42,), min_length=1)
     """What `train.seed` is: each model is trained once with each; one that has no chance in it with the first alone."""
     metrics: tuple[str, ...] = Field(BINARY.leaderboard, min_length=1)

@@ -146,8 +146,8 @@ def _with_train_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 def _out_of_place(train: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the keys whose defaults are of another way to update tables than the train section asks for."""
-    if train.get("sparse") is False or train.get("embedding_weight_decay"):
-        return ("sparse", "embedding_optimizer", "embedding_learning_rate")
+    if train.get("sparse_embeddings") is False or train.get("embedding_weight_decay"):
+        return ("sparse_embeddings", "embedding_optimizer", "embedding_learning_rate")
     return ("embedding_learning_rate",) if "embedding_optimizer" in train else ()
 
 

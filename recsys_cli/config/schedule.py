@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 @dataclass(frozen=True)
-class Place:
+class TrainingPosition:
     """Where training is.
 
     Attributes:
@@ -38,13 +38,13 @@ class _Schedule(BaseModel):
     warmup_steps: int = Field(0, ge=0)
     """Steps over which the rate rises in a straight line from nothing to its full height."""
 
-    def factor(self, place: Place) -> float:
+    def factor(self, place: TrainingPosition) -> float:
         """Return by what the learning rates are multiplied in a step."""
         if place.step < self.warmup_steps:
             return (place.step + 1) / self.warmup_steps
         return self._after_warmup(place)
 
-    def _after_warmup(self, place: Place) -> float:  # noqa: ARG002 - the others need it
+    def _after_warmup(self, place: TrainingPosition) -> float:  # noqa: ARG002 - the others need it
         """Return the factor of a step that comes after the warm-up."""
         return 1.0
 
@@ -62,13 +62,13 @@ class Cosine(_Schedule):
     floor: float = Field(0.0, ge=0, le=1)
     """Share of the rate that is left at the end."""
 
-    def _after_warmup(self, place: Place) -> float:
+    def _after_warmup(self, place: TrainingPosition) -> float:
         last = place.steps_per_epoch * place.epochs - 1
         done = min(1.0, (place.step - self.warmup_steps) / max(1, last - self.warmup_steps))
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2
 
 
-class Step(_Schedule):
+class StepDecay(_Schedule):
     """A fraction of the rate after every so many epochs."""
 
     name: Literal["step"] = "step"
@@ -77,7 +77,7 @@ class Step(_Schedule):
     gamma: float = Field(0.1, gt=0, le=1)
     """What is left of the rate at each cut."""
 
-    def _after_warmup(self, place: Place) -> float:
+    def _after_warmup(self, place: TrainingPosition) -> float:
         return self.gamma ** (place.step // max(1, place.steps_per_epoch) // self.epochs)
 
 
@@ -90,7 +90,7 @@ class Plateau(_Schedule):
     gamma: float = Field(0.5, gt=0, lt=1)
     """What is left of the rate at each cut."""
 
-    def _after_warmup(self, place: Place) -> float:
+    def _after_warmup(self, place: TrainingPosition) -> float:
         best, since, cuts = -math.inf, 0, 0
         for quality in place.history:
             best, since = (quality, 0) if quality > best else (best, since + 1)
@@ -108,6 +108,6 @@ def _by_name(value: Any) -> Any:
 
 
 Schedule = Annotated[
-    Annotated[Constant | Cosine | Step | Plateau, Field(discriminator="name")], BeforeValidator(_by_name)
+    Annotated[Constant | Cosine | StepDecay | Plateau, Field(discriminator="name")], BeforeValidator(_by_name)
 ]
 """Any of them, by its options or, with all defaults, by its name alone; a warm-up alone is one of `constant`."""

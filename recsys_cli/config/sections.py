@@ -50,7 +50,7 @@ class EtlConfig(Section):
     """`polars`, `nvtabular`, or `auto` for the fastest that this machine can run."""
     device: Literal["cpu", "gpu"] = "cpu"
     """Where the engine computes; `gpu` needs cudf-polars (engine polars) or cuDF (engine nvtabular)."""
-    memory: int = Field(1_024, ge=256)
+    memory_mib: int = Field(1_024, ge=256)
     """Budget in MiB: how much is read, learnt and transformed at a time follows from it."""
     cluster: str | None = None
     """`local` for processes on this machine, `local_cuda` for its GPUs, or a Dask scheduler's address (tcp://HOST:PORT), which
@@ -77,7 +77,7 @@ class EtlConfig(Section):
         return cluster
 
 
-HOW = frozenset({"engine", "device", "memory", "cluster", "workers"})
+HOW = frozenset({"engine", "device", "memory_mib", "cluster", "workers"})
 """Keys of `etl` that change nothing of what comes out, and so are not part of its key."""
 
 
@@ -89,7 +89,7 @@ class EmbeddingConfig(Section):
 
     placement: Placement = "device"
     """`device`: with the rest of the model. `host`: in host memory, with the optimizer's state; the rows of a batch move.
-    `sharded`: each process keeps a part of them (TorchRec). The last two need train.sparse=true."""
+    `sharded`: each process keeps a part of them (TorchRec). The last two need train.sparse_embeddings=true."""
 
 
 class ModelConfig(BaseModel):
@@ -118,9 +118,9 @@ class EvaluateConfig(Section):
     metrics: tuple[str, ...] = ()
     """Metrics of other packages (docs/security.md) beside those of `recsys ls metrics`, which are always measured: names of entry
     points, or import paths such as my_package.metrics:ILD. In results and as `train.monitor` they have the same name."""
-    ranking_users: int | None = Field(2_000, ge=1)
+    max_ranking_users: int | None = Field(2_000, ge=1)
     """Rank for a seeded sample of so many users (named as a sample in all results); None for all."""
-    relevant: Literal["positive", "all"] | float = "positive"
+    relevance: Literal["positive", "all"] | float = "positive"
     """Which held-out interactions a ranking should find: those with label 1, or all. Of a label that is a number `positive` is what
     is above its mean in train, and a number such as 4 what is at least so much."""
     candidates: Literal["all", "sampled-uniform", "sampled-popularity"] = "all"
@@ -207,14 +207,14 @@ class RunConfig(Section):
         if placement == "device":
             return []
         where = f"model.embedding.placement={placement}"
-        if not train.sparse:
-            return [f"{where} moves the rows of a batch only, and needs train.sparse=true"]
+        if not train.sparse_embeddings:
+            return [f"{where} moves the rows of a batch only, and needs train.sparse_embeddings=true"]
         if placement == "host":
             return []
         # Sharded tables are updated while the gradient is being computed: nothing can come between.
         wrong = {
-            "clip": train.clip is not None,
-            "accumulate": train.accumulate > 1,
+            "max_grad_norm": train.max_grad_norm is not None,
+            "gradient_accumulation_steps": train.gradient_accumulation_steps > 1,
             "precision": train.precision == "fp16",
             "compile": train.compile,
         }

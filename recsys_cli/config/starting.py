@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recsys_cli.features.expression import Binary, Literally, Name, shown
+from recsys_cli.features.expression import Binary, LiteralValue, Name, shown
 
 
 def starting_sections(
@@ -30,4 +30,4 @@ def starting_sections(
 
 def positive(rating: str) -> str:
     """Return the expression of a positive rating."""
-    return shown(Binary(">", Name(rating), Literally(3)))
+    return shown(Binary(">", Name(rating), LiteralValue(3)))

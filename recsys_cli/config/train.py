@@ -31,11 +31,11 @@ class TrainConfig(Section):
     """Decides the weights at the start, the order of the rows and the dropout."""
 
     # how a step changes the weights
-    sparse: bool = False
+    sparse_embeddings: bool = False
     """Update only the embedding rows of the batch, by `embedding_optimizer`, beside AdamW for the rest, instead of Adam for all."""
     embedding_optimizer: Literal["adam", "adagrad", "sgd"] = "adam"
-    """How `sparse` updates a row: `adam` (as SparseAdam; state of twice the tables), `adagrad` (row-wise, as FBGEMM and DLRM; one
-    number a row), `sgd` (no state). Good rates to begin with: `learning_rate` for adam and ten times it for adagrad; for sgd 3 at a
+    """How `sparse_embeddings` updates a row: `adam` (as SparseAdam; state of twice the tables), `adagrad` (row-wise, as
+    FBGEMM and DLRM; one number a row), `sgd` (no state). Good rates to begin with: `learning_rate` for adam and ten times it for adagrad; for sgd 3 at a
     batch of 1,024 rows, and more at larger ones, because the gradient is that of the mean over the batch."""
     learning_rate: float = Field(0.01, gt=0)
     """Step size of all parameters, or of all but the embeddings where `embedding_learning_rate` is given."""
@@ -44,7 +44,7 @@ class TrainConfig(Section):
     weight_decay: float = Field(0.0, ge=0)
     """Decoupled weight decay (AdamW) of all parameters but the embeddings."""
     embedding_weight_decay: float = Field(0.0, ge=0)
-    """Decoupled weight decay of the embedding tables; not with `sparse`, whose optimizer has none."""
+    """Decoupled weight decay of the embedding tables; not with `sparse_embeddings`, whose optimizer has none."""
     scale_learning_rate: Literal["none", "linear", "sqrt"] = "none"
     """Multiply all learning rates by `batch_size` / `reference_batch_size` (`linear`, the rule for SGD: Goyal et al., 2017) or by
     the root of that (`sqrt`, the rule for Adam: Malladi et al., 2022). The number of processes changes no rate by itself."""
@@ -52,9 +52,9 @@ class TrainConfig(Section):
     """The batch size that the learning rates are meant for; with `scale_learning_rate`."""
     schedule: Schedule = Constant()
     """How the learning rates change: constant, cosine, step or plateau, each with `warmup_steps`."""
-    clip: float | None = Field(None, gt=0)
+    max_grad_norm: float | None = Field(None, gt=0)
     """Longest gradient, as the Euclidean norm over all parameters; a longer one is shortened to it. None leaves them."""
-    accumulate: int = Field(1, ge=1)
+    gradient_accumulation_steps: int = Field(1, ge=1)
     """Compute each batch in so many parts whose gradients are added up: less memory, the same step, but for BatchNorm, which sees
     the rows of a part together."""
 
@@ -64,9 +64,10 @@ class TrainConfig(Section):
     train together count as much as all negative ones. Of several labels it is the main one that weights a row."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     """Share of the labels of training that is replaced by 0.5, so that 0 becomes half of it: the model gets less sure of itself."""
-    ema: float | None = Field(None, gt=0, lt=1)
+    ema_decay: float | None = Field(None, gt=0, lt=1)
     """Average the weights over the steps: what the average keeps of itself in a step, at most (less in the first steps), such as
-    0.999. Validation measures, and `best` holds, the average. Not of the tables with `sparse`: averaging touches every row."""
+    0.999. Validation measures, and `best` holds, the average. Not of the tables with
+    `sparse_embeddings`: averaging touches every row."""
 
     # how it is computed
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -98,7 +99,7 @@ class TrainConfig(Section):
     """Train with so many processes on this machine, each with a GPU of its own or a share of the CPU's cores. They share the rows
     of each step, so the result is the same within rounding, but for what each draws for itself. Under torchrun it is torchrun that
     says how many there are."""
-    memory: int = Field(4_096, ge=1)
+    memory_mib: int = Field(4_096, ge=1)
     """Budget of the loader in MiB, in each process: a split that fits is kept in memory, a larger one is streamed."""
 
     @field_validator("trackers")
@@ -133,10 +134,12 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _rows_have_rules_of_their_own(self) -> TrainConfig:
-        if self.sparse and self.embedding_weight_decay:
-            raise ValueError("embedding_weight_decay is not there with sparse: true, because decay touches every row")
-        if not self.sparse and self.embedding_optimizer != "adam":
+        if self.sparse_embeddings and self.embedding_weight_decay:
             raise ValueError(
-                f"embedding_optimizer: {self.embedding_optimizer} updates rows of the batch, so it needs sparse: true"
+                "embedding_weight_decay is not there with sparse_embeddings: true, because decay touches every row"
+            )
+        if not self.sparse_embeddings and self.embedding_optimizer != "adam":
+            raise ValueError(
+                f"embedding_optimizer: {self.embedding_optimizer} updates rows of the batch, so it needs sparse_embeddings: true"
             )
         return self

@@ -79,7 +79,7 @@ class TuneConfig(Section):
     """How good values are searched: each trial is a training run with other values of the keys in `space`."""
 
     space: dict[str, Values] = Field(min_length=1)
-    """The keys to search, such as `train.learning_rate` or `model.hidden`, each with the values that it may take."""
+    """The keys to search, such as `train.learning_rate` or `model.hidden_dims`, each with the values that it may take."""
     trials: int = Field(20, ge=1)
     """How many trials the study has in all; more can be added later."""
     seed: int = Field(42, ge=0)

@@ -89,7 +89,7 @@ class Ratings:
     score: Floats
 
 
-class World:
+class PlantedWorld:
     """Everything that is decided before the first rating: items, users and what is popular when.
 
     Args:

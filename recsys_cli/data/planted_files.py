@@ -14,7 +14,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from recsys_cli.data.movielens_layouts import NO_GENRES
-from recsys_cli.data.planted import GENRES, Ratings, World
+from recsys_cli.data.planted import GENRES, PlantedWorld, Ratings
 from recsys_cli.metrics.auc import AUC
 
 TRUTH_ROWS = 2_000_000
@@ -25,7 +25,7 @@ _CSV = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
 _TITLES = ("Planted Film {}", "Planted Film {}, The", 'The "Planted" Film {}', "Le Film Planté {}")
 
 
-def write_movies(world: World, file: Path) -> None:
+def write_movies(world: PlantedWorld, file: Path) -> None:
     """Write movies.csv; a title tells nothing but the row it is in."""
     names = np.array(GENRES[: world.size.genres])
     with file.open("w", encoding="utf-8", newline="") as target:
@@ -44,7 +44,7 @@ class RatingsWriter:
         folder: Where ratings.csv and, up to TRUTH_ROWS rows, truth.parquet shall be.
     """
 
-    def __init__(self, world: World, folder: Path) -> None:
+    def __init__(self, world: PlantedWorld, folder: Path) -> None:
         self.rows = 0
         self._world = world
         self._folder = folder

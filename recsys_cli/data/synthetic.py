@@ -87,12 +87,12 @@ class Synthetic:
         Raises:
             ConfigError: A mirror or a local file was given.
         """
-        from recsys_cli.data.planted import Size, World
+        from recsys_cli.data.planted import PlantedWorld, Size
         from recsys_cli.data.planted_files import RatingsWriter, write_movies
 
         if request.from_file or request.mirror:
             raise ConfigError(f"{self._name} is generated: --from-file and --mirror mean nothing for it")
-        world = World(Size(**self._options.model_dump()))
+        world = PlantedWorld(Size(**self._options.model_dump()))
         write_movies(world, request.folder / "movies.csv")
         with RatingsWriter(world, request.folder) as writer:
             for ratings in world.ratings():

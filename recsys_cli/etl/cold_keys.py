@@ -19,7 +19,7 @@ from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal
-from recsys_cli.features.program import Locate, State, Step
+from recsys_cli.features.program import Locate, PlanStep, State
 from recsys_cli.features.schema import FIRST
 
 NOT_COLD = -1
@@ -83,12 +83,12 @@ def shared_ids(cold: pa.Table) -> pa.Array:
     return pa.array(np.concatenate([np.arange(first, dtype=np.int32), cold.column("id").to_numpy()]))
 
 
-def without_idle(steps: Sequence[Step], fitted: FittedPlan, *, train: bool) -> list[Step]:
+def without_idle(steps: Sequence[PlanStep], fitted: FittedPlan, *, train: bool) -> list[PlanStep]:
     """Return steps without those that look for cold keys where there are none."""
     return [step for step in steps if not _is_idle(step, fitted, train=train)]
 
 
-def with_rows(prepared: pa.Table, computed: pa.Table, steps: Sequence[Step]) -> pa.Table:
+def with_rows(prepared: pa.Table, computed: pa.Table, steps: Sequence[PlanStep]) -> pa.Table:
     """Return prepared rows with the table rows of keys behind the schema's columns.
 
     Args:
@@ -103,5 +103,5 @@ def with_rows(prepared: pa.Table, computed: pa.Table, steps: Sequence[Step]) -> 
     return prepared
 
 
-def _is_idle(step: Step, fitted: FittedPlan, *, train: bool) -> bool:
+def _is_idle(step: PlanStep, fitted: FittedPlan, *, train: bool) -> bool:
     return isinstance(step.op, Locate) and not fitted.has_cold(step.op.key, train=train)

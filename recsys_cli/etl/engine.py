@@ -18,11 +18,11 @@ from recsys_cli.events import Emit, ignore
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import Step
+from recsys_cli.features.program import PlanStep
 from recsys_cli.plugins import require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup
 
-Walk = Sequence[tuple[Step, Literal["fit", "apply"]]]
+Walk = Sequence[tuple[PlanStep, Literal["fit", "apply"]]]
 Learnt = dict[tuple[int, str], pa.Table]
 """What one part of train tells, by position of the op and name of the table: to be merged with that of other parts."""
 
@@ -61,7 +61,7 @@ class Engine(Protocol):
             rows: Some rows of train, maybe none, with ROW_WEIGHT where they are those of a table by id.
         """
 
-    def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
+    def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
         """Send rows through steps, one after the other; rows keep their number and their order.
 
         Args:

@@ -24,7 +24,7 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.plan import FeaturePlan
-from recsys_cli.features.program import COLD, GATHERED, Gather, Program, Step
+from recsys_cli.features.program import COLD, GATHERED, Gather, PlanStep, Program
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 from recsys_cli.features.split import SPLITS, TRAIN
 
@@ -236,10 +236,10 @@ class Tables:
                     state[GATHERED, name] = pa.table({column: table.column(column)})
         return state
 
-    def _at(self, gather: Step) -> pa.Table:
+    def _at(self, gather: PlanStep) -> pa.Table:
         """Return some columns of a table as they are at one point of the plan: before the steps that come later."""
         assert isinstance(gather.op, Gather)
-        steps: list[Step] = []
+        steps: list[PlanStep] = []
         needed = set(gather.op.columns)
         for step in reversed(self.program.steps[: self.program.steps.index(gather)]):
             # Others may wait for a pass that is not done.

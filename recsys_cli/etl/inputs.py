@@ -103,5 +103,5 @@ def _interactions(config: RunConfig, table: RawTable, raw: Path) -> dict[str, Re
 
 def _reader(config: RunConfig, table: RawTable, times: Mapping[str, str] = NOTHING) -> Reader:
     threads = cores()
-    size = chunk_bytes(config.etl.memory, threads)
+    size = chunk_bytes(config.etl.memory_mib, threads)
     return Reader(table, skip_bad=config.etl.on_bad_rows == "skip", threads=threads, chunk_bytes=size, times=times)

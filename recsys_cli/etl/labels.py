@@ -17,10 +17,10 @@ from recsys_cli.features.expression import columns, kind, kind_of_type, parse
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import LambdaOp
 from recsys_cli.features.schema import Role, Schema
-from recsys_cli.features.steps import Step
+from recsys_cli.features.steps import PlanStep
 
 
-def with_exact_labels(steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> list[Step]:
+def with_exact_labels(steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> list[PlanStep]:
     """Return steps that keep each label beside itself as float64, where bringing it to whole numbers could change it.
 
     Args:
@@ -29,7 +29,7 @@ def with_exact_labels(steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table)
         rows: The rows: a comparison of columns without nulls always fits.
     """
     labels = fitted.plan.labels
-    found: list[Step] = []
+    found: list[PlanStep] = []
     for step in steps:
         for label in labels:
             expression = _exact(step, label, rows)
@@ -41,7 +41,7 @@ def with_exact_labels(steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table)
     return found
 
 
-def _exact(step: Step, label: str, rows: pa.Table) -> str | None:
+def _exact(step: PlanStep, label: str, rows: pa.Table) -> str | None:
     """Return an expression for a label as a step finds it, if the step may change it."""
     expression = step.op.casts.get(label)
     return None if expression is None or _always_fits(expression, rows) else expression

@@ -102,7 +102,7 @@ class NewRows:
     def _reader(self, path: str) -> Reader:
         dataset, threads = self.config.dataset, cores()
         times = {name: DETECT for name in self.config.features.raw_times if name in self.fitted_on.names}
-        size = chunk_bytes(self.config.etl.memory, threads)
+        size = chunk_bytes(self.config.etl.memory_mib, threads)
         read = partial(Reader, every_row=True, threads=threads, chunk_bytes=size, times=times)
         table = open_given(dataset.name, dataset.options, path).tables(Path())[0]
         if table.format == "csv" and not table.header:

@@ -27,7 +27,7 @@ from recsys_cli.etl.missing_times import timed
 from recsys_cli.etl.negatives import draw
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.reader import Reader
-from recsys_cli.etl.report import Counted, write_failure, write_report
+from recsys_cli.etl.report import EtlCounts, write_failure, write_report
 from recsys_cli.etl.staging import Staged, stage
 from recsys_cli.etl.summary import cold_shares
 from recsys_cli.etl.transform import Transform, flattened, transform
@@ -80,7 +80,7 @@ class Preparation:
         with _timed(seconds, "report"):
             cold = cold_shares(self.folder, fitted, staged)
             dataset, method = self.config.dataset.called, self.config.split.method
-            counted = Counted(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
+            counted = EtlCounts(dataset, method, staged.rows, quality, cold, len(rejected), chosen)
             self._report(fitted, counted)
         if rejected:
             self._keep_rejected(rejected)
@@ -123,7 +123,7 @@ class Preparation:
 
     def _chosen(self, program: Program, name: str, reader: Reader) -> Chosen:
         part: Part = "held-out" if name in SPLITS and name != SPLITS[TRAIN] else "train"
-        folder, memory = self.scratch / "rows" / name, self.config.etl.memory
+        folder, memory = self.scratch / "rows" / name, self.config.etl.memory_mib
         labels = self.config.features.labels
         return choose_rows(program, reader, folder, self.emit, part=part, memory=memory, labels=labels)
 
@@ -154,7 +154,7 @@ class Preparation:
             quality[split] = {column: dict(counts) for column, counts in (written.missing or {}).items()}
         return quality
 
-    def _report(self, fitted: FittedPlan, counted: Counted) -> None:
+    def _report(self, fitted: FittedPlan, counted: EtlCounts) -> None:
         """Write the report. What goes wrong in it is said, and costs no more than the report: the data is whole."""
         try:
             write_report(self.folder, fitted, counted)

@@ -23,7 +23,7 @@ from recsys_cli.events import Emit, Progress
 from recsys_cli.features.columns import ROW_NUMBER, TRAIN_ROW, USER_HASH
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import hash_values
-from recsys_cli.features.program import FLAT, Gather, Step
+from recsys_cli.features.program import FLAT, Gather, PlanStep
 from recsys_cli.features.schema import UNSEEN, Role, Schema
 from recsys_cli.features.split import SPLITS, TRAIN
 
@@ -173,7 +173,7 @@ def prepare(engine: Engine, fitted: FittedPlan, rows: pa.Table, schema: Schema) 
     return typed_table(engine.apply(steps, fitted, rows), schema.in_table(None))
 
 
-def _steps(fitted: FittedPlan) -> list[Step]:
+def _steps(fitted: FittedPlan) -> list[PlanStep]:
     """Return all that rows of the interactions go through."""
     flat = _flat_steps(fitted) if any(position == FLAT for position, _ in fitted.state) else []
     return [*fitted.program.transforms(None), *flat]
@@ -189,7 +189,7 @@ def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:
     return replace(fitted, state=state)
 
 
-def _flat_steps(fitted: FittedPlan) -> list[Step]:
+def _flat_steps(fitted: FittedPlan) -> list[PlanStep]:
     """Return what brings every column of a table by id that is kept to the interactions."""
     steps = []
     for key in fitted.program.keys:
@@ -197,5 +197,5 @@ def _flat_steps(fitted: FittedPlan) -> list[Step]:
             name for name, _, home in fitted.program.columns if home == key and name not in fitted.plan.drop
         )
         if columns:
-            steps.append(Step(FLAT, Gather(key, columns), None, 0, columns))
+            steps.append(PlanStep(FLAT, Gather(key, columns), None, 0, columns))
     return steps

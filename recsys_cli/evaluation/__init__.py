@@ -5,6 +5,6 @@ Importing the package costs no torch: what was measured can be read back and sho
 
 from __future__ import annotations
 
-from recsys_cli.evaluation.result import Ceiling, Counts, Curve, Estimate, Evaluation, Measured, Protocol
+from recsys_cli.evaluation.result import Ceiling, Counts, Curve, Estimate, Evaluation, Measurements, Protocol
 
-__all__ = ["Ceiling", "Counts", "Curve", "Estimate", "Evaluation", "Measured", "Protocol"]
+__all__ = ["Ceiling", "Counts", "Curve", "Estimate", "Evaluation", "Measurements", "Protocol"]

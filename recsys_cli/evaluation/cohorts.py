@@ -31,7 +31,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Parts:
+class CohortParts:
     """What is cut into cohorts.
 
     Attributes:
@@ -58,7 +58,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class _Who:
+class _CohortMask:
     """A cohort: its rows (N,), and its ranked users (U,) or candidates (I,) where its rankings are measured."""
 
     name: str
@@ -68,7 +68,7 @@ class _Who:
     places: Mask | None = None
 
 
-def measure_cohorts(parts: Parts, config: EvaluateConfig) -> tuple[Cohort, ...]:
+def measure_cohorts(parts: CohortParts, config: EvaluateConfig) -> tuple[Cohort, ...]:
     """Measure all cohorts that have rows and are not everything, at the smallest cut-off.
 
     Args:
@@ -78,12 +78,12 @@ def measure_cohorts(parts: Parts, config: EvaluateConfig) -> tuple[Cohort, ...]:
     return tuple(_measured(who, parts, config) for who in _cohorts(parts) if who.rows.any() and not who.rows.all())
 
 
-def _cohorts(parts: Parts) -> Iterator[_Who]:
+def _cohorts(parts: CohortParts) -> Iterator[_CohortMask]:
     rows, held_out = parts.rows, parts.held_out
     num_candidates = int(np.count_nonzero(held_out.candidates < parts.first_cold))
     known, ranked = parts.is_known(rows.user_idx), parts.is_known(held_out.user_idx)
-    yield _Who("warm users", "users that train knows", known, users=ranked)
-    yield _Who("cold users", "users that train does not know", ~known, users=~ranked)
+    yield _CohortMask("warm users", "users that train knows", known, users=ranked)
+    yield _CohortMask("cold users", "users that train does not know", ~known, users=~ranked)
     place = np.full(int(max(rows.item_idx.max(initial=0), held_out.candidates.max(initial=0))) + 1, -1, dtype=np.int64)
     place[held_out.candidates] = np.arange(len(held_out.candidates))
     at = place[rows.item_idx]
@@ -91,16 +91,18 @@ def _cohorts(parts: Parts) -> Iterator[_Who]:
     num_head = int(np.ceil(HEAD * num_candidates))
     is_head = np.arange(len(held_out.candidates)) < num_head
     about = f"the {num_head:,} candidates with most rows of train, {HEAD:.0%} of them"
-    yield _Who("head items", about, (at >= 0) & (at < num_head), places=is_head)
+    yield _CohortMask("head items", about, (at >= 0) & (at < num_head), places=is_head)
     is_tail = ~is_head & ~is_cold
-    yield _Who("tail items", "the other candidates that train knows", np.append(is_tail, False)[at], places=is_tail)
+    yield _CohortMask(
+        "tail items", "the other candidates that train knows", np.append(is_tail, False)[at], places=is_tail
+    )
     about = "items that train does not know: candidates where the item table has them"
     cold = (at < 0) | (at >= num_candidates)
-    yield _Who("cold items", about, cold, places=is_cold if is_cold.any() else None)
+    yield _CohortMask("cold items", about, cold, places=is_cold if is_cold.any() else None)
     yield from _by_activity(parts, known)
 
 
-def _by_activity(parts: Parts, known: Mask) -> Iterator[_Who]:
+def _by_activity(parts: CohortParts, known: Mask) -> Iterator[_CohortMask]:
     """Cut the users of the split that train knows into quarters by what happened before; ties stay together."""
     users = parts.rows.user_idx
     before = np.bincount(parts.history.user_idx, minlength=int(users.max(initial=0)) + 1)
@@ -113,10 +115,10 @@ def _by_activity(parts: Parts, known: Mask) -> Iterator[_Who]:
         rows = known & (before[users] > low) & (before[users] <= high)
         ranked = np.where(parts.is_known(parts.held_out.user_idx), before[parts.held_out.user_idx], -1)
         about = f"users with {int(low) + 1:,} to {int(high):,} rows before"
-        yield _Who(name, about, rows, users=(ranked > low) & (ranked <= high))
+        yield _CohortMask(name, about, rows, users=(ranked > low) & (ranked <= high))
 
 
-def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
+def _measured(who: _CohortMask, parts: CohortParts, config: EvaluateConfig) -> Cohort:
     labels, metric = parts.rows.labels[who.rows], TASKS[parts.rows.task].default
     group = ScoredRows.of_errors if metric.of_errors else ScoredRows.of
     clusters = Clusters.of_users(parts.rows.user_idx[who.rows])
@@ -141,7 +143,7 @@ def _measured(who: _Who, parts: Parts, config: EvaluateConfig) -> Cohort:
     )
 
 
-def _within(who: _Who, ranked: Ranked, held_out: HeldOut) -> Hits | None:
+def _within(who: _CohortMask, ranked: Ranked, held_out: HeldOut) -> Hits | None:
     """Return the rankings of the cohort's users; or of those who should find items of it, with those items to find alone."""
     if who.users is not None:
         return Hits(ranked.hits[who.users], ranked.num_relevant[who.users])

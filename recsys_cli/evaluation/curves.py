@@ -6,12 +6,12 @@ import numpy as np
 
 from recsys_cli.evaluation.result import Curve
 from recsys_cli.metrics.ece import reliability
-from recsys_cli.metrics.tally import Floats, Tally
+from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 POINTS = 200
 
 
-def roc_curve(tally: Tally) -> Curve:
+def roc_curve(tally: ScoreCounts) -> Curve:
     """Return true over false positive rate for falling thresholds, from (0, 0) to (1, 1); empty for rows of one class."""
     small = tally.compressed(POINTS)
     positive, negative = small.positive[::-1], small.negative[::-1]
@@ -20,7 +20,7 @@ def roc_curve(tally: Tally) -> Curve:
     return _curve(_rates(negative), _rates(positive))
 
 
-def precision_recall_curve(tally: Tally) -> Curve:
+def precision_recall_curve(tally: ScoreCounts) -> Curve:
     """Return precision over recall for falling thresholds; empty for rows of one class.
 
     It begins at recall 0 with the precision of the highest scores: any part of rows that score the same has it on average.
@@ -33,7 +33,7 @@ def precision_recall_curve(tally: Tally) -> Curve:
     return _curve(_rates(positive), np.append(precision[0], precision))
 
 
-def reliability_curve(tally: Tally) -> Curve:
+def reliability_curve(tally: ScoreCounts) -> Curve:
     """Return the mean label over the mean prediction of bins of equal mass."""
     return _curve(*reliability(tally))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from recsys_cli.evaluation.problem import Hashes
+from recsys_cli.evaluation.fingerprint import Hashes
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.interactions import Interactions
 

@@ -136,7 +136,7 @@ def hold_out(
     """
     place_of = _numbering(candidates, size=num_items)
     known = rows.user_idx >= FIRST
-    wanted = known & is_relevant(rows, config.relevant)
+    wanted = known & is_relevant(rows, config.relevance)
     user, item = rows.user_idx[wanted].astype(np.int64), rows.item_idx[wanted].astype(np.int64)
 
     pairs = np.unique(user[item >= FIRST] * num_items + item[item >= FIRST])
@@ -178,7 +178,7 @@ def is_relevant(rows: Interactions, relevant: str | float) -> npt.NDArray[np.boo
 
     Args:
         rows: Any.
-        relevant: As `evaluate.relevant`.
+        relevant: As `evaluate.relevance`.
     """
     if relevant == "all":
         return np.ones(len(rows), dtype=bool)
@@ -187,10 +187,10 @@ def is_relevant(rows: Interactions, relevant: str | float) -> npt.NDArray[np.boo
 
 def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
     """Choose users by the order of their hash, so that a larger sample contains a smaller one; indices, ascending."""
-    if config.ranking_users is None or config.ranking_users >= len(users):
+    if config.max_ranking_users is None or config.max_ranking_users >= len(users):
         return np.arange(len(users))
     hashes = hash_counters(users, mix(config.seed, _SAMPLE))
-    return np.sort(np.argsort(hashes, kind="stable")[: config.ranking_users])
+    return np.sort(np.argsort(hashes, kind="stable")[: config.max_ranking_users])
 
 
 def _numbering(ids: Ints, *, size: int) -> Ints:

@@ -13,26 +13,26 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.baselines import RANKING as BASELINES
 from recsys_cli.evaluation.baselines import fit_baseline
 from recsys_cli.evaluation.baselines.cache import FittedCache
-from recsys_cli.evaluation.beyond import catalogue_of, measure_lists
+from recsys_cli.evaluation.beyond_accuracy import catalogue_of, measure_lists
 from recsys_cli.evaluation.bootstrap import ranking_estimates
-from recsys_cli.evaluation.cohorts import Parts, measure_cohorts
-from recsys_cli.evaluation.lending import ForEverybody, Loans
-from recsys_cli.evaluation.new_users import ByUser
-from recsys_cli.evaluation.pointwise import Rows, measure_rows, predict
+from recsys_cli.evaluation.cohorts import CohortParts, measure_cohorts
+from recsys_cli.evaluation.cold_start import FoldInScorer, TemporaryIds
+from recsys_cli.evaluation.new_users import SplitByUser
+from recsys_cli.evaluation.pointwise import LabeledRows, measure_rows, predict
+from recsys_cli.evaluation.protocol_text import count, describe, on_new_users
 from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.result import MODEL, Estimates, Measured
+from recsys_cli.evaluation.result import MODEL, Estimates, Measurements
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
+from recsys_cli.evaluation.task import EvaluationTask
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.evaluation.verdict import verdicts
-from recsys_cli.evaluation.words import count, describe, on_new_users
 from recsys_cli.events import Emit, Progress, ignore
 from recsys_cli.features.schema import Role
-from recsys_cli.loader import Loader, Tables
+from recsys_cli.loader import DimensionTables, Loader
 from recsys_cli.metrics import Ranked
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.workspace import PreparedData
@@ -44,7 +44,7 @@ NO_FOLD_IN = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ComputeSettings:
     """Where and within which bounds to compute; changes no figure.
 
     Attributes:
@@ -59,8 +59,8 @@ class Place:
 
 
 def measure(
-    model: Model, data: PreparedData, config: EvaluateConfig, *, place: Place | None = None
-) -> tuple[Measured, Rankings]:
+    model: Model, data: PreparedData, config: EvaluateConfig, *, place: ComputeSettings | None = None
+) -> tuple[Measurements, Rankings]:
     """Measure a model and the baselines on the same rows and users; return the figures, and what they are figures of.
 
     Args:
@@ -74,7 +74,7 @@ def measure(
         DataError: The labels are not 0 and 1, or of numbers one is missing.
         TrainingError: The model's scores are no numbers.
     """
-    return _Measurement(model, data, config, place or Place()).run()
+    return _Measurement(model, data, config, place or ComputeSettings()).run()
 
 
 def choose_split(data: PreparedData, config: EvaluateConfig) -> str:
@@ -97,19 +97,19 @@ class _Measurement:
     model: Model
     data: PreparedData
     config: EvaluateConfig
-    place: Place
+    place: ComputeSettings
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def run(self) -> tuple[Measured, Rankings]:
-        asked, tables = self._asked(), Tables(self.data, device=self.place.device)
+    def run(self) -> tuple[Measurements, Rankings]:
+        asked, tables = self._asked(), DimensionTables(self.data, device=self.place.device)
         by_user, rows = asked.by_user, asked.by_user.rows
         earlier = ("train", "valid") if asked.split == "test" else ("train",)
         before = by_user.hidden(by_user.before)
         by_now = make_context(self.data, *earlier, tables=tables, read=before)
         self.model.set_context(by_now)
         logits = self._score_rows(asked.split, len(rows))
-        of_model = Rows(by_user.cold.hidden(rows), by_user.cold.hidden(by_user.train), by_user.cold.first)
+        of_model = LabeledRows(by_user.cold.hidden(rows), by_user.cold.hidden(by_user.train), by_user.cold.first)
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
         ranked, num_empty = self._rank(asked, tables, by_now)
@@ -118,13 +118,13 @@ class _Measurement:
             beyond = self._beyond(ranked, asked)
         with self._timed("cohorts"):
             first = by_user.new.first, by_user.cold.first
-            parts = Parts(rows, by_user.history, asked.held_out, of_rows.scores, ranked, *first)
+            parts = CohortParts(rows, by_user.history, asked.held_out, of_rows.scores, ranked, *first)
             cohorts = measure_cohorts(parts, self.config)
         with self._timed("verdict"):
             of_labels = self.model.probabilistic
             sentences = verdicts(of_rows, rows, ranked, self.config, of_labels=of_labels)
         counts = count(asked, num_empty=num_empty)
-        measured = Measured(
+        measured = Measurements(
             split=asked.split,
             pointwise=of_rows.estimates,
             reliability=of_rows.reliability,
@@ -142,12 +142,12 @@ class _Measurement:
         )
         return measured, asked.rankings(ranked, logits, measured.protocol, self.config)
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> EvaluationTask:
         split = choose_split(self.data, self.config)
         with self._timed("read"):
-            by_user = ByUser.read(self.data, split, seed=self.config.seed)
+            by_user = SplitByUser.read(self.data, split, seed=self.config.seed)
         with self._timed("prepare the ranking"):
-            return Asked.of(by_user, split, self.config)
+            return EvaluationTask.of(by_user, split, self.config)
 
     def _score_rows(self, split: str, num_rows: int) -> npt.NDArray[np.float32]:
         loader = Loader(
@@ -160,7 +160,9 @@ class _Measurement:
         with self._timed("score rows"):
             return predict(self.model, loader, progress=progress)
 
-    def _rank(self, asked: Asked, tables: Tables, by_now: TrainingContext) -> tuple[dict[str, Ranked], int]:
+    def _rank(
+        self, asked: EvaluationTask, tables: DimensionTables, by_now: TrainingContext
+    ) -> tuple[dict[str, Ranked], int]:
         """Rank with the model and the baselines; the rankings by system, and the users without recommendations."""
         found: dict[str, Ranked] = {}
         num_empty = 0
@@ -169,7 +171,7 @@ class _Measurement:
                 found[name], num_empty = self._rank_by(name, scorer, asked)
         return found, num_empty
 
-    def _scorers(self, asked: Asked, tables: Tables, by_now: TrainingContext) -> dict[str, Scorer]:
+    def _scorers(self, asked: EvaluationTask, tables: DimensionTables, by_now: TrainingContext) -> dict[str, Scorer]:
         """Return who ranks, by system; nobody where there is nothing to rank, and a note says why."""
         schema, device = self.data.schema, self.place.device
         if asked.by_user.num_folded and not self.model.folds_in:
@@ -180,7 +182,7 @@ class _Measurement:
             return {}
         self.notes += on_new_users(asked, self.model)
         systems = {MODEL: self.model}
-        known = TrainingContext(lambda: asked.by_user.hidden(asked.by_user.train.met()), tables.join)
+        known = TrainingContext(lambda: asked.by_user.hidden(asked.by_user.train.observed()), tables.join)
         cache = FittedCache(self.data.folder / "baselines")
         for name in BASELINES:
             with self._timed(f"fit {name}"):
@@ -188,29 +190,31 @@ class _Measurement:
         self.notes += _on_left_out(systems)
         return {name: self._scorer(system, asked, tables) for name, system in systems.items()}
 
-    def _scorer(self, system: Model, asked: Asked, tables: Tables) -> Scorer:
+    def _scorer(self, system: Model, asked: EvaluationTask, tables: DimensionTables) -> Scorer:
         schema = self.data.schema
         candidates = torch.from_numpy(asked.held_out.candidates).to(self.place.device)
         history = asked.by_user.cold.hidden(asked.by_user.history)
-        loans = Loans(asked.new_users, history, schema.only(Role.USER).own_ids, tables.join)
+        loans = TemporaryIds(asked.new_users, history, schema.only(Role.USER).own_ids, tables.join)
 
         def make() -> Scorer:
             return ModelScorer(system, tables, schema, candidates, batch_size=self.config.batch_size)
 
-        return ForEverybody(system, make, asked.by_user.new, loans, candidates)
+        return FoldInScorer(system, make, asked.by_user.new, loans, candidates)
 
-    def _rank_by(self, name: str, scorer: Scorer, asked: Asked) -> tuple[Ranked, int]:
+    def _rank_by(self, name: str, scorer: Scorer, asked: EvaluationTask) -> tuple[Ranked, int]:
         def progress(done: int) -> None:
             self.place.emit(Progress(f"rank by {name}", done, len(asked.held_out.user_idx), unit="users"))
 
         progress(0)  # the first users may take minutes
         return rank(asked.held_out, scorer, cut_off=max(self.config.k), progress=progress)
 
-    def _beyond(self, ranked: Mapping[str, Ranked], asked: Asked) -> dict[str, Estimates]:
+    def _beyond(self, ranked: Mapping[str, Ranked], asked: EvaluationTask) -> dict[str, Estimates]:
         if not ranked:
             return {}
         candidates = asked.held_out.candidates
-        catalogue = catalogue_of(candidates, asked.by_user.train.met(), Tables(self.data), self.data.schema)
+        catalogue = catalogue_of(
+            candidates, asked.by_user.train.observed(), DimensionTables(self.data), self.data.schema
+        )
         return {name: measure_lists(lists, asked.held_out, catalogue, self.config) for name, lists in ranked.items()}
 
     @contextmanager

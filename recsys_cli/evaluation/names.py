@@ -44,7 +44,7 @@ class Item:
         return self.title or self.id
 
 
-class Names:
+class IdNames:
     """Tells what encoded ids stand for; vocabularies are read when they are asked for.
 
     An item that train does not know is told by its row of the joined table.

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.evaluation.cold_items import ColdItems
+from recsys_cli.evaluation.fingerprint import Hashes, row_hashes, value_hashes
 from recsys_cli.evaluation.fold_in import fold_in
-from recsys_cli.evaluation.problem import Hashes, row_hashes, value_hashes
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_interactions, read_user_hashes, read_user_rows
@@ -104,7 +104,7 @@ class NewUsers:
 
 
 @dataclass(frozen=True)
-class ByUser:
+class SplitByUser:
     """The rows of a split and what was known before it, with every user told apart.
 
     After a split by user nothing is known before: there the first part of each user's rows is history, and the rest is to be
@@ -135,7 +135,7 @@ class ByUser:
     num_folded: int
 
     @classmethod
-    def read(cls, data: PreparedData, split: str, *, seed: int) -> ByUser:
+    def read(cls, data: PreparedData, split: str, *, seed: int) -> SplitByUser:
         """Read what belongs to a split.
 
         Args:
@@ -153,11 +153,11 @@ class ByUser:
         of_table = read_user_rows(data, split)
         new = NewUsers.of(*read[split], first=len(of_users), table_rows=of_table, num_ids=len(of_users))
         train, *between, rows = (new.named(*read[name]) for name in names)
-        before = train.met()
+        before = train.observed()
         for other in between:
-            before = before + other.met()
+            before = before + other.observed()
         users = np.concatenate([of_users, new.hashes])
-        history, wanted, num_folded = before, rows.met(), 0
+        history, wanted, num_folded = before, rows.observed(), 0
         if _is_by_user(rows, before, new):
             of_new = wanted.chosen(new.among(wanted.user_idx))
             (history, wanted), num_folded = fold_in(of_new, users=users, items=items, seed=seed), len(new)

@@ -53,7 +53,7 @@ def predict(
 
 
 @dataclass(frozen=True)
-class Rows:
+class LabeledRows:
     """What is predicted, and what the baselines learn from; item ids are below `num_items`.
 
     Held-out users without an id in the data have one of their own here (see `NewUsers`): rows of one user are one draw.
@@ -79,7 +79,7 @@ class MeasuredRows:
 
 
 def measure_rows(
-    logits: npt.NDArray[np.float32], rows: Rows, *, config: EvaluateConfig, probabilistic: bool = True
+    logits: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, probabilistic: bool = True
 ) -> MeasuredRows:
     """Measure the model's logits and the baselines; of labels that are numbers, the numbers that they predict.
 
@@ -118,7 +118,7 @@ def measure_rows(
 
 
 def _measure_numbers(
-    numbers: npt.NDArray[np.float32], rows: Rows, *, config: EvaluateConfig, predicts: bool
+    numbers: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, predicts: bool
 ) -> MeasuredRows:
     systems: dict[str, npt.NDArray[np.floating]] = {MODEL: numbers} if predicts else {}
     for name, baseline in BASELINES_OF_NUMBERS.items():

@@ -20,7 +20,7 @@ from recsys_cli.evaluation.scorers import ModelScorer, cannot_rank
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader import Tables
+from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.reading import groups_of
 from recsys_cli.loader.records import Layout, read_records
 from recsys_cli.models.model import Model, TrainingContext
@@ -28,7 +28,7 @@ from recsys_cli.workspace import PreparedData
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredItem:
     """An item with a number.
 
     Attributes:
@@ -62,7 +62,7 @@ class TopItems(NamedTuple):
         return cls(ints, ints, ints, np.empty(0, np.float32))
 
 
-class Advisor:
+class RecommendingModel:
     """A model that is ready to be asked.
 
     Args:
@@ -85,7 +85,7 @@ class Advisor:
     ) -> None:
         self._model = model
         self._schema = data.schema
-        self._tables = Tables(data)
+        self._tables = DimensionTables(data)
         self._batch_size = batch_size
         self._cold = ColdItems.of(data)
         if model.folds_in and met is not None and len(met):
@@ -108,7 +108,9 @@ class Advisor:
         """Whether it has vectors of items, so that there are nearest ones."""
         return self._model.scoring == "dot_product"
 
-    def recommend(self, user_idx: int, *, counts: npt.NDArray[np.int64], seen: Collection[int], k: int) -> list[Scored]:
+    def recommend(
+        self, user_idx: int, *, counts: npt.NDArray[np.int64], seen: Collection[int], k: int
+    ) -> list[ScoredItem]:
         """Return the best items for a user, best first, as an evaluation ranks them; not where `why_not` says why.
 
         Args:
@@ -124,7 +126,7 @@ class Advisor:
         items = np.fromiter(seen, np.int32, len(seen))
         history = Interactions(np.full(len(items), user_idx, np.int32), items, np.ones(len(items), np.float32))
         best = self.recommend_to(np.array([user_idx]), counts=counts, history=history, k=k)
-        return [Scored(int(item), float(score)) for item, score in zip(best.item_idx, best.scores, strict=True)]
+        return [ScoredItem(int(item), float(score)) for item, score in zip(best.item_idx, best.scores, strict=True)]
 
     def recommend_to(
         self, user_idx: npt.NDArray[np.int64], *, counts: npt.NDArray[np.int64], history: Interactions, k: int
@@ -164,7 +166,7 @@ class Advisor:
         batches = (Batch(records.span(start, start + self._batch_size), {}) for start in starts)
         return predict(self._model, batches)
 
-    def nearest(self, item_idx: int, *, k: int) -> list[Scored]:
+    def nearest(self, item_idx: int, *, k: int) -> list[ScoredItem]:
         """Return the items whose vectors point most in an item's direction, by cosine, without itself; it `has_vectors`."""
         own = self._schema.only(Role.ITEM).own_ids
         items = np.concatenate([np.arange(own.start, own.stop), self._cold.rows if self._model.by_content else ()])
@@ -174,7 +176,7 @@ class Advisor:
             vectors = torch.nn.functional.normalize(self._model.item_vectors(torch.from_numpy(items)), dim=1)
             cosines = (vectors @ vectors[at]).numpy()
         best = np.argsort(-cosines, kind="stable")
-        return [Scored(int(items[p]), float(cosines[p])) for p in best if p != at][:k]
+        return [ScoredItem(int(items[p]), float(cosines[p])) for p in best if p != at][:k]
 
     def knows(self, item_idx: int) -> bool:
         """Whether the model can tell an item from others: it has an id, or the model looks at features."""

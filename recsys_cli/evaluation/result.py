@@ -162,7 +162,7 @@ class Cohort(Frozen):
     """By system: the rankings of its users; or, of items, how well those of its items that should be found are found."""
 
 
-class Measured(Frozen):
+class Measurements(Frozen):
     """What measuring a model found."""
 
     split: str
@@ -197,7 +197,7 @@ class Measured(Frozen):
     """How long the parts took."""
 
 
-class Evaluation(Measured):
+class Evaluation(Measurements):
     """Everything about one evaluation of one run."""
 
     key: str

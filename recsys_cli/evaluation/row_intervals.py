@@ -13,7 +13,7 @@ from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
 from recsys_cli.evaluation.result import Estimate
 from recsys_cli.features.hashing import mix
 from recsys_cli.metrics import PointwiseMetric
-from recsys_cli.metrics.tally import Floats, Tally
+from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 _PARTS = 11
 _CLUSTERS_AT_ONCE = 1 << 20
@@ -30,7 +30,7 @@ class ScoredRows:
         clusters: Which of them depend on each other.
     """
 
-    tally: Tally
+    tally: ScoreCounts
     group: npt.NDArray[np.int64]
     positive: npt.NDArray[np.bool_]
     clusters: Clusters
@@ -38,7 +38,7 @@ class ScoredRows:
     @classmethod
     def of(cls, labels: npt.NDArray[np.float32], scores: npt.ArrayLike, clusters: Clusters) -> ScoredRows:
         """Group rows by score: labels of 0 and 1, (N,), and scores, (N,)."""
-        tally, group = Tally.grouped(labels, scores)
+        tally, group = ScoreCounts.grouped(labels, scores)
         return cls(tally, group, labels > 0.5, clusters)
 
     @classmethod

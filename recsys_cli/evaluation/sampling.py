@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
+from recsys_cli.evaluation.fingerprint import Hashes
 from recsys_cli.evaluation.held_out import HeldOut, Ints, Lists
-from recsys_cli.evaluation.problem import Hashes
 from recsys_cli.features.hashing import hash_counters, mix
 
 _DRAW = 18

@@ -13,7 +13,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import TrainingError
 from recsys_cli.evaluation.held_out import HeldOut
 from recsys_cli.features.schema import PADDING, Role, Schema
-from recsys_cli.loader import Tables
+from recsys_cli.loader import DimensionTables
 from recsys_cli.models.model import Model
 
 NOT_A_NUMBER = "train again with a lower train.learning_rate or with train.precision=fp32"
@@ -24,7 +24,7 @@ _MODERATE = 1e15
 
 
 def why_not(
-    model: Model, held_out: HeldOut, tables: Tables, schema: Schema, *, device: torch.device | str
+    model: Model, held_out: HeldOut, tables: DimensionTables, schema: Schema, *, device: torch.device | str
 ) -> str | None:
     """Return why a model cannot rank, or that there is nothing to rank, as a sentence without its dot; None where it can."""
     if not len(held_out.user_idx) or not len(held_out.candidates):
@@ -32,7 +32,7 @@ def why_not(
     return cannot_rank(model, tables, schema, device=device)
 
 
-def cannot_rank(model: Model, tables: Tables, schema: Schema, *, device: torch.device | str) -> str | None:
+def cannot_rank(model: Model, tables: DimensionTables, schema: Schema, *, device: torch.device | str) -> str | None:
     """Return why a model cannot score items that a user has not met, as a sentence without its dot; None where it can."""
     if model.scoring != "pairs":
         return None
@@ -63,7 +63,9 @@ class ModelScorer:
         batch_size: Pairs of a tile at most; changes nothing but memory.
     """
 
-    def __init__(self, model: Model, tables: Tables, schema: Schema, candidates: Tensor, *, batch_size: int) -> None:
+    def __init__(
+        self, model: Model, tables: DimensionTables, schema: Schema, candidates: Tensor, *, batch_size: int
+    ) -> None:
         self._model = model
         self._tables = tables
         self._user, item = schema.only(Role.USER).name, schema.only(Role.ITEM)

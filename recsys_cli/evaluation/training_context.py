@@ -9,7 +9,7 @@ import torch
 
 from recsys_cli.batch import Batch
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader import Loader, Tables
+from recsys_cli.loader import DimensionTables, Loader
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.models.model import TrainingContext
 from recsys_cli.workspace import PreparedData
@@ -22,7 +22,7 @@ def make_context(
     data: PreparedData,
     *splits: str,
     device: torch.device | str = "cpu",
-    tables: Tables | None = None,
+    tables: DimensionTables | None = None,
     memory: int = 4_096,
     read: Interactions | None = None,
 ) -> TrainingContext:
@@ -41,7 +41,7 @@ def make_context(
     def interactions() -> Interactions:
         if read is not None:
             return read
-        first, *others = (read_interactions(data, split, times=True).met() for split in splits)
+        first, *others = (read_interactions(data, split, times=True).observed() for split in splits)
         for other in others:
             first = first + other
         return first
@@ -51,5 +51,5 @@ def make_context(
             if data.rows(split):
                 yield from Loader(data, split, batch_size=_BATCH_ROWS, device=device, memory=memory)
 
-    tables = tables or Tables(data, device=device)
+    tables = tables or DimensionTables(data, device=device)
     return TrainingContext(interactions, tables.join, batches)

@@ -9,19 +9,19 @@ import torch
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.cold_items import ColdItems
+from recsys_cli.evaluation.cold_start import FoldInScorer, TemporaryIds
+from recsys_cli.evaluation.fingerprint import value_hashes
 from recsys_cli.evaluation.held_out import HeldOut, hold_out
-from recsys_cli.evaluation.lending import ForEverybody, Loans
-from recsys_cli.evaluation.measure import Place
-from recsys_cli.evaluation.new_users import ByUser
-from recsys_cli.evaluation.problem import value_hashes
+from recsys_cli.evaluation.measure import ComputeSettings
+from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.scorers import ModelScorer, why_not
+from recsys_cli.evaluation.task import EvaluationTask
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import FIRST, Role
-from recsys_cli.loader import Tables
+from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.metrics.label_task import TASKS
 from recsys_cli.metrics.named import CutOff
@@ -30,7 +30,7 @@ from recsys_cli.workspace import PreparedData
 
 
 def of_rankings(
-    model: Model, wanted: CutOff, data: PreparedData, *, config: EvaluateConfig, place: Place
+    model: Model, wanted: CutOff, data: PreparedData, *, config: EvaluateConfig, place: ComputeSettings
 ) -> Callable[[], float]:
     """Prepare a ranking of the valid split; return what measures a model by it, as `recsys evaluate` does of its warm users.
 
@@ -49,18 +49,18 @@ def of_rankings(
     Raises:
         ConfigError: The data cannot be ranked, or there is nothing to find.
     """
-    rows = read_interactions(data, "valid", cold_items=True).met()
+    rows = read_interactions(data, "valid", cold_items=True).observed()
     if model.folds_in and not np.any(rows.user_idx >= FIRST):
-        by_user = ByUser.read(data, "valid", seed=config.seed)
+        by_user = SplitByUser.read(data, "valid", seed=config.seed)
         if by_user.num_folded:
             return _of_new_users(model, wanted, data, by_user, config=config, place=place)
-    met, cold = read_interactions(data, "train", cold_items=True).met(), ColdItems.of(data)
+    met, cold = read_interactions(data, "train", cold_items=True).observed(), ColdItems.of(data)
     candidates = cold.candidates(met)
     users = value_hashes(data, data.schema.only(Role.USER))
     held_out = hold_out(
         rows, met, candidates=candidates, num_items=cold.first + cold.number, config=config, user_hashes=users
     )
-    tables = Tables(data, device=place.device)
+    tables = DimensionTables(data, device=place.device)
     if (reason := why_not(model, held_out, tables, data.schema, device=place.device)) is not None:
         all_new = not np.any(rows.user_idx >= FIRST)
         raise _not_measured(wanted, reason, model, data, all_new=all_new)
@@ -74,14 +74,26 @@ def of_rankings(
 
 
 def _of_new_users(
-    model: Model, wanted: CutOff, data: PreparedData, by_user: ByUser, *, config: EvaluateConfig, place: Place
+    model: Model,
+    wanted: CutOff,
+    data: PreparedData,
+    by_user: SplitByUser,
+    *,
+    config: EvaluateConfig,
+    place: ComputeSettings,
 ) -> Callable[[], float]:
     """Prepare a ranking for users whom train does not know; what measures it leaves the model with the history of train."""
-    asked, tables, schema = Asked.of(by_user, "valid", config), Tables(data, device=place.device), data.schema
+    asked, tables, schema = (
+        EvaluationTask.of(by_user, "valid", config),
+        DimensionTables(data, device=place.device),
+        data.schema,
+    )
     if (reason := why_not(model, asked.held_out, tables, schema, device=place.device)) is not None:
         raise _not_measured(wanted, reason, model, data, all_new=False)
     candidates = torch.from_numpy(asked.held_out.candidates).to(place.device)
-    loans = Loans(asked.new_users, by_user.cold.hidden(by_user.history), schema.only(Role.USER).own_ids, tables.join)
+    loans = TemporaryIds(
+        asked.new_users, by_user.cold.hidden(by_user.history), schema.only(Role.USER).own_ids, tables.join
+    )
     known = make_context(data, "train", device=place.device, tables=tables, read=by_user.hidden(by_user.before))
 
     def make() -> ModelScorer:
@@ -89,14 +101,14 @@ def _of_new_users(
 
     def measure() -> float:
         try:
-            return _mean(wanted, asked.held_out, ForEverybody(model, make, by_user.new, loans, candidates), place)
+            return _mean(wanted, asked.held_out, FoldInScorer(model, make, by_user.new, loans, candidates), place)
         finally:
             model.set_context(known)
 
     return measure
 
 
-def _mean(wanted: CutOff, held_out: HeldOut, scorer: Scorer, place: Place) -> float:
+def _mean(wanted: CutOff, held_out: HeldOut, scorer: Scorer, place: ComputeSettings) -> float:
     def progress(done: int) -> None:
         name = f"{wanted.metric.name}@{wanted.k}"
         place.emit(Progress(f"rank for {name}", done, len(held_out.user_idx), unit="users"))

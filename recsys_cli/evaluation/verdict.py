@@ -9,8 +9,8 @@ import numpy as np
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.compare.comparison import Verdict, figures_of
+from recsys_cli.evaluation.compare.format import joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
-from recsys_cli.evaluation.compare.words import joined
 from recsys_cli.evaluation.pointwise import MeasuredRows
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.interactions import Interactions

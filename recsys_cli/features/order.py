@@ -13,7 +13,7 @@ _BINS = 1 << 16
 
 
 @dataclass
-class Border:
+class TimeBoundary:
     """Where a split by time begins: rows later than a time, and of those at that time all but the first few.
 
     Attributes:
@@ -25,7 +25,7 @@ class Border:
     before: int
 
     @classmethod
-    def at(cls, times: Callable[[], Iterator[Ints]], rank: int) -> Border:
+    def at(cls, times: Callable[[], Iterator[Ints]], rank: int) -> TimeBoundary:
         """Find the border that `rank` rows come before: by counting in ever narrower ranges of time, several passes."""
         sizes = [(int(batch.min()), int(batch.max()), len(batch)) for batch in times() if len(batch)]
         if rank >= sum(size for _, _, size in sizes):

@@ -12,10 +12,21 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.ops import AnyOp, JoinExternal, NegativeSampling
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.spec import Spec
-from recsys_cli.features.steps import COLD, FLAT, GATHERED, INTERACTIONS, Gather, Locate, State, Step
+from recsys_cli.features.steps import COLD, FLAT, GATHERED, INTERACTIONS, Gather, Locate, PlanStep, State
 from recsys_cli.registry import suggest
 
-__all__ = ["COLD", "FLAT", "GATHERED", "INTERACTIONS", "Gather", "Locate", "Program", "State", "Step", "compile_plan"]
+__all__ = [
+    "COLD",
+    "FLAT",
+    "GATHERED",
+    "INTERACTIONS",
+    "Gather",
+    "Locate",
+    "PlanStep",
+    "Program",
+    "State",
+    "compile_plan",
+]
 
 
 @dataclass
@@ -48,7 +59,7 @@ class Program:
 
     rows: tuple[tuple[int, AnyOp], ...]
     draw: NegativeSampling | None
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     joins: tuple[tuple[int, JoinExternal], ...]
     reads: tuple[str, ...]
     columns: tuple[tuple[str, Spec, str | None], ...]
@@ -65,13 +76,13 @@ class Program:
         """The columns whose ids number a table, in order."""
         return tuple(dict.fromkeys(op.on for _, op in self.joins))
 
-    def fits(self, number: int, home: str | None) -> list[Step]:
+    def fits(self, number: int, home: str | None) -> list[PlanStep]:
         """Return the steps that learn in a pass, in one table."""
         return [step for step in self.steps if step.fitted and step.after == number and step.home == home]
 
     def walk(
         self, number: int, home: str | None, *, drawn: bool | None = None
-    ) -> list[tuple[Step, Literal["fit", "apply"]]]:
+    ) -> list[tuple[PlanStep, Literal["fit", "apply"]]]:
         """Return what a pass has to do to rows of one table, in order, and nothing that it need not.
 
         Args:
@@ -80,7 +91,7 @@ class Program:
             drawn: Only what learns from drawn rows as well, or only what does not; None for all.
         """
         needed: set[str] = set()
-        chosen: list[tuple[Step, Literal["fit", "apply"]]] = []
+        chosen: list[tuple[PlanStep, Literal["fit", "apply"]]] = []
         for step in reversed([step for step in self.steps if step.home == home]):
             if step.fitted and step.after == number and drawn in {None, step.op.learns_from_drawn}:
                 chosen.append((step, "fit"))
@@ -100,7 +111,7 @@ class Program:
             made |= set(step.writes)
         return tuple(needed)
 
-    def transforms(self, home: str | None) -> list[Step]:
+    def transforms(self, home: str | None) -> list[PlanStep]:
         """Return what rows of one table go through in the end."""
         return [step for step in self.steps if step.home == home and step.acts]
 
@@ -112,7 +123,7 @@ class _Compiler:
     tables: Mapping[str, pa.Schema]
     state: State | None
     columns: dict[str, _Column] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PlanStep] = field(default_factory=list)
     joins: list[tuple[int, JoinExternal]] = field(default_factory=list)
     reads: dict[str, None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -171,9 +182,9 @@ class _Compiler:
             lacks = frozenset().union(*(columns[name].lacks for name in part.reads_to_apply))
             if self.lacks is not None and op.phase == "draw":
                 lacks |= set(outputs)  # whether a row was drawn is no question of new rows
-            self._write(Step(index, part, home, after, tuple(outputs)), outputs, lacks)
+            self._write(PlanStep(index, part, home, after, tuple(outputs)), outputs, lacks)
 
-    def _write(self, step: Step, outputs: Mapping[str, Spec | None], lacks: frozenset[str]) -> None:
+    def _write(self, step: PlanStep, outputs: Mapping[str, Spec | None], lacks: frozenset[str]) -> None:
         op = cast("Op", step.op)
         self._check_keys(step, outputs)
         self._check_names(step, outputs)
@@ -196,13 +207,13 @@ class _Compiler:
                     del self.columns[name]  # so that columns stand in the order in which ops made them
                 self.columns[name] = _Column(spec, step.home, step.known, written=True, lacks=lacks)
 
-    def _check_names(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
+    def _check_names(self, step: PlanStep, outputs: Mapping[str, Spec | None]) -> None:
         """Check that a new name is not that of another column, which would be lost."""
         taken = [name for name, spec in outputs.items() if spec is not None and name in self.columns]
         if taken and step.op.renames:
             raise ConfigError(f"there is a column {taken[0]!r} already")
 
-    def _check_keys(self, step: Step, outputs: Mapping[str, Spec | None]) -> None:
+    def _check_keys(self, step: PlanStep, outputs: Mapping[str, Spec | None]) -> None:
         """Check that the keys of joins stay, are raw until they become ids, and that this needs only one pass."""
         taken = {op.on for _, op in self.joins} & set(outputs)
         if taken and (step.op.renames or step.op.may_drop):
@@ -254,7 +265,7 @@ class _Compiler:
             )
         after = max(key.known, *(self.columns[name].known for name in names))
         if not key.lacks:
-            self.steps.append(Step(GATHERED, Gather(home, names, index), None, after, names))
+            self.steps.append(PlanStep(GATHERED, Gather(home, names, index), None, after, names))
 
     def _join(self, index: int, op: JoinExternal) -> None:
         if op.table not in self.tables:
@@ -290,9 +301,9 @@ class _Compiler:
             self.columns[name] = _Column(spec, op.on, known=1, written=True, lacks=lacks)
 
 
-def _locate(key: str) -> Step:
+def _locate(key: str) -> PlanStep:
     op = Locate(key)
-    return Step(COLD, op, None, 1, (op.output,))  # cold keys are known after the first pass
+    return PlanStep(COLD, op, None, 1, (op.output,))  # cold keys are known after the first pass
 
 
 def compile_plan(

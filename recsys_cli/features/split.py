@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from recsys_cli.features.hashing import hash_counters, mix
-from recsys_cli.features.order import Border, Ints, LatestTwo
+from recsys_cli.features.order import Ints, LatestTwo, TimeBoundary
 
 SPLITS = ("train", "valid", "test")
 TRAIN, VALID, TEST = range(3)
@@ -90,7 +90,7 @@ class TemporalSplit(_Fractions):
         def times() -> Iterator[Ints]:
             return (batch["timestamp"] for batch in columns())
 
-        borders = [Border.at(times, rank) for rank in (first_valid, first_test)]
+        borders = [TimeBoundary.at(times, rank) for rank in (first_valid, first_test)]
         for batch in columns():
             later, latest = (border.reached(batch["timestamp"]) for border in borders)
             yield (later.astype(np.uint8) + latest).astype(np.uint8)

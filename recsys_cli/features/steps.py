@@ -104,7 +104,7 @@ class Locate(Lookup):
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """One op, or the part of it that works in one table.
 
     Attributes:

@@ -2,8 +2,8 @@
 
 from recsys_cli.loader.loader import Loader
 from recsys_cli.loader.scales import scales
-from recsys_cli.loader.tables import Tables
+from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.loader.targets import check_targets
-from recsys_cli.loader.users import Users
+from recsys_cli.loader.users import UserLoader
 
-__all__ = ["Loader", "Tables", "Users", "check_targets", "scales"]
+__all__ = ["DimensionTables", "Loader", "UserLoader", "check_targets", "scales"]

@@ -15,7 +15,7 @@ from recsys_cli.batch import Batch, Feature, Ragged
 
 
 @dataclass(frozen=True)
-class Built:
+class PendingBatch:
     """A batch that a background thread has asked the device for, and the event after which it is there (None: it is)."""
 
     batch: Batch
@@ -41,17 +41,17 @@ class SideStream:
         if self._stream is not None:  # rows and tables were brought there on the stream of who made the loader
             self._stream.wait_stream(torch.cuda.current_stream(device))
 
-    def build(self, make: Callable[[], Batch]) -> Built:
+    def build(self, make: Callable[[], Batch]) -> PendingBatch:
         """Run `make` with its work on the device queued on the side stream; called by any thread."""
         if self._stream is None:
-            return Built(make())
+            return PendingBatch(make())
         with torch.cuda.stream(self._stream):  # what is current is so for one thread
             batch = make()
             ready = torch.cuda.Event()
             ready.record(self._stream)
-        return Built(batch, ready)
+        return PendingBatch(batch, ready)
 
-    def take(self, built: Built) -> Batch:
+    def take(self, built: PendingBatch) -> Batch:
         """Return the batch for use on the current stream, which waits until it is there."""
         if built.ready is not None:
             stream = torch.cuda.current_stream(self._device)

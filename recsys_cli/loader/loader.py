@@ -10,22 +10,22 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.features.columns import row_column
-from recsys_cli.loader.copying import Built, SideStream, to_device
+from recsys_cli.loader.copying import PendingBatch, SideStream, to_device
 from recsys_cli.loader.footprint import contents
 from recsys_cli.loader.prefetch import prefetch
 from recsys_cli.loader.ragged import join
 from recsys_cli.loader.records import Records, read_records
 from recsys_cli.loader.resident import Resident, ResidentEpoch
-from recsys_cli.loader.steps import Steps
+from recsys_cli.loader.steps import EpochSteps
 from recsys_cli.loader.streaming import Streaming, StreamingEpoch
-from recsys_cli.loader.tables import Tables
+from recsys_cli.loader.tables import DimensionTables
 from recsys_cli.workspace import PreparedData
 
 _DEPTH = 4
 """Batches that are ready or being built, beside the one in use."""
 
 
-class Loader(Steps):
+class Loader(EpochSteps):
     """Iterate over the batches of a split, once each epoch, in an order that (seed, epoch) decides.
 
     A split that fits into `memory` is read once and kept, and shuffled over all rows. A larger one is streamed: parts of
@@ -72,7 +72,7 @@ class Loader(Steps):
         super().__init__(num_rows, batch_size=batch_size, rank=rank, world_size=world_size, parts=parts)
         self._device = torch.device(device)
         self._keys = schema.tables
-        self._tables = Tables(data, device=self._device, keys=self._keys)
+        self._tables = DimensionTables(data, device=self._device, keys=self._keys)
         budget = memory << 20
         self.resident = layout.num_bytes(groups) <= budget
         self._source: Resident | Streaming
@@ -85,7 +85,7 @@ class Loader(Steps):
     def _batches(self, first: int) -> Iterator[Batch]:
         epoch, side = self._source.epoch(self._epoch), SideStream(self._device)
 
-        def build(step: int) -> Built:
+        def build(step: int) -> PendingBatch:
             return side.build(lambda: self._build(epoch, step))
 
         built = prefetch(build, range(first, len(self)), threads=epoch.threads, depth=_DEPTH)

@@ -93,7 +93,7 @@ def pieces(num_rows: int, *, parts: int = 1, rank: int = 0, world_size: int = 1)
 
 
 @dataclass(frozen=True)
-class Deal:
+class BatchPartition:
     """Deal rows to ranks: the same number of steps for every rank, each row exactly once over all of them.
 
     A step takes the next `batch_size` rows of the order, whatever the number of ranks, and cuts them as `pieces` does; a piece is

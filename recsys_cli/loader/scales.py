@@ -12,7 +12,7 @@ from recsys_cli.workspace import PreparedData
 
 
 @dataclass(frozen=True)
-class Scale:
+class LabelScale:
     """What a label's values are like.
 
     Attributes:
@@ -24,7 +24,7 @@ class Scale:
     deviation: float
 
 
-def scales(data: PreparedData) -> dict[str, Scale]:
+def scales(data: PreparedData) -> dict[str, LabelScale]:
     """Return the scale in train of each label that is a number, by name.
 
     Raises:
@@ -33,7 +33,7 @@ def scales(data: PreparedData) -> dict[str, Scale]:
     return {column.name: _scale(data, column) for column in data.schema.labels if column.is_regression}
 
 
-def _scale(data: PreparedData, column: Column) -> Scale:
+def _scale(data: PreparedData, column: Column) -> LabelScale:
     """Add parts up as Chan, Golub and LeVeque (1983) do, so that a mean far from zero costs no digits."""
     rows, mean, squares = 0, 0.0, 0.0
     for path in data.shards("train"):
@@ -47,4 +47,4 @@ def _scale(data: PreparedData, column: Column) -> Scale:
                 squares += float(values.var()) * len(values) + apart**2 * rows * len(values) / total
                 mean += apart * len(values) / total
                 rows = total
-    return Scale(mean, float(np.sqrt(squares / rows)) if squares else 1.0)
+    return LabelScale(mean, float(np.sqrt(squares / rows)) if squares else 1.0)

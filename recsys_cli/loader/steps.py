@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
-from recsys_cli.loader.order import Deal
+from recsys_cli.loader.order import BatchPartition
 
 
-class Steps(ABC):
+class EpochSteps(ABC):
     """Iterate over the batches of an epoch, from step 0 or from where `load_state_dict` says.
 
     An iteration begins at step 0, unless `load_state_dict` was called since the last one. The same epoch is the same order:
@@ -31,7 +31,7 @@ class Steps(ABC):
         if batch_size < 1 or not 0 <= rank < world_size:
             raise ConfigError(f"a loader cannot have batch_size={batch_size}, rank={rank} of {world_size}")
         self.num_rows, self.batch_size = num_rows, batch_size
-        self._deal = Deal(num_rows, batch_size, world_size, parts)
+        self._deal = BatchPartition(num_rows, batch_size, world_size, parts)
         self._rank = rank
         self._epoch, self._step, self._start = 0, 0, 0
 

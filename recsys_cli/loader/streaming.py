@@ -51,7 +51,7 @@ class Streaming:
             raise ConfigError(
                 f"memory={budget >> 20} (MiB) is too little to stream {largest.path}: one of its row groups takes "
                 f"{needed / 2**20:.1f} MiB, and a third of the memory is for one window of rows",
-                hint=f"recsys train train.memory={-(-3 * needed // 2**20)}",
+                hint=f"recsys train train.memory_mib={-(-3 * needed // 2**20)}",
             )
 
     def epoch(self, epoch: int) -> StreamingEpoch:

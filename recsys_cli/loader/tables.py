@@ -22,7 +22,7 @@ from recsys_cli.loader.records import Layout, Records, read_records
 from recsys_cli.workspace import PreparedData
 
 
-class Tables:
+class DimensionTables:
     """Look up what a join would have brought, such as a movie's genres, by encoded id or by row of the table.
 
     Args:

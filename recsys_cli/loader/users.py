@@ -14,7 +14,7 @@ from recsys_cli.features.hashing import mix
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.order import Permutation
-from recsys_cli.loader.steps import Steps
+from recsys_cli.loader.steps import EpochSteps
 
 _SHUFFLE = 0x5553
 """Sets the order of users apart from whatever else is drawn from the same seed."""
@@ -35,7 +35,7 @@ def users_of_a_step(num_users: int) -> int:
     return size
 
 
-class Users(Steps):
+class UserLoader(EpochSteps):
     """Iterate over the users who have met at least two items, once each epoch, in an order that (seed, epoch) decides.
 
     Whoever has met a single item has nothing that comes next. Step i is the same users however many ranks share it. The

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recsys_cli.metrics.metric import ListMetric, Recommended
 from recsys_cli.metrics.novelty import mean_shown
-from recsys_cli.metrics.tally import Floats
+from recsys_cli.metrics.score_counts import Floats
 
 
 def arp(lists: Recommended, k: int) -> Floats:

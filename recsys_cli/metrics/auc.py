@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.metrics.metric import ByRow, Influence, PointwiseMetric
-from recsys_cli.metrics.tally import Floats, Tally
+from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
 def auc_of_groups(positive: Floats, negative: Floats, starts: npt.NDArray[np.integer]) -> Floats:
@@ -26,14 +26,14 @@ def auc_of_groups(positive: Floats, negative: Floats, starts: npt.NDArray[np.int
     return np.divide(wins, pairs, out=np.full_like(wins, np.nan), where=pairs > 0)
 
 
-def auc(tally: Tally) -> float:
+def auc(tally: ScoreCounts) -> float:
     """Return the area under the ROC curve, ties counted half; NaN without rows of both classes."""
     if not len(tally.logits):
         return np.nan
     return float(auc_of_groups(tally.positive, tally.negative, np.zeros(1, np.int64))[0])
 
 
-def placements(tally: Tally) -> tuple[Floats, Floats]:
+def placements(tally: ScoreCounts) -> tuple[Floats, Floats]:
     """Return the share of the other class on the right side of a positive and of a negative row of each score; each (G,).
 
     The mean over positive rows is the AUC, and so is the mean over negative rows (DeLong, DeLong and Clarke-Pearson, 1988).
@@ -41,7 +41,7 @@ def placements(tally: Tally) -> tuple[Floats, Floats]:
     return _below(tally.negative) / tally.negative.sum(), 1 - _below(tally.positive) / tally.positive.sum()
 
 
-def influence(tally: Tally) -> Influence:
+def influence(tally: ScoreCounts) -> Influence:
     """Return the distance of each row's placement from the AUC."""
     value, (of_positive, of_negative) = auc(tally), placements(tally)
     return (of_positive - value) / float(tally.positive.sum()), (of_negative - value) / float(tally.negative.sum())
@@ -50,7 +50,7 @@ def influence(tally: Tally) -> Influence:
 def row_placements(labels: npt.ArrayLike, scores: npt.ArrayLike) -> Floats:
     """Return the placement of each row; labels (N,) with both classes, scores (N,)."""
     is_positive = np.asarray(labels) != 0
-    tally, group = Tally.grouped(is_positive.astype(np.float32), scores)
+    tally, group = ScoreCounts.grouped(is_positive.astype(np.float32), scores)
     of_positive, of_negative = placements(tally)
     return np.where(is_positive, of_positive[group], of_negative[group])
 

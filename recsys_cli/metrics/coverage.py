@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from recsys_cli.metrics.metric import ListMetric, Recommended
-from recsys_cli.metrics.tally import Floats
+from recsys_cli.metrics.score_counts import Floats
 
 
 def coverage(lists: Recommended, k: int) -> Floats:

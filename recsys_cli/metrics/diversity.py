@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.metrics.metric import Catalogue, ListMetric, Recommended
-from recsys_cli.metrics.tally import Floats
+from recsys_cli.metrics.score_counts import Floats
 
 _USERS = 4_096
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from recsys_cli.metrics.auc import auc_of_groups
 from recsys_cli.metrics.metric import GroupedMetric
-from recsys_cli.metrics.tally import Floats, count_runs, run_starts
+from recsys_cli.metrics.score_counts import Floats, count_runs, run_starts
 
 
 def gauc(

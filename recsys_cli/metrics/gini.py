@@ -6,7 +6,7 @@ import numpy as np
 
 from recsys_cli.metrics.coverage import times_shown
 from recsys_cli.metrics.metric import ListMetric, Recommended
-from recsys_cli.metrics.tally import Floats
+from recsys_cli.metrics.score_counts import Floats
 
 
 def gini(lists: Recommended, k: int) -> Floats:

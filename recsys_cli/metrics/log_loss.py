@@ -6,15 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.metrics.metric import ByRow, Influence, PointwiseMetric, mean_influence, mean_of
-from recsys_cli.metrics.tally import Floats, Tally
+from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
-def log_loss(tally: Tally) -> float:
+def log_loss(tally: ScoreCounts) -> float:
     """Return the mean binary cross-entropy in nats, from logits, so that confident rows do not overflow."""
     return mean_of(*losses(tally), tally)
 
 
-def losses(tally: Tally) -> tuple[Floats, Floats]:
+def losses(tally: ScoreCounts) -> tuple[Floats, Floats]:
     """Return the loss of a row of each score if its label is 1, and if it is 0; each (G,)."""
     if_positive = row_losses(np.ones(1), tally.logits)
     return if_positive, if_positive + tally.logits
@@ -26,7 +26,7 @@ def row_losses(labels: npt.ArrayLike, logits: npt.ArrayLike) -> Floats:
     return np.logaddexp(0, np.where(np.asarray(labels) != 0, -wide, wide))
 
 
-def influence(tally: Tally) -> Influence:
+def influence(tally: ScoreCounts) -> Influence:
     """Return how far each row's loss is from the mean."""
     return mean_influence(*losses(tally), tally)
 

@@ -6,34 +6,34 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.metrics.metric import ByRow, Influence, PointwiseMetric, mean_influence, mean_of
-from recsys_cli.metrics.tally import Floats, Tally
+from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
-def mae(tally: Tally) -> float:
+def mae(tally: ScoreCounts) -> float:
     """Return the mean absolute difference of probability and label; it prefers sure answers to honest probabilities."""
     return mean_of(*_off(tally), tally)
 
 
-def mae_of_errors(tally: Tally) -> float:
+def mae_of_errors(tally: ScoreCounts) -> float:
     """Return the mean absolute error, in the label's units, from a tally of errors."""
     return mean_of(*_off_by(tally), tally)
 
 
-def influence(tally: Tally) -> Influence:
+def influence(tally: ScoreCounts) -> Influence:
     """Return how far each row's difference is from the mean."""
     return mean_influence(*_off(tally), tally)
 
 
-def influence_of_errors(tally: Tally) -> Influence:
+def influence_of_errors(tally: ScoreCounts) -> Influence:
     """Return the same from a tally of errors."""
     return mean_influence(*_off_by(tally), tally)
 
 
-def _off(tally: Tally) -> tuple[Floats, Floats]:
+def _off(tally: ScoreCounts) -> tuple[Floats, Floats]:
     return 1 - tally.probabilities, tally.probabilities
 
 
-def _off_by(tally: Tally) -> tuple[Floats, Floats]:
+def _off_by(tally: ScoreCounts) -> tuple[Floats, Floats]:
     return np.abs(tally.logits), np.abs(tally.logits)
 
 

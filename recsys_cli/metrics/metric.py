@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.metrics.tally import Floats, Tally
+from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 Influence = tuple[Floats, Floats]
 """Derivative of a figure by the weight of one row of each score: of positive rows and of negative ones; each (G,)."""
@@ -52,10 +52,10 @@ class PointwiseMetric:
     name: str
     title: str
     better: Better
-    compute: Callable[[Tally], float]
-    influence: Callable[[Tally], Influence]
+    compute: Callable[[ScoreCounts], float]
+    influence: Callable[[ScoreCounts], Influence]
     of_probabilities: bool = True
-    parts: Callable[[Tally], tuple[npt.NDArray[np.int64], Floats]] | None = None
+    parts: Callable[[ScoreCounts], tuple[npt.NDArray[np.int64], Floats]] | None = None
     by_row: ByRow | None = None
     of_errors: bool = False
 
@@ -68,17 +68,19 @@ class PointwiseMetric:
         """
         known = np.asarray(labels, dtype=np.float32)
         return self.compute(
-            Tally.of_errors(known, scores) if self.of_errors else Tally.of((known > 0.5).astype(np.float32), scores)
+            ScoreCounts.of_errors(known, scores)
+            if self.of_errors
+            else ScoreCounts.of((known > 0.5).astype(np.float32), scores)
         )
 
 
-def mean_of(positive: Floats, negative: Floats, tally: Tally) -> float:
+def mean_of(positive: Floats, negative: Floats, tally: ScoreCounts) -> float:
     """Return the mean over rows of what rows of each score and label have, each (G,); NaN without rows."""
     rows = float(tally.rows.sum())
     return float(tally.positive @ positive + tally.negative @ negative) / rows if rows else np.nan
 
 
-def mean_influence(positive: Floats, negative: Floats, tally: Tally) -> Influence:
+def mean_influence(positive: Floats, negative: Floats, tally: ScoreCounts) -> Influence:
     """Return the influence of such a mean."""
     rows, value = float(tally.rows.sum()), mean_of(positive, negative, tally)
     return (positive - value) / rows, (negative - value) / rows

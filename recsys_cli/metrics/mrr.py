@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from recsys_cli.metrics.metric import Hits, RankingMetric
-from recsys_cli.metrics.tally import Floats
+from recsys_cli.metrics.score_counts import Floats
 
 
 def mrr(ranked: Hits, k: int) -> Floats:

@@ -8,16 +8,16 @@ import numpy as np
 
 from recsys_cli.metrics import log_loss
 from recsys_cli.metrics.metric import Influence, PointwiseMetric
-from recsys_cli.metrics.tally import Tally
+from recsys_cli.metrics.score_counts import ScoreCounts
 
 
-def normalized_entropy(tally: Tally) -> float:
+def normalized_entropy(tally: ScoreCounts) -> float:
     """Return the log loss over the entropy of the mean label; below 1 the scores say something. He et al. (ADKDD 2014)."""
     mean = _mean_label(tally)
     return log_loss.log_loss(tally) / _entropy(mean) if 0 < mean < 1 else np.nan
 
 
-def influence(tally: Tally) -> Influence:
+def influence(tally: ScoreCounts) -> Influence:
     """Return the derivative by each row's weight, of the log loss and of the entropy."""
     mean, value = _mean_label(tally), normalized_entropy(tally)
     entropy, slope = _entropy(mean), math.log((1 - mean) / mean)
@@ -29,7 +29,7 @@ def influence(tally: Tally) -> Influence:
     return positive, negative
 
 
-def _mean_label(tally: Tally) -> float:
+def _mean_label(tally: ScoreCounts) -> float:
     rows = float(tally.rows.sum())
     return float(tally.positive.sum()) / rows if rows else 0.0
 

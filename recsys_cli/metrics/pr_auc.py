@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from recsys_cli.metrics.metric import Influence, PointwiseMetric
-from recsys_cli.metrics.tally import Floats, Tally
+from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
-def pr_auc(tally: Tally) -> float:
+def pr_auc(tally: ScoreCounts) -> float:
     """Return the average precision: the precision at each score, weighted by the share of the positive rows that have it.
 
     The step function below the points of the precision-recall curve, as in scikit-learn; joining the points by lines would
@@ -19,7 +19,7 @@ def pr_auc(tally: Tally) -> float:
     return float(precision @ positive) / total if total else np.nan
 
 
-def influence(tally: Tally) -> Influence:
+def influence(tally: ScoreCounts) -> Influence:
     """Return the derivative by each row's weight: its own precision, and what it does to the precision of lower scores."""
     positive, precision, called = _from_above(tally)
     total = float(positive.sum())
@@ -28,7 +28,7 @@ def influence(tally: Tally) -> Influence:
     return ((precision + right - value) / total)[::-1], (-wrong / total)[::-1]
 
 
-def _from_above(tally: Tally) -> tuple[Floats, Floats, Floats]:
+def _from_above(tally: ScoreCounts) -> tuple[Floats, Floats, Floats]:
     """Return positive rows, the precision down to each score and the rows down to it, the highest score first; each (G,)."""
     positive, called = tally.positive[::-1], np.cumsum(tally.rows[::-1])
     return positive, np.cumsum(positive) / called, called

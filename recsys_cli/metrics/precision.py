@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recsys_cli.metrics.metric import Hits, RankingMetric
-from recsys_cli.metrics.tally import Floats
+from recsys_cli.metrics.score_counts import Floats
 
 
 def precision(ranked: Hits, k: int) -> Floats:

@@ -8,30 +8,30 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.metrics.metric import ByRow, Influence, PointwiseMetric, mean_influence, mean_of
-from recsys_cli.metrics.tally import Floats, Tally
+from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
-def rmse(tally: Tally) -> float:
+def rmse(tally: ScoreCounts) -> float:
     """Return the root of the mean squared difference of probability and label: the root of the score of Brier (1950)."""
     return math.sqrt(mean_of(*_squares(tally), tally))
 
 
-def rmse_of_errors(tally: Tally) -> float:
+def rmse_of_errors(tally: ScoreCounts) -> float:
     """Return the root of the mean squared error, in the label's units, from a tally of errors."""
     return math.sqrt(mean_of(tally.logits**2, tally.logits**2, tally))
 
 
-def influence(tally: Tally) -> Influence:
+def influence(tally: ScoreCounts) -> Influence:
     """Return how far each row's square is from the mean, by the slope of the root."""
     return _by_slope(mean_influence(*_squares(tally), tally), rmse(tally))
 
 
-def influence_of_errors(tally: Tally) -> Influence:
+def influence_of_errors(tally: ScoreCounts) -> Influence:
     """Return the same from a tally of errors."""
     return _by_slope(mean_influence(tally.logits**2, tally.logits**2, tally), rmse_of_errors(tally))
 
 
-def _squares(tally: Tally) -> tuple[Floats, Floats]:
+def _squares(tally: ScoreCounts) -> tuple[Floats, Floats]:
     return (1 - tally.probabilities) ** 2, tally.probabilities**2
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recsys_cli.metrics.metric import ListMetric, Recommended
-from recsys_cli.metrics.tally import Floats
+from recsys_cli.metrics.score_counts import Floats
 
 
 def serendipity(lists: Recommended, k: int) -> Floats:

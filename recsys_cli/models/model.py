@@ -80,7 +80,8 @@ class Model(nn.Module, ABC):
     A model of no kind extends this class with `score` and `loss`.
 
     The constructor is `Model(config, schema)`. Gradient-trained models take `sparse=False` too: whether their embedding
-    tables have sparse gradients (`train.sparse`); and `placement`, if they pass it on to `models.embedding.embed`. Tables
+    tables have sparse gradients (`train.sparse_embeddings`); and `placement`, if they pass it on to
+    `models.embedding.embed`. Tables
     are `nn.Embedding` or `nn.EmbeddingBag` modules, as optimizers find them by class. A module that reads the rows of all
     ranks is a `models.all_gather.AllGatherModule`: `models.batch_norm.BatchNorm`, or `AllGatherRows` for in-batch negatives.
 

@@ -5,17 +5,17 @@ Figures are SVG written here: drawing them with a plotting library took longer t
 
 from __future__ import annotations
 
-from recsys_cli.page.bars import Estimated, Group, bars, intervals
-from recsys_cli.page.chart import Line, Steps, chart
+from recsys_cli.page.bars import BarGroup, IntervalBar, bars, intervals
+from recsys_cli.page.chart import Histogram, LineSeries, chart
 from recsys_cli.page.document import render
 from recsys_cli.page.scale import Axis, day, is_date, moment, share
 
 __all__ = [
     "Axis",
-    "Estimated",
-    "Group",
-    "Line",
-    "Steps",
+    "BarGroup",
+    "Histogram",
+    "IntervalBar",
+    "LineSeries",
     "bars",
     "chart",
     "day",

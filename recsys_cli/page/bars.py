@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from recsys_cli.page import frame
-from recsys_cli.page.scale import Axis, Scale
+from recsys_cli.page.scale import Axis, AxisScale
 
 _BAR, _GAP, _TOP, _BOTTOM, _RIGHT = 11.0, 9.0, 6.0, 40.0, 14.0
 _LONGEST = 22
@@ -16,7 +16,7 @@ _LONGEST = 22
 
 
 @dataclass(frozen=True)
-class Group:
+class BarGroup:
     """One series.
 
     Attributes:
@@ -30,7 +30,7 @@ class Group:
     intervals: Sequence[tuple[float, float] | None] = ()
 
 
-def bars(title: str, names: Sequence[str], groups: Sequence[Group], *, x: Axis) -> Markup:
+def bars(title: str, names: Sequence[str], groups: Sequence[BarGroup], *, x: Axis) -> Markup:
     """Draw bars to the right, those of one name below each other; empty where there is nothing to draw.
 
     Args:
@@ -52,7 +52,7 @@ def bars(title: str, names: Sequence[str], groups: Sequence[Group], *, x: Axis) 
 
 
 @dataclass(frozen=True)
-class Estimated:
+class IntervalBar:
     """A figure that is known within an interval.
 
     Attributes:
@@ -70,7 +70,7 @@ class Estimated:
     colour: int = 1
 
 
-def intervals(title: str, found: Sequence[Estimated], *, x: Axis, names: Sequence[tuple[int, str]] = ()) -> Markup:
+def intervals(title: str, found: Sequence[IntervalBar], *, x: Axis, names: Sequence[tuple[int, str]] = ()) -> Markup:
     """Draw points with their intervals, one below the other, and a line at zero where the axis holds it; empty without any.
 
     Args:
@@ -93,7 +93,7 @@ def intervals(title: str, found: Sequence[Estimated], *, x: Axis, names: Sequenc
     return frame.figure(title, height=height, parts=parts, names=[(frame.series(n), name) for n, name in names])
 
 
-def _interval(one: Estimated, scale: Scale, left: float, y: float) -> Iterator[Markup]:
+def _interval(one: IntervalBar, scale: AxisScale, left: float, y: float) -> Iterator[Markup]:
     low, middle, high = (_across(scale, left, value) for value in (one.low, one.value, one.high))
     yield frame.text(_short(one.name), left - 6, y + 4, anchor="end")
     yield frame.line(f"whisker {frame.series(one.colour)}", (low, y, high, y))
@@ -102,11 +102,11 @@ def _interval(one: Estimated, scale: Scale, left: float, y: float) -> Iterator[M
     ).format(frame.series(one.colour), frame.place(middle), frame.place(y), one.name, one.value, one.low, one.high)
 
 
-def _across(scale: Scale, left: float, value: float) -> float:
+def _across(scale: AxisScale, left: float, value: float) -> float:
     return left + scale(value) * (frame.WIDTH - _RIGHT - left)
 
 
-def _frame(scale: Scale, left: float, height: float) -> Iterator[Markup]:
+def _frame(scale: AxisScale, left: float, height: float) -> Iterator[Markup]:
     ground = height - _BOTTOM
     for value, label in scale.ticks(5):
         x = _across(scale, left, value)
@@ -115,7 +115,7 @@ def _frame(scale: Scale, left: float, height: float) -> Iterator[Markup]:
     yield frame.text(scale.axis.label, frame.WIDTH - _RIGHT, height - 6, anchor="end", kind="label")
 
 
-def _rows(names: Sequence[str], groups: Sequence[Group], scale: Scale, left: float) -> Iterator[Markup]:
+def _rows(names: Sequence[str], groups: Sequence[BarGroup], scale: AxisScale, left: float) -> Iterator[Markup]:
     each = len(groups) * _BAR + _GAP
     for row, name in enumerate(names):
         top = _TOP + row * each + _GAP / 2

@@ -9,7 +9,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from recsys_cli.page import frame
-from recsys_cli.page.scale import Axis, Scale, number
+from recsys_cli.page.scale import Axis, AxisScale, number
 
 _HEIGHT = 250.0
 _TOP, _BOTTOM, _RIGHT = 24.0, 40.0, 14.0
@@ -18,7 +18,7 @@ _GAP = 6.0
 
 
 @dataclass(frozen=True)
-class Line:
+class LineSeries:
     """Points, joined in their order or each by itself.
 
     Attributes:
@@ -50,7 +50,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Histogram:
     """A histogram: how high each interval is.
 
     Attributes:
@@ -83,8 +83,8 @@ class Steps:
 class _Plot:
     """The rectangle that marks are drawn in."""
 
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     left: float
 
     def at(self, x: float, y: float) -> tuple[float, float]:
@@ -93,7 +93,7 @@ class _Plot:
         return self.left + self.x(x) * wide, _HEIGHT - _BOTTOM - self.y(y) * high
 
 
-def chart(title: str, marks: Sequence[Line | Steps], *, x: Axis, y: Axis) -> Markup:
+def chart(title: str, marks: Sequence[LineSeries | Histogram], *, x: Axis, y: Axis) -> Markup:
     """Draw marks over two axes; empty where there is nothing to draw.
 
     Args:
@@ -109,9 +109,9 @@ def chart(title: str, marks: Sequence[Line | Steps], *, x: Axis, y: Axis) -> Mar
     plot = _Plot(over, up, frame.widest(label for _, label in up.ticks(5)) + 10)
     parts = [*_frame(plot)]
     for place, mark in enumerate(marks, start=1):  # all bands lie below all lines
-        parts += _band(mark, place, plot) if isinstance(mark, Line) else ()
+        parts += _band(mark, place, plot) if isinstance(mark, LineSeries) else ()
     for place, mark in enumerate(marks, start=1):
-        parts += _steps(mark, place, plot) if isinstance(mark, Steps) else _line(mark, place, plot)
+        parts += _steps(mark, place, plot) if isinstance(mark, Histogram) else _line(mark, place, plot)
     names = [(_colour(mark, place), mark.name) for place, mark in enumerate(marks, start=1) if len(mark.x)]
     return frame.figure(title, height=_HEIGHT, parts=parts, names=names)
 
@@ -145,7 +145,7 @@ def _apart(ticks: Sequence[tuple[float, str]]) -> Sequence[tuple[float, str]]:
     return inside[:1]
 
 
-def _band(mark: Line, place: int, plot: _Plot) -> Iterator[Markup]:
+def _band(mark: LineSeries, place: int, plot: _Plot) -> Iterator[Markup]:
     if not mark.band:
         return
     low, high = ([plot.at(x, pair[end]) for x, pair in zip(mark.x, mark.band, strict=True)] for end in (0, 1))
@@ -153,7 +153,7 @@ def _band(mark: Line, place: int, plot: _Plot) -> Iterator[Markup]:
     yield Markup('<polygon class="band {}" points="{}"/>').format(_colour(mark, place), points)
 
 
-def _line(mark: Line, place: int, plot: _Plot) -> Iterator[Markup]:
+def _line(mark: LineSeries, place: int, plot: _Plot) -> Iterator[Markup]:
     points = [plot.at(x, y) for x, y in zip(mark.x, mark.y, strict=True)]
     if mark.joined:
         kind = f"line {_colour(mark, place)}{' thin' if mark.thin else ''}"
@@ -170,13 +170,13 @@ def _line(mark: Line, place: int, plot: _Plot) -> Iterator[Markup]:
             )
 
 
-def _colour(mark: Line | Steps, place: int) -> str:
-    if isinstance(mark, Steps):
+def _colour(mark: LineSeries | Histogram, place: int) -> str:
+    if isinstance(mark, Histogram):
         return frame.series(place)
     return "dashed" if mark.dashed else frame.series(mark.colour or place)
 
 
-def _steps(mark: Steps, place: int, plot: _Plot) -> Iterator[Markup]:
+def _steps(mark: Histogram, place: int, plot: _Plot) -> Iterator[Markup]:
     kind = f"bar {frame.series(place)}"
     for low, high, height in zip(mark.edges, mark.edges[1:], mark.heights, strict=False):
         if height > 0:

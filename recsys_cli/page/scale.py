@@ -32,20 +32,20 @@ class Axis:
     high: float | None = None
     names: Sequence[str] = ()
 
-    def over(self, values: Iterable[float]) -> Scale:
+    def over(self, values: Iterable[float]) -> AxisScale:
         """Return the scale for some values."""
         if self.kind == "names":
-            return Scale(self, -0.5, len(self.names) - 0.5)
+            return AxisScale(self, -0.5, len(self.names) - 0.5)
         known = [value for value in values if self.kind != "log" or value > 0]
         low = self.low if self.low is not None else min(known, default=1.0)
         high = self.high if self.high is not None else max(known, default=low)
         if high <= low:  # one value: it stands in the middle
             low, high = (low / 2, low * 2) if self.kind == "log" else (low - 0.5, low + 0.5)
-        return Scale(self, low, high)
+        return AxisScale(self, low, high)
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """An axis with its ends.
 
     Attributes:

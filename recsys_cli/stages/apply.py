@@ -13,7 +13,7 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.program import INTERACTIONS
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
-HOW = ("etl.engine=", "etl.device=", "etl.memory=")
+HOW = ("etl.engine=", "etl.device=", "etl.memory_mib=")
 """What may be said of an application: how, not what."""
 
 

@@ -24,7 +24,7 @@ from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.evaluation.compare.runs import rankings_of
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
 from recsys_cli.metrics.named import better_of, check_figure
-from recsys_cli.stages.cells import Cell, cells_of, seconds_left
+from recsys_cli.stages.bench_grid import BenchCell, cells_of, seconds_left
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.run_selection import run_key, unfinished_run
@@ -105,7 +105,7 @@ def _wanted(config: RunConfig) -> BenchConfig:
     if config.bench is None:
         raise ConfigError(
             "the config has no bench section, which says what models to compare",
-            hint="such as  bench: {models: [popularity, mlp, {name: mf, dim: 64}], seeds: [1, 2, 3]}",
+            hint="such as  bench: {models: [popularity, mlp, {name: mf, embedding_dim: 64}], seeds: [1, 2, 3]}",
         )
     return config.bench
 
@@ -120,7 +120,9 @@ def _metrics(config: RunConfig, wanted: BenchConfig, metric: str | None) -> tupl
     return tuple(f"{config.evaluate.label}{name}" if "@" in name else name for name in chosen)
 
 
-def _make(cell: Cell, made: _Made, data: PreparedData, config: RunConfig, workspace: Workspace, emit: Emit) -> None:
+def _make(
+    cell: BenchCell, made: _Made, data: PreparedData, config: RunConfig, workspace: Workspace, emit: Emit
+) -> None:
     """Train and measure a cell, from wherever it was left."""
     started = time.perf_counter()
     known = 0.0
@@ -147,14 +149,14 @@ def _quieter(emit: Emit) -> Emit:
     return tell
 
 
-def _failure(cell: Cell, error: Exception) -> dict[str, Any]:
+def _failure(cell: BenchCell, error: Exception) -> dict[str, Any]:
     if isinstance(error, RecsysError):
         return {"label": cell.label, "seed": cell.seed, "message": error.message, "hint": error.hint}
     return {"label": cell.label, "seed": cell.seed, "message": f"{type(error).__name__}: {error}", "hint": None}
 
 
 def _leaderboard(
-    config: RunConfig, cells: Sequence[Cell], made: _Made, metrics: tuple[str, ...], data: PreparedData
+    config: RunConfig, cells: Sequence[BenchCell], made: _Made, metrics: tuple[str, ...], data: PreparedData
 ) -> Leaderboard:
     if not made.runs:
         last = made.failures[-1]

@@ -7,18 +7,18 @@ from typing import Any
 
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
-from recsys_cli.evaluation import Ceiling, Evaluation, Measured
-from recsys_cli.evaluation.measure import Place, measure
+from recsys_cli.evaluation import Ceiling, Evaluation, Measurements
+from recsys_cli.evaluation.measure import ComputeSettings, measure
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
-from recsys_cli.evaluation.report.recommended import Shown
+from recsys_cli.evaluation.report.recommended import RankingSection
 from recsys_cli.evaluation.selection import Selection, note
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.expression import parse
 from recsys_cli.stages import Made
-from recsys_cli.stages.finished import config_of, model_of, names_of
 from recsys_cli.stages.keys import code_of_metrics
+from recsys_cli.stages.loaded_run import config_of, model_of, names_of
 from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, run_lock, write_text
@@ -77,7 +77,7 @@ def evaluate(
             config=config,
             **dict(found),
         )
-        _write(run, evaluation, rankings, Shown.of(rankings, data, names, config))
+        _write(run, evaluation, rankings, RankingSection.of(rankings, data, names, config))
     return Made(run, up_to_date=False)
 
 
@@ -106,7 +106,7 @@ def _trials(study: TunedStudy) -> list[dict[str, Any]]:
     return trials if len(trials) > 1 else []
 
 
-def _write(run: TrainedRun, evaluation: Evaluation, rankings: Rankings, shown: Shown | None) -> None:
+def _write(run: TrainedRun, evaluation: Evaluation, rankings: Rankings, shown: RankingSection | None) -> None:
     """Write what was found; the file that tells whether it is up to date comes last."""
     page = render(
         evaluation,
@@ -130,10 +130,10 @@ def _is_fresh(run: TrainedRun, key: str) -> bool:
 
 def _measure(
     run: TrainedRun, data: PreparedData, whole: RunConfig, config: EvaluateConfig, *, emit: Emit
-) -> tuple[Measured, Rankings]:
+) -> tuple[Measurements, Rankings]:
     """Measure, and note what is known of how the data was split."""
     device = hardware.device(whole.train.device)
-    place = Place(device=device, memory=whole.train.memory, emit=emit)
+    place = ComputeSettings(device=device, memory=whole.train.memory_mib, emit=emit)
     keep_freed_memory()
     found, rankings = measure(model_of(run, whole, data).to(device), data, config, place=place)
     leakage = getattr(whole.split, "leakage", None)

@@ -14,15 +14,15 @@ import numpy.typing as npt
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
-from recsys_cli.evaluation.met import newest_first, num_positive, rows_of, to_find
-from recsys_cli.evaluation.names import Names
+from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.recommend import Advisor
+from recsys_cli.evaluation.recommend import RecommendingModel
 from recsys_cli.evaluation.result import MODEL, Evaluation
+from recsys_cli.evaluation.user_history import newest_first, num_positive, rows_of, to_find
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import count_items
-from recsys_cli.stages.finished import config_of, earlier_splits, held_out_split, model_of, names_of
+from recsys_cli.stages.loaded_run import config_of, earlier_splits, held_out_split, model_of, names_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 
@@ -44,12 +44,12 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         MissingArtifactError: The run is not finished, or its data is gone.
         ConfigError: Train has no such user.
     """
-    desk = _Desk.open(run, workspace)
+    desk = _InspectContext.open(run, workspace)
     user_idx = desk.names.find(Role.USER, name)
     found = rows_of(desk.data, Role.USER, user_idx)
     history = newest_first(found, desk.earlier)
     held_out = (desk.split,) if desk.split else ()
-    relevant = to_find(found, held_out, history, relevant=desk.config.evaluate.relevant)
+    relevant = to_find(found, held_out, history, relevant=desk.config.evaluate.relevance)
     wanted, seen = ({met.item_idx for met in rows} for rows in (relevant, history))
     advisor = desk.ask(found)
     can = advisor.why_not is None
@@ -93,7 +93,7 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
         MissingArtifactError: The run is not finished, or its data is gone.
         ConfigError: Neither train nor the joined table of items has such an item.
     """
-    desk = _Desk.open(run, workspace)
+    desk = _InspectContext.open(run, workspace)
     item_idx = desk.names.find(Role.ITEM, name)
     found = rows_of(desk.data, Role.ITEM, item_idx)
     advisor = desk.ask(found)
@@ -126,16 +126,16 @@ def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
 
 
 @dataclass(frozen=True)
-class _Desk:
+class _InspectContext:
     """What both questions need."""
 
     run: TrainedRun
     config: RunConfig
     data: PreparedData
-    names: Names
+    names: IdNames
 
     @classmethod
-    def open(cls, run: TrainedRun, workspace: Workspace) -> _Desk:
+    def open(cls, run: TrainedRun, workspace: Workspace) -> _InspectContext:
         config, data = config_of(run), workspace.data_of(run)
         names = names_of(config, data, workspace, title=_title(run, config))
         return cls(run, config, data, names)
@@ -150,11 +150,13 @@ class _Desk:
         """The splits that were there before it."""
         return earlier_splits(self.config, self.data)
 
-    def ask(self, found: Mapping[str, Interactions]) -> Advisor:
+    def ask(self, found: Mapping[str, Interactions]) -> RecommendingModel:
         """Load the model, to ask it about whom or what these rows are of."""
         model = model_of(self.run, self.config, self.data)
         met = sum((found[split] for split in self.earlier[1:]), found["train"])
-        return Advisor(model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size, met=met)
+        return RecommendingModel(
+            model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size, met=met
+        )
 
     def seconds(self, time: float | None) -> float | None:
         """Return a time in seconds, where the data's unit is known."""
@@ -197,7 +199,7 @@ def _popularity(item_idx: int, counts: npt.NDArray[np.int64]) -> dict[str, int |
     return {"place": int(np.count_nonzero(own > rows)) + 1 if rows else None, "items": int(np.count_nonzero(own))}
 
 
-def _recommended_to(item_idx: int, rankings: Rankings, names: Names, *, k: int) -> dict[str, Any] | None:
+def _recommended_to(item_idx: int, rankings: Rankings, names: IdNames, *, k: int) -> dict[str, Any] | None:
     """Count whom each system recommended an item to within k places, and name those that the model puts it highest for."""
     if not rankings.systems:
         return None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.measure import Place
+from recsys_cli.evaluation.measure import ComputeSettings
 from recsys_cli.evaluation.validation_metric import of_rankings
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.schema import Column
@@ -42,7 +42,7 @@ def monitor_of(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Mo
     if metric is None or metric is task.default or not data.rows("valid"):
         return found
     if isinstance(metric, CutOff):
-        place = Place(device=model.device, emit=emit)
+        place = ComputeSettings(device=model.device, emit=emit)
         ranked = of_rankings(model, metric, data, config=EvaluateConfig(), place=place)
         return replace(found, measure=lambda _: ranked())
     return replace(found, measure=lambda scored: metric.of_rows(scored.labels, scored.scores))

@@ -136,11 +136,11 @@ class _Planner:
         return next((c.name for c in self.data.schema.categorical if key_of(c.name) == last), table.name)
 
     def _part(self, config: RunConfig) -> MemoryProbe:
-        return self._probe.scaled(-(-self.rows_of_step // config.train.accumulate))
+        return self._probe.scaled(-(-self.rows_of_step // config.train.gradient_accumulation_steps))
 
     def _probe_step(self, options: TrainConfig) -> tuple[Model, MemoryProbe]:
         """Try a step; with sparse gradients where the model has them, so that they are known."""
-        model = self._on_meta(sparse=options.sparse)
+        model = self._on_meta(sparse=options.sparse_embeddings)
         if model.rows == "users" or model.dense_gradients:
             what = (
                 "learns from whole histories of users" if model.rows == "users" else "looks at everything in every step"
@@ -149,15 +149,15 @@ class _Planner:
                 f"{self.config.model.name} {what}, and a plan is of rows of the data alone",
                 hint="recsys train train.epochs=1, and look at peak_memory in the run's manifest.json",
             )
-        batch = next(self._batch(options).parts(options.accumulate))
+        batch = next(self._batch(options).parts(options.gradient_accumulation_steps))
         for sparse in (True, False):
-            known = options.model_copy(update={"sparse": sparse, "precision": self.precision})
+            known = options.model_copy(update={"sparse_embeddings": sparse, "precision": self.precision})
             try:
                 return self._on_meta(sparse=sparse), probe_step(
                     self._on_meta(sparse=sparse), known, batch, self.data.schema
                 )
             except ConfigError:
-                if options.sparse or not sparse:
+                if options.sparse_embeddings or not sparse:
                     raise
         raise AssertionError
 
@@ -199,11 +199,14 @@ def _ways(planner: _Planner, config: RunConfig) -> Iterator[dict[str, Any]]:
 
 def _overrides(planner: _Planner, config: RunConfig) -> Iterator[list[str]]:
     options = config.train
-    if options.memory > _BUDGET:
-        yield [f"train.memory={max(_BUDGET, -(-3 * planner.largest // 2**20))}"]
-    yield [f"train.accumulate={options.accumulate * 4}"]
-    yield [f"train.accumulate={options.accumulate * 16}"]
-    yield ["train.sparse=true", *(["train.embedding_weight_decay=0"] if options.embedding_weight_decay else [])]
+    if options.memory_mib > _BUDGET:
+        yield [f"train.memory_mib={max(_BUDGET, -(-3 * planner.largest // 2**20))}"]
+    yield [f"train.gradient_accumulation_steps={options.gradient_accumulation_steps * 4}"]
+    yield [f"train.gradient_accumulation_steps={options.gradient_accumulation_steps * 16}"]
+    yield [
+        "train.sparse_embeddings=true",
+        *(["train.embedding_weight_decay=0"] if options.embedding_weight_decay else []),
+    ]
     if planner.device.type == "cuda":
         yield ["model.embedding.placement=host"]
     if options.devices > 1:
@@ -222,7 +225,7 @@ def _fewer_rows(planner: _Planner, config: RunConfig, short: int) -> Iterator[di
         saved = 0
         for column, table in by_column:
             dropped = int((counts[column.name] < threshold).sum())
-            whole = table.weights + table.state + (0 if config.train.sparse else table.gradient)
+            whole = table.weights + table.state + (0 if config.train.sparse_embeddings else table.gradient)
             saved += dropped * whole // table.rows
         if saved * copies >= short:
             yield {"set": f"freq_threshold: {threshold} in features.ops, where Categorify is", "short": 0, "fits": True}

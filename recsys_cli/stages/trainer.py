@@ -12,7 +12,7 @@ from recsys_cli.config.load import model_config_type, train_defaults
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Emit, Message, ignore
-from recsys_cli.loader import Loader, Users, check_targets, scales
+from recsys_cli.loader import Loader, UserLoader, check_targets, scales
 from recsys_cli.loader.balance import negatives_per_positive
 from recsys_cli.models import build, trained
 from recsys_cli.models.model import Model, TrainingContext
@@ -45,7 +45,7 @@ def new_model(data: PreparedData, wanted: ModelConfig, config: TrainConfig) -> M
     keep_freed_memory()
     torch.manual_seed(config.seed)
     placement = wanted.embedding.placement
-    model = build(wanted.name, wanted.options, data.schema, sparse=config.sparse, placement=placement)
+    model = build(wanted.name, wanted.options, data.schema, sparse=config.sparse_embeddings, placement=placement)
     if model.probabilistic:
         model.set_scales({name: astuple(scale) for name, scale in scales(data).items()})
     return model.to(device)
@@ -73,7 +73,7 @@ def trainer_of(
     context = make_context(data, "train", device=model.device)
     model.set_context(context)
     train = _batches(data, model, context, config, ranks)
-    batches = TrainingData(train, validation_batches(data, model.device, memory=config.memory, ranks=ranks))
+    batches = TrainingData(train, validation_batches(data, model.device, memory=config.memory_mib, ranks=ranks))
     for message in _remarks(model, batches, config, processes=ranks.world_size):
         emit(message)
     default = train_defaults(model_config_type(name)).get("monitor")
@@ -95,9 +95,9 @@ def closed_form_trainer_of(
             f"{name} learns all at once, in one process and from nothing",
             hint="train.devices=1, and no train.continue_from",
         )
-    context = make_context(data, "train", device=model.device, memory=config.memory)
+    context = make_context(data, "train", device=model.device, memory=config.memory_mib)
     objective = _objective(data, metric_after_fit(config.monitor, data, model, emit=emit), config)
-    return ClosedFormTrainer(name, model, data, context, objective, config.memory, emit)
+    return ClosedFormTrainer(name, model, data, context, objective, config.memory_mib, emit)
 
 
 def _objective(data: PreparedData, monitor: Monitor, config: TrainConfig) -> Objective:
@@ -113,23 +113,23 @@ def _objective(data: PreparedData, monitor: Monitor, config: TrainConfig) -> Obj
 
 def _batches(
     data: PreparedData, model: Model, context: TrainingContext, config: TrainConfig, ranks: Ranks
-) -> Loader | Users:
+) -> Loader | UserLoader:
     """Open this rank's share of the training rows: interactions or users."""
     if model.rows == "users":
-        return Users(
+        return UserLoader(
             context.interactions(), data.schema, batch_size=config.batch_size, seed=config.seed, device=model.device,
-            rank=ranks.rank, world_size=ranks.world_size, parts=config.accumulate,
+            rank=ranks.rank, world_size=ranks.world_size, parts=config.gradient_accumulation_steps,
         )  # fmt: skip
     return Loader(
         data, "train", batch_size=config.rows_of_a_step, shuffle=True, seed=config.seed, device=model.device,
-        memory=config.memory, rank=ranks.rank, world_size=ranks.world_size, parts=config.accumulate,
+        memory=config.memory_mib, rank=ranks.rank, world_size=ranks.world_size, parts=config.gradient_accumulation_steps,
     )  # fmt: skip
 
 
 def _remarks(model: Model, data: TrainingData, config: TrainConfig, *, processes: int) -> Iterator[Message]:
     """Yield remarks on useless options, learning rates, and a missing valid split."""
-    if config.ema and config.sparse and not optimizers.split(model)[1]:
-        text = "train.ema averages nothing here: the model is tables alone, and train.sparse leaves tables out"
+    if config.ema_decay and config.sparse_embeddings and not optimizers.split(model)[1]:
+        text = "train.ema_decay averages nothing here: the model is tables alone, and train.sparse_embeddings leaves tables out"
         yield Message(text, "warning")
     yield from _rates(model, data, config.model_copy(update={"batch_size": data.train.batch_size}), processes)
     if data.valid is None:

@@ -17,7 +17,7 @@ from recsys_cli.events import Emit, Event, Progress
 from recsys_cli.stages.run_selection import run_key, unfinished_run
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.objective import Monitor
-from recsys_cli.tuning.trial import Measured, State, Trial
+from recsys_cli.tuning.trial import EpochFigure, State, Trial
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ _OUT_OF_MEMORY = re.compile(r"out of memory|allocate memory", re.IGNORECASE)
 """What torch says, in a RuntimeError, of a GPU and of a CPU whose memory is not enough."""
 
 
-class _Behind(Exception):  # noqa: N818 - it is no error
+class _TooFarBehind(Exception):  # noqa: N818 - it is no error
     """Leaves a training that is too far behind."""
 
 
 @dataclass(frozen=True)
-class _End:
+class _TrialEnd:
     state: State
     quality: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Attempt:
     def _seconds(self, began: float) -> float:
         return round(self.trial.notes.get("seconds", 0.0) + time.perf_counter() - began, 3)
 
-    def _as_before(self) -> _End | None:
+    def _as_before(self) -> _TrialEnd | None:
         """Return how an earlier trial of the same values ended: where there are few choices, one is soon made twice."""
         trials = self.study.trials()[: self.trial.number - 1]
         same = next((other for other in trials if other.changes == self.trial.changes), None)
@@ -92,26 +92,26 @@ class Attempt:
         for measured in same.curve:
             self.study.report(self.trial, measured)
         notes = {"message": f"the same values as trial {same.number}", "value": same.value}
-        return _End("failed" if same.state == "running" else same.state, same.quality, notes)
+        return _TrialEnd("failed" if same.state == "running" else same.state, same.quality, notes)
 
-    def _train(self) -> _End:
+    def _train(self) -> _TrialEnd:
         try:
             config = vary(self.base, self.trial.overrides)
         except ConfigError as error:  # values that are good each by itself, and not together
-            return _End("failed", notes={"message": error.message})
+            return _TrialEnd("failed", notes={"message": error.message})
         try:
             return self._run(config)
-        except _Behind:
-            end = _End("pruned")
+        except _TooFarBehind:
+            end = _TrialEnd("pruned")
         except (TrainingError, ConfigError, MemoryError, RuntimeError) as error:
-            end = _End("failed", notes={"message": _failure(error)})
+            end = _TrialEnd("failed", notes={"message": _failure(error)})
         self._clear(run_key(config, self.data))
         return end
 
-    def _run(self, config: RunConfig) -> _End:
+    def _run(self, config: RunConfig) -> _TrialEnd:
         begun = unfinished_run(self.workspace, run_key(config, self.data))
         resume = begun is not None and self._made(begun)
-        with _Watch(self.study, self.trial, self.monitor, config.train.epochs, self.emit) as watch:
+        with _TrialListener(self.study, self.trial, self.monitor, config.train.epochs, self.emit) as watch:
             made = train_on(self.data, config, self.workspace, resume=resume, emit=watch)
         manifest = made.artifact.manifest
         history = [measured(self.monitor, record) for record in manifest["history"]]
@@ -119,7 +119,7 @@ class Attempt:
             self.study.report(self.trial, then)
         best = history[manifest["best_epoch"] - 1]
         notes = {"value": best.value, "run": made.artifact.folder.name, "own": not made.up_to_date}
-        return _End("finished", best.quality, notes)
+        return _TrialEnd("finished", best.quality, notes)
 
     def _made(self, run: TrainedRun) -> bool:
         """Whether a run is of this trial, rather than one that somebody else began before it."""
@@ -133,7 +133,7 @@ class Attempt:
 
 
 @dataclass
-class _Watch:
+class _TrialListener:
     """Hears what the training of a trial says: notes how good each epoch was, and leaves where it is too far behind.
 
     Bars go on to the caller; an epoch's line does not, for the table has it.
@@ -146,7 +146,7 @@ class _Watch:
     emit: Emit
     bar: Progress | None = None
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> _TrialListener:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -164,17 +164,17 @@ class _Watch:
             return
         is_behind = self.study.report(self.trial, measured(self.monitor, event.facts))
         if is_behind and event.facts["epoch"] < self.epochs:
-            raise _Behind
+            raise _TooFarBehind
 
 
-def measured(monitor: Monitor, record: Mapping[str, Any]) -> Measured:
+def measured(monitor: Monitor, record: Mapping[str, Any]) -> EpochFigure:
     """Return how good an epoch was, from its record."""
     if record["valid"] and monitor.name not in record["valid"]:
         there = " or ".join(sorted(record["valid"]))
         raise ConfigError(f"{monitor.name} cannot be measured on this data", hint=f"set train.monitor to {there}")
     quality = monitor.quality(record["valid"])
     assert quality is not None  # there is a valid split
-    return Measured(record["epoch"], record["valid"].get(monitor.name), quality)
+    return EpochFigure(record["epoch"], record["valid"].get(monitor.name), quality)
 
 
 def _failure(error: Exception) -> str:

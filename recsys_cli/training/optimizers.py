@@ -27,7 +27,7 @@ def build(model: Model, config: TrainConfig) -> list[Optimizer]:
     tables, rest = split(model)
     table_rate = config.embedding_learning_rate or config.learning_rate
     dense = [{"params": rest, "lr": config.learning_rate, "weight_decay": config.weight_decay}] if rest else []
-    if config.sparse:
+    if config.sparse_embeddings:
         sharded = [module for module in model.modules() if isinstance(module, ShardedEmbeddings)]
         if sharded:  # they update themselves; their optimizer is there for its options
             tables = [*tables, nn.Parameter(torch.zeros(0, 1))]

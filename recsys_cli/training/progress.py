@@ -12,7 +12,7 @@ from recsys_cli.training.objective import Figures, Monitor
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """Finished epochs and steps, and sums over the current epoch."""
 
     epoch: int = 0
@@ -25,7 +25,7 @@ class Progress:
     history: list[EpochRecord] = field(default_factory=list)
 
     @classmethod
-    def restored(cls, saved: dict[str, Any]) -> Progress:
+    def restored(cls, saved: dict[str, Any]) -> TrainingProgress:
         """Rebuild from `dataclasses.asdict`."""
         return cls(**{**saved, "history": [EpochRecord(**record) for record in saved["history"]]})
 
@@ -34,7 +34,7 @@ class Progress:
         """The last step, for messages."""
         return f"step {self.total_steps} (epoch {self.epoch + 1})"
 
-    def next_epoch(self, valid: Figures) -> Progress:
+    def next_epoch(self, valid: Figures) -> TrainingProgress:
         """Close the current epoch.
 
         Args:
@@ -52,7 +52,7 @@ class Progress:
             seconds=self.seconds,
             waiting=self.waiting,
         )
-        return Progress(epoch=record.epoch, total_steps=record.step, history=[*self.history, record])
+        return TrainingProgress(epoch=record.epoch, total_steps=record.step, history=[*self.history, record])
 
 
 def best_epoch(history: Sequence[EpochRecord], monitor: Monitor) -> EpochRecord | None:

@@ -14,7 +14,7 @@ from torch.profiler import record_function
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.hashing import mix
 from recsys_cli.loader.order import pieces
 from recsys_cli.models.dropout import Dropout
@@ -58,7 +58,7 @@ class Step:
         self._rates = [group["lr"] for group in self._optimizer.param_groups]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
-    def __call__(self, batch: Batch, place: Place, *, rows: int | None = None) -> Tensor:
+    def __call__(self, batch: Batch, place: TrainingPosition, *, rows: int | None = None) -> Tensor:
         """Change the weights by what one batch teaches; return its mean loss, detached.
 
         Args:
@@ -89,8 +89,8 @@ class Step:
     def _update(self) -> None:
         """Change the weights by their gradients; with scaled losses not where one of those overflowed."""
         self.scaler.unscale_(self._optimizer)
-        if self.config.clip is not None:
-            clip(self._optimizer, self.config.clip)
+        if self.config.max_grad_norm is not None:
+            clip(self._optimizer, self.config.max_grad_norm)
         self.scaler.step(self._optimizer)
         self.scaler.update()
 
@@ -126,7 +126,7 @@ class Step:
         Nothing is to be done for a part that has no rows anywhere. Without rows here there may be something to compute with other
         ranks, but not for a model that learns from users.
         """
-        number, ranks = self.config.accumulate, self.ranks
+        number, ranks = self.config.gradient_accumulation_steps, self.ranks
         alone = ranks.world_size == 1 or self.model.rows == "users"
         start = 0
         for part, (first, last) in enumerate(pieces(rows, parts=number, rank=ranks.rank, world_size=ranks.world_size)):

@@ -16,7 +16,7 @@ from torch.profiler import record_function
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.errors import TrainingError
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.hashing import mix
@@ -31,7 +31,7 @@ from recsys_cli.training.interrupt import deferred_interrupt
 from recsys_cli.training.messages import event_message, unit_of
 from recsys_cli.training.notes import notes
 from recsys_cli.training.objective import Figures, Objective, apply_label_smoothing
-from recsys_cli.training.progress import Progress, best_epoch
+from recsys_cli.training.progress import TrainingProgress, best_epoch
 from recsys_cli.training.recorder import Recorder
 from recsys_cli.training.result import TrainingResult
 from recsys_cli.training.step import Step
@@ -79,8 +79,10 @@ class Trainer:
         self.emit = emit
         self.step = Step(model, self.config, self.ranks)
         self.device = self.step.device
-        self.progress = Progress()
-        self._average = Average(model, decay=config.ema, sparse=config.sparse) if config.ema else None
+        self.progress = TrainingProgress()
+        self._average = (
+            Average(model, decay=config.ema_decay, sparse=config.sparse_embeddings) if config.ema_decay else None
+        )
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
 
     def fit(self, run: TrainedRun, *, key: str, settings: Mapping[str, Any], resume: bool = False) -> TrainingResult:
@@ -186,7 +188,7 @@ class Trainer:
         self.step.scaler.load_state_dict(saved.meta["scaler"])
         if self._average is not None:
             self._average.restore(saved.tensors)
-        self.progress = Progress.restored(saved.meta["progress"])
+        self.progress = TrainingProgress.restored(saved.meta["progress"])
         self._loss_sum.fill_(self.progress.loss)
 
     def _epoch(self) -> Iterator[Stepped]:
@@ -219,7 +221,7 @@ class Trainer:
     def _step(self, batch: Batch, rows: int) -> None:
         qualities = (self.objective.monitor.quality(record.valid) for record in self.progress.history)
         known = [quality for quality in qualities if quality is not None and quality > -math.inf]
-        place = Place(self.progress.total_steps, len(self.data.train), self.config.epochs, known)
+        place = TrainingPosition(self.progress.total_steps, len(self.data.train), self.config.epochs, known)
         loss = self.step(apply_label_smoothing(batch, self.objective), place, rows=rows)
         if self._average is not None:
             self._average.update(place.step)

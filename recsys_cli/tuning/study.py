@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 from recsys_cli.config import yaml12
 from recsys_cli.config.tune import TuneConfig, Values
 from recsys_cli.features.hashing import mix
-from recsys_cli.tuning.trial import Measured, State, Trial
+from recsys_cli.tuning.trial import EpochFigure, State, Trial
 
 _NAME = "study"
 _STATES: dict[TrialState, State] = {
@@ -72,7 +72,7 @@ class Study:
         begun = self._study.ask(self._distributions)
         return self.trials()[begun.number]
 
-    def report(self, trial: Trial, measured: Measured) -> bool:
+    def report(self, trial: Trial, measured: EpochFigure) -> bool:
         """Note what was measured after an epoch; return whether the trial is so far behind that it should end."""
         live = optuna.Trial(self._study, self._id(trial))
         known = {then.epoch for then in self.trials()[trial.number - 1].curve}
@@ -113,7 +113,7 @@ class Study:
             quality=found.value if found.state == TrialState.COMPLETE else None,
             value=notes.get("value"),
             curve=[
-                Measured(epoch, notes.get(f"value {epoch}"), quality)
+                EpochFigure(epoch, notes.get(f"value {epoch}"), quality)
                 for epoch, quality in sorted(found.intermediate_values.items())
             ],
             notes={name: value for name, value in notes.items() if not name.startswith("value")},

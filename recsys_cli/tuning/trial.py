@@ -12,7 +12,7 @@ State = Literal["finished", "pruned", "failed", "running"]
 
 
 @dataclass(frozen=True)
-class Measured:
+class EpochFigure:
     """What was measured after an epoch.
 
     Attributes:
@@ -45,7 +45,7 @@ class Trial:
     changes: Mapping[str, Any]
     quality: float | None = None
     value: float | None = None
-    curve: Sequence[Measured] = ()
+    curve: Sequence[EpochFigure] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property

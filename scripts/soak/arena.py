@@ -28,7 +28,7 @@ features:
     - {op: JoinExternal, table: movies, on: movieId, columns: [genres]}
     - {op: Categorify, columns: [userId, movieId, genres]}
     - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
-model: {name: mlp, embedding_dim: 8, hidden: [16], dropout: 0.1}
+model: {name: mlp, embedding_dim: 8, hidden_dims: [16], dropout: 0.1}
 train: {epochs: 3, batch_size: 256, learning_rate: 0.01, checkpoint_steps: 5, device: cpu, trackers: []}
 evaluate: {k: [10], bootstrap: 10}
 bench: {models: [popularity, mlp], seeds: [1, 2]}

@@ -21,7 +21,7 @@ import recsys_cli as recsys
 from recsys_cli.api.progress import NotebookBars
 from recsys_cli.config import load
 from recsys_cli.config.starting import starting_sections
-from recsys_cli.evaluation.names import Names
+from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
 from recsys_cli.features.schema import FIRST, Role
@@ -58,7 +58,7 @@ def run(request: pytest.FixtureRequest, workspace: recsys.Workspace) -> recsys.T
 
 
 def test_recommendations_are_the_rankings_of_the_evaluation(run: recsys.TrainedRun) -> None:
-    rankings, names = Rankings.read(run.rankings), Names(recsys.Workspace(run.folder.parents[1]).data_of(run))
+    rankings, names = Rankings.read(run.rankings), IdNames(recsys.Workspace(run.folder.parents[1]).data_of(run))
     known = rankings.users >= FIRST
     users = names.decode(Role.USER, rankings.users[known].astype(np.int64)).to_pylist()
     shuffled = users[::-1]
@@ -74,7 +74,7 @@ def test_recommendations_are_the_rankings_of_the_evaluation(run: recsys.TrainedR
 
 def test_scores_are_those_of_the_evaluation(run: recsys.TrainedRun) -> None:
     test = ratings().sort("timestamp").tail(180)
-    rankings, names = Rankings.read(run.rankings), Names(recsys.Workspace(run.folder.parents[1]).data_of(run))
+    rankings, names = Rankings.read(run.rankings), IdNames(recsys.Workspace(run.folder.parents[1]).data_of(run))
     pairs = [names.decode(role, ids.astype(np.int64)).to_pylist()
              for role, ids in ((Role.USER, rankings.row_users), (Role.ITEM, rankings.row_items))]  # fmt: skip
     wanted = dict(zip(zip(*pairs, strict=True), rankings.logits, strict=True))

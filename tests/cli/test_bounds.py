@@ -146,8 +146,8 @@ def mutated(text: str, rng: random.Random) -> str:
 KEYS = re.findall(
     r"\S+",
     """dataset dataset.name split split.method split.valid features features.label features.ops.0 features.ops.9 features.timestamp
-    etl etl.engine etl.cluster etl.memory model model.name model.hidden model.embedding model.embedding.placement train
-    train.schedule train.schedule.name train.monitor train.trackers train.seed train.continue_from evaluate.k evaluate.relevant
+    etl etl.engine etl.cluster etl.memory_mib model model.name model.hidden_dims model.embedding model.embedding.placement train
+    train.schedule train.schedule.name train.monitor train.trackers train.seed train.continue_from evaluate.k evaluate.relevance
     tune tune.space bench bench.models bench.metrics bench.seeds . a..b é""",
 )
 

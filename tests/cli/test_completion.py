@@ -53,7 +53,10 @@ def words(line: str) -> list[str]:
         ("recsys train mine.yaml etl.engine=n", ["etl.engine=nvtabular"]),
         ("recsys train mine.yaml train.early", ["train.early_stopping="]),
         ("recsys train mine.yaml train.precision=b", ["train.precision=bf16"]),
-        ("recsys train mine.yaml train.sparse=", ["train.sparse=true", "train.sparse=false"]),
+        (
+            "recsys train mine.yaml train.sparse_embeddings=",
+            ["train.sparse_embeddings=true", "train.sparse_embeddings=false"],
+        ),
         ("recsys train model.name=ease model.max", ["model.max_items="]),
         ("recsys train split.method=te", ["split.method=temporal"]),
         ("recsys validate mi", ["mine.yaml"]),

@@ -222,7 +222,7 @@ def test_a_trusted_dataset_and_model_work_from_validate_to_evaluate(recsys: Recs
 
 def test_trusted_metrics_are_measured_monitored_and_compared(recsys: Recsys) -> None:
     names = [f"{FOREIGN}.metrics:{name}" for name in ("BRIER", "FIRST", "SHOWN", "USERS")]
-    rest = f"""model: {{name: mlp, hidden: [4]}}
+    rest = f"""model: {{name: mlp, hidden_dims: [4]}}
 train: {{monitor: "{names[1]}@5"}}
 evaluate: {{metrics: {names}, k: [5], bootstrap: 20}}
 bench: {{models: [mlp, fm], metrics: ["{names[1]}@5", "{names[0]}", "{names[2]}@5"], seeds: [1]}}

@@ -167,7 +167,7 @@ def test_a_model_that_cannot_recommend_says_why(recsys: Recsys, ratings: Path) -
     config = Path("ratings.yaml").read_text()
     Path("ratings.yaml").write_text(config.replace("columns: [user_id, item_id", "columns: [user_id, item_id, device"))
     assert recsys("-q", "etl", "ratings.yaml").code == 0
-    done = recsys("-q", "train", "train.epochs=1", "train.device=cpu", "model.hidden=[4]", "model.embedding_dim=2")
+    done = recsys("-q", "train", "train.epochs=1", "train.device=cpu", "model.hidden_dims=[4]", "model.embedding_dim=2")
     assert done.code == 0, done.err
     found = recsys("inspect", "user", "u1", "--json").json
     assert found["recommended"] == []

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from recsys_cli.cli import render
 from recsys_cli.cli.quantities import amount, duration, share, size
-from recsys_cli.cli.render import Lines, renderer, with_contention
+from recsys_cli.cli.render import LogRenderer, renderer, with_contention
 from recsys_cli.events import Event, Message, Progress, ignore
 
 
@@ -64,7 +64,7 @@ class Clock:
 def test_lines_come_every_ten_seconds_and_at_the_end() -> None:
     written: list[str] = []
     clock = Clock()
-    draw = Lines(written.append, clock)
+    draw = LogRenderer(written.append, clock)
     for second in range(31):
         clock.now = 100.0 + second
         draw(Progress("read", second * 1_000_000, 30_000_000, fields={"loss": "0.5"}))
@@ -78,7 +78,7 @@ def test_lines_come_every_ten_seconds_and_at_the_end() -> None:
 def test_lines_count_the_pace_of_a_resumed_download_from_where_it_began() -> None:
     written: list[str] = []
     clock = Clock()
-    draw = Lines(written.append, clock)
+    draw = LogRenderer(written.append, clock)
     draw(Progress("download", 90_000_000, 100_000_000, "bytes"))
     clock.now += 10
     draw(Progress("download", 95_000_000, 100_000_000, "bytes"))
@@ -87,7 +87,7 @@ def test_lines_count_the_pace_of_a_resumed_download_from_where_it_began() -> Non
 
 def test_lines_do_not_tell_of_what_is_soon_done() -> None:
     written: list[str] = []
-    draw = Lines(written.append, Clock())
+    draw = LogRenderer(written.append, Clock())
     draw(Progress("unpack", 0, 10, "bytes"))
     draw(Progress("unpack", 10, 10, "bytes"))
     assert written == []
@@ -96,7 +96,7 @@ def test_lines_do_not_tell_of_what_is_soon_done() -> None:
 def test_lines_begin_anew_when_a_task_of_the_same_name_does() -> None:
     written: list[str] = []
     clock = Clock()
-    draw = Lines(written.append, clock)
+    draw = LogRenderer(written.append, clock)
     for _ in range(2):
         draw(Progress("read", 0, 10))
         clock.now += 10
@@ -107,7 +107,7 @@ def test_lines_begin_anew_when_a_task_of_the_same_name_does() -> None:
 def test_lines_take_totals_that_are_not_known_or_nothing() -> None:
     written: list[str] = []
     clock = Clock()
-    draw = Lines(written.append, clock)
+    draw = LogRenderer(written.append, clock)
     draw(Progress("read", 0, None))
     draw(Progress("rank", 0, 0, "users"))
     clock.now += 20
@@ -118,7 +118,7 @@ def test_lines_take_totals_that_are_not_known_or_nothing() -> None:
 def test_lines_do_not_give_a_pace_that_the_stage_gives() -> None:
     written: list[str] = []
     clock = Clock()
-    draw = Lines(written.append, clock)
+    draw = LogRenderer(written.append, clock)
     draw(Progress("train", 0, 100))
     clock.now += 10
     draw(Progress("train", 50, 100, fields={"rows/s": "7"}))
@@ -127,7 +127,7 @@ def test_lines_do_not_give_a_pace_that_the_stage_gives() -> None:
 
 def test_messages_are_lines_and_warnings_say_so() -> None:
     written: list[str] = []
-    draw = Lines(written.append)
+    draw = LogRenderer(written.append)
     draw(Message("hello [bold]"))
     draw(Message("beware", level="warning"))
     assert written == ["hello [bold]", "warning: beware"]
@@ -148,7 +148,7 @@ def test_who_works_may_know_better_how_long_the_rest_takes() -> None:
     """One run of two in a second, and the other one is a slow model."""
     written: list[str] = []
     clock = Clock()
-    draw = Lines(written.append, clock)
+    draw = LogRenderer(written.append, clock)
     draw(Progress("bench", 0, 2, unit="runs"))
     clock.now += 12
     draw(Progress("bench", 1, 2, unit="runs", left=300.0))

@@ -8,7 +8,7 @@ import pytest
 from conftest import Recsys
 
 from recsys_cli import registry
-from recsys_cli.cli.catalog import Kind
+from recsys_cli.cli.catalog import ListedKind
 from recsys_cli.cli.show import _runs
 from recsys_cli.config import load
 from recsys_cli.config.load import model_config_type
@@ -27,7 +27,7 @@ def test_ls_datasets_tells_what_is_here(recsys: Recsys) -> None:
     assert not here["movielens-25m"]
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(ListedKind))
 def test_ls_lists_and_explains_everything(recsys: Recsys, kind: str) -> None:
     rows = recsys("ls", kind, "--json").json[kind]
     assert rows

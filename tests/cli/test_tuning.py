@@ -15,7 +15,10 @@ from recsys_cli.cli.results import tune
 
 pytest.importorskip("optuna")
 
-SPACE = "tune={pruning: none, space: {train.learning_rate: {low: 1e-6, high: 0.1, log: true}, model.hidden: {choices: [[4], [8]]}}}"
+SPACE = (
+    "tune={pruning: none, space: {train.learning_rate: {low: 1e-6, high: 0.1, log: true}, "
+    "model.hidden_dims: {choices: [[4], [8]]}}}"
+)
 LINE = ("tune", "ratings.yaml", SPACE, "train.epochs=1", "model.embedding_dim=4")
 
 
@@ -37,7 +40,7 @@ def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -
     again = recsys("tune")
     assert "tuning is up to date: 3 of 3 trials" in again.out
     assert [entry["trials"]["finished"] for entry in recsys("status", "--json").json["studies"]] == [3]
-    assert "train.learning_rate, model.hidden" in recsys("status").out
+    assert "train.learning_rate, model.hidden_dims" in recsys("status").out
     assert "training is up to date" in recsys("train", str(study / "best.yaml")).out
 
 
@@ -50,7 +53,7 @@ def test_a_config_without_a_space_is_told_what_to_write(recsys: Recsys, ratings:
 
 
 def an_entry(trial: int, state: str, value: float | None, rank: int | None = None, **others: Any) -> dict[str, Any]:
-    changes = {"train.learning_rate": 0.00123456 * trial, "model.hidden": [64, 64]}
+    changes = {"train.learning_rate": 0.00123456 * trial, "model.hidden_dims": [64, 64]}
     return {
         "rank": rank, "trial": trial, "state": state, "value": value, "changes": changes, "overrides": "a=1 'b=[2, 3]'",
         "epochs": 3, "curve": [], "seconds": 61.2, "run": None, "message": None, **others,
@@ -62,7 +65,7 @@ def test_the_table_shows_every_trial_and_the_line_to_paste() -> None:
     found = {
         "caveat": "which is optimistic",
         "up_to_date": False, "report": "w/tune/x/tune.html", "next": "recsys train w/tune/x/best.yaml",
-        "metric": {"name": "auc", "better": "higher"}, "space": {"train.learning_rate": {}, "model.hidden": {}},
+        "metric": {"name": "auc", "better": "higher"}, "space": {"train.learning_rate": {}, "model.hidden_dims": {}},
         "trials": {"wanted": 4, "finished": 1, "pruned": 1, "running": 1, "failed": 1}, "best": best,
         "ranking": [best, an_entry(3, "pruned", 0.5), an_entry(4, "running", None, seconds=None),
                     an_entry(1, "failed", None, message="the loss is not finite [1]")],

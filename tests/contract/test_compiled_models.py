@@ -13,7 +13,7 @@ import torch
 from model_cases import a_batch, a_model
 
 from recsys_cli.config import TrainConfig
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.models import kind_of, trained
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
@@ -27,11 +27,13 @@ def two_steps(name: str, *, compiled: bool) -> tuple[list[float], dict[str, torc
     # A compiled model drops other elements.
     without_chance = {"dropout": 0.0, "embedding_dropout": 0.0} if name == "dcn-v2" else {}
     model = trained(a_model(name, sparse=sparse, **without_chance)).train()
-    config = TrainConfig(learning_rate=0.001, precision="fp32", device="cpu", sparse=sparse, compile=compiled)
+    config = TrainConfig(
+        learning_rate=0.001, precision="fp32", device="cpu", sparse_embeddings=sparse, compile=compiled
+    )
     step, losses = Step(model, config, Ranks()), []
     for number, rows in enumerate((64, 33)):
         batch = a_batch(rows, seed=number)
-        losses.append(float(step(batch, Place(number, 2, 1, []))))
+        losses.append(float(step(batch, TrainingPosition(number, 2, 1, []))))
     return losses, model.state_dict(), 0.0 if step.compiled is None else step.compiled.seconds
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.metrics import BEYOND, GROUPED, OF_NUMBERS, POINTWISE, RANKING, Catalogue, Hits, Recommended
-from recsys_cli.metrics.tally import Tally
+from recsys_cli.metrics.score_counts import ScoreCounts
 
 # Ranking, for one user: the places of the ranking that are hits (from 1), how much there was to find, and k.
 SLOW_RANKING = {
@@ -120,7 +120,7 @@ def test_pointwise_metric_equals_brute_force(name: str, ties: bool) -> None:
     labels, logits = _rows(np.random.default_rng(3), 157, ties=ties)
     rows = list(zip((1 / (1 + np.exp(-logits))).tolist(), labels.tolist(), strict=True))
 
-    value = POINTWISE[name].compute(Tally.of(labels, logits))
+    value = POINTWISE[name].compute(ScoreCounts.of(labels, logits))
 
     assert value == pytest.approx(SLOW_POINTWISE[name](rows), abs=1e-12)
 
@@ -131,9 +131,9 @@ def test_pointwise_metric_ignores_the_order_of_rows(name: str) -> None:
     labels, logits = _rows(rng, 301, ties=True)
     order = rng.permutation(301)
 
-    again = POINTWISE[name].compute(Tally.of(labels[order], logits[order]))
+    again = POINTWISE[name].compute(ScoreCounts.of(labels[order], logits[order]))
 
-    assert again == POINTWISE[name].compute(Tally.of(labels, logits))
+    assert again == POINTWISE[name].compute(ScoreCounts.of(labels, logits))
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -143,7 +143,7 @@ def test_influence_is_what_one_more_row_does(name: str, ties: bool) -> None:
     labels, logits = _rows(np.random.default_rng(5), 60, ties=ties)
     base, _, of_numbers = name.partition(" of ")
     metric = OF_NUMBERS[base] if of_numbers else POINTWISE[name]
-    tally = Tally.of(labels, logits)
+    tally = ScoreCounts.of(labels, logits)
     found = metric.influence(tally)
     for place in range(len(tally.logits)):
         for which, label in ((0, "positive"), (1, "negative")):
@@ -169,11 +169,14 @@ BEST = {
 def test_pointwise_metric_of_perfect_scores_is_best(name: str, best: float) -> None:
     labels = np.array([0, 1, 1, 0, 1], np.float32)
 
-    assert POINTWISE[name].compute(Tally.of(labels, np.where(labels > 0, 40.0, -40.0))) == pytest.approx(best)
+    assert POINTWISE[name].compute(ScoreCounts.of(labels, np.where(labels > 0, 40.0, -40.0))) == pytest.approx(best)
 
 
 def test_pointwise_metrics_that_are_not_defined_are_nan() -> None:
-    one_class, nothing = Tally.of(np.zeros(3, np.float32), [1.0, 2.0, 3.0]), Tally.of(np.empty(0, np.float32), [])
+    one_class, nothing = (
+        ScoreCounts.of(np.zeros(3, np.float32), [1.0, 2.0, 3.0]),
+        ScoreCounts.of(np.empty(0, np.float32), []),
+    )
 
     assert math.isnan(POINTWISE["auc"].compute(one_class))
     assert math.isnan(POINTWISE["calibration"].compute(one_class))

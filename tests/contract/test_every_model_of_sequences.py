@@ -18,7 +18,7 @@ from ordered_world import ITEMS, SCHEMA, USERS, K, OrderedWorld
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.schema import FIRST
 from recsys_cli.metrics.metric import Hits
 from recsys_cli.metrics.ndcg import ndcg
@@ -61,7 +61,7 @@ def learnt(name: str, known: TrainingContext) -> Model:
         shuffled = [draw.permutation(USERS).reshape(-1, config.batch_size) for _ in range(EPOCHS[name])]
         for number, users in enumerate(np.concatenate(shuffled)):
             batch = Batch({"user": torch.from_numpy(users + FIRST).int()}, {"label": torch.ones(len(users))})
-            step(batch, Place(number, 1, 1))
+            step(batch, TrainingPosition(number, 1, 1))
     return model.eval()
 
 

@@ -12,7 +12,7 @@ from model_cases import SCHEMA, SIZES, a_batch, a_model, closed_form, gradient_t
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.models import build, kind_of, trained
 from recsys_cli.models.model import Model
 from recsys_cli.models.retrieval.model import RetrievalModel
@@ -44,14 +44,16 @@ def losses(
     """Train for so many steps of so many rows; return the losses."""
     sparse = not kind_of(name).dense_gradients
     model = trained(a_model(name, sparse=sparse, device=device, **options)).train()
-    step = Step(model, TrainConfig(learning_rate=0.01, sparse=sparse, precision=precision, device=device), Ranks())
+    step = Step(
+        model, TrainConfig(learning_rate=0.01, sparse_embeddings=sparse, precision=precision, device=device), Ranks()
+    )
     found = []
     for number, rows in enumerate(sizes):
         batch = a_batch(rows)
         if model.rows == "users":
             users = torch.arange(rows, dtype=torch.int32) % 27 + 3
             batch = Batch({"user.id": users}, {"label": torch.ones(rows)})
-        found.append(float(step(batch.to(device), Place(number, len(sizes), 1, []))))
+        found.append(float(step(batch.to(device), TrainingPosition(number, len(sizes), 1, []))))
     return found
 
 

@@ -29,7 +29,7 @@ from synthetic_world import OPTIONS, SCHEMA, SyntheticWorld
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.schema import FIRST
 from recsys_cli.models import build
 from recsys_cli.models.model import Model
@@ -82,7 +82,7 @@ def learnt(name: str, world: SyntheticWorld) -> Model:
     if model.rows != "all":
         step = Step(model.train(), config, Ranks())
         for number, batch in enumerate(batches(world, config)):
-            step(batch, Place(number, 1, 1, []))
+            step(batch, TrainingPosition(number, 1, 1, []))
     return model.eval()
 
 

@@ -23,7 +23,7 @@ from torch.optim import AdamW
 from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.schema import Schema
 from recsys_cli.models import kind_of, trained
 from recsys_cli.models.model import Model
@@ -113,12 +113,12 @@ def steps(
         model.set_scales({"seconds": SCALE})
     ranks.prepare(model)
     config = TrainConfig(
-        learning_rate=0.01, precision="fp32", device="cpu", sparse=sparse, **(by_rows if sparse else {})
+        learning_rate=0.01, precision="fp32", device="cpu", sparse_embeddings=sparse, **(by_rows if sparse else {})
     )
     step, losses = Step(model, config, ranks), []
     for number, size in enumerate(sizes):
         batch = piece(model, size, number % seeds, ranks)
-        losses.append(float(step(batch, Place(number, len(sizes), 1, []), rows=size)))
+        losses.append(float(step(batch, TrainingPosition(number, len(sizes), 1, []), rows=size)))
     return losses, model.state_dict()
 
 

@@ -28,8 +28,8 @@ features:
     - {op: JoinExternal, table: movies, on: movieId, columns: [genres]}
     - {op: Categorify, columns: [userId, movieId, genres]}
     - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
-model: {name: mlp, embedding_dim: 8, hidden: [32], dropout: 0.1}
-train: {epochs: 3, batch_size: 512, learning_rate: 0.005, sparse: true, checkpoint_steps: 5, device: cpu}
+model: {name: mlp, embedding_dim: 8, hidden_dims: [32], dropout: 0.1}
+train: {epochs: 3, batch_size: 512, learning_rate: 0.005, sparse_embeddings: true, checkpoint_steps: 5, device: cpu}
 evaluate: {k: [10], bootstrap: 50}
 """
 
@@ -126,7 +126,12 @@ def test_a_model_of_sequences_goes_the_same_way(shell: Shell) -> None:
     shell.run("download", "x.yaml")
     shell.run("etl", "x.yaml")
     kill_and_resume(
-        shell, "model.name=sasrec", "model.dim=16", "model.length=30", "train.batch_size=32", "train.monitor=ndcg@10"
+        shell,
+        "model.name=sasrec",
+        "model.embedding_dim=16",
+        "model.max_seq_len=30",
+        "train.batch_size=32",
+        "train.monitor=ndcg@10",
     )
     ranking = shell.json("evaluate")["ranking"]
     assert {"model", "popularity"} <= ranking.keys()

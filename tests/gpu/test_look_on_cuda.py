@@ -24,8 +24,8 @@ def a_config(*, placement: str = "device", **train: Any) -> RunConfig:
             {"op": "Categorify", "columns": ["userId", "movieId"]},
             {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
         ]},
-        "model": {"name": "mlp", "embedding_dim": 64, "hidden": [16], "embedding": {"placement": placement}},
-        "train": {"batch_size": 256, "device": "cuda", "sparse": True, **train},
+        "model": {"name": "mlp", "embedding_dim": 64, "hidden_dims": [16], "embedding": {"placement": placement}},
+        "train": {"batch_size": 256, "device": "cuda", "sparse_embeddings": True, **train},
     })  # fmt: skip
 
 

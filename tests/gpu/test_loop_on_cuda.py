@@ -22,7 +22,7 @@ def trained(data: Any, workspace: Workspace, **train: Any) -> TrainedRun:
             {"op": "Categorify", "columns": ["userId", "movieId"]},
             {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
         ]},
-        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.0, "embedding_dropout": 0.0},
+        "model": {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0},
         "train": {"epochs": 6, "batch_size": 256, "learning_rate": 0.05, "device": "cuda", **train},
     })  # fmt: skip
     return train_on(data, config, workspace).artifact
@@ -32,10 +32,10 @@ def trained(data: Any, workspace: Workspace, **train: Any) -> TrainedRun:
 @pytest.mark.parametrize(
     "options",
     [
-        {"precision": "fp16", "clip": 1.0},
+        {"precision": "fp16", "max_grad_norm": 1.0},
         {"precision": "fp32", "tf32": True},
-        {"precision": "bf16", "ema": 0.9, "monitor": "ndcg@5"},
-        {"precision": "fp32", "accumulate": 3, "positive_weight": "balanced", "schedule": "cosine"},
+        {"precision": "bf16", "ema_decay": 0.9, "monitor": "ndcg@5"},
+        {"precision": "fp32", "gradient_accumulation_steps": 3, "positive_weight": "balanced", "schedule": "cosine"},
     ],
     ids=str,
 )

@@ -49,9 +49,10 @@ def test_training_learns_the_checkerboard_on_the_device(
             {"op": "Categorify", "columns": ["userId", "movieId"]},
             {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
         ]},
-        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.0, "embedding_dropout": 0.0},
+        "model": {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0},
         "train": {
-            "epochs": 6, "batch_size": 256, "learning_rate": 0.05, "device": "cuda", "precision": precision, "sparse": sparse,
+            "epochs": 6, "batch_size": 256, "learning_rate": 0.05, "device": "cuda", "precision": precision,
+            "sparse_embeddings": sparse,
         },
     })  # fmt: skip
 

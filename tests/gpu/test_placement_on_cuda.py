@@ -26,7 +26,7 @@ def a_config(placement: str, **train: Any) -> RunConfig:
         "learning_rate": 0.05,
         "device": "cuda",
         "precision": "fp32",
-        "sparse": True,
+        "sparse_embeddings": True,
     }
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
@@ -61,7 +61,7 @@ def test_host_tables_stay_on_the_host_and_their_rows_come(make_prepared: MakePre
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"clip": 0.01}, {"precision": "fp16"}, {"embedding_optimizer": "adagrad"}], ids=str
+    "options", [{}, {"max_grad_norm": 0.01}, {"precision": "fp16"}, {"embedding_optimizer": "adagrad"}], ids=str
 )
 def test_host_trains_as_device_does(make_prepared: MakePrepared, tmp_path: Path, options: dict[str, Any]) -> None:
     data = make_prepared(rows=1_000)

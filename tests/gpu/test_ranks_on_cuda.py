@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2,
 
 
 UNDRAWN = [
-    {"name": "dcn-v2", "hidden": [16], "dropout": 0.0, "embedding_dropout": 0.0},
-    {"name": "two-tower", "negatives": 0},
-    {"name": "sasrec", "length": 60, "dropout": 0.0},
+    {"name": "dcn-v2", "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0},
+    {"name": "two-tower", "num_negatives": 0},
+    {"name": "sasrec", "max_seq_len": 60, "dropout": 0.0},
 ]
 """One model of rows, one that compares rows of all processes, and one of users; with options by which nothing is drawn."""
 
@@ -51,11 +51,11 @@ def trained(
 def test_two_gpus_make_the_steps_of_one(make_prepared, tmp_path: Path, optimizer: str | None, placement: str) -> None:
     """1,009 rows, which is prime, so that pieces differ."""
     if placement == "host" and optimizer is None:
-        pytest.skip("tables in host memory need train.sparse")
+        pytest.skip("tables in host memory need train.sparse_embeddings")
     data = make_prepared(rows=1_009)
-    sparse = {} if optimizer is None else {"sparse": True, "embedding_optimizer": optimizer}
+    sparse = {} if optimizer is None else {"sparse_embeddings": True, "embedding_optimizer": optimizer}
     quiet = {"dropout": 0.0, "embedding_dropout": 0.0}
-    model = {"name": "mlp", "embedding_dim": 8, "hidden": [16], **quiet, "embedding": {"placement": placement}}
+    model = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], **quiet, "embedding": {"placement": placement}}
     (one, of_one), (two, of_two) = (trained(data, tmp_path, devices, model, **sparse) for devices in (1, 2))
     assert two == pytest.approx(one, abs=0.01)
     assert [of_two["loss"], of_two["auc"]] == pytest.approx([of_one["loss"], of_one["auc"]], abs=0.02)

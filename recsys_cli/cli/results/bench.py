@@ -12,7 +12,7 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Score, Standing
+    from recsys_cli.evaluation.compare.leaderboard import Leaderboard, LeaderboardRow, SeededScore
 
 Cell = tuple[str, str]
 """A text, and what belongs to it: behind it, or below it where there is little room."""
@@ -93,16 +93,16 @@ def _width(columns: Mapping[str, list[str]]) -> int:
     return sum([widest[0], min(widest[1], _NAME), *widest[_TEXT:]]) + _BETWEEN * (len(columns) - 1)
 
 
-def _place(one: Standing, metric: str) -> str:
+def _place(one: LeaderboardRow, metric: str) -> str:
     return "" if one.scores[metric].value is None else f"{one.place}{_SAME if one.is_same_as_best else ''}"
 
 
-def _figure(score: Score, seeds: int) -> Cell:
+def _figure(score: SeededScore, seeds: int) -> Cell:
     mean, deviation = score.in_words(seeds=seeds)
     return mean, f"± {deviation:>6}" if deviation else ""
 
 
-def _interval(score: Score) -> Cell:
+def _interval(score: SeededScore) -> Cell:
     known = score.low is not None and score.high is not None
     return (f"[{score.low:.4f},", f"{score.high:.4f}]") if known else ("", "")
 

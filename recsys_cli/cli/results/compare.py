@@ -21,7 +21,7 @@ def result(found: Comparison, *, html: Path | None) -> dict[str, Any]:
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show the differences of each run, and the sentences."""
-    from recsys_cli.evaluation.compare.words import METHOD
+    from recsys_cli.evaluation.compare.format import METHOD
     from recsys_cli.evaluation.selection import marked
 
     names = {run["label"]: marked(run["label"], run["selected"]) for run in found["runs"]}

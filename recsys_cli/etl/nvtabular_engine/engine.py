@@ -23,7 +23,7 @@ from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import Step
+from recsys_cli.features.program import PlanStep
 
 
 class Computing(Protocol):
@@ -78,7 +78,7 @@ class NVTabularEngine:
                     learnt |= {(step.index, name): table for name, table in found.items()}
         return learnt
 
-    def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
+    def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
         """Send rows through steps, one after the other."""
         with self._folder() as folder:
             for position, step in enumerate(steps):
@@ -103,9 +103,9 @@ class NVTabularEngine:
             yield Path(folder)
 
 
-def _computing(step: Step) -> Computing:
+def _computing(step: PlanStep) -> Computing:
     return cast("Computing", load(step.op, "nvtabular", MODULES))
 
 
-def _state(step: Step, fitted: FittedPlan) -> dict[str, pa.Table]:
+def _state(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:
     return {name: fitted.state[step.index, name] for name in step.op.states}

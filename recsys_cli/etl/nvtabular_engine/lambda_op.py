@@ -21,7 +21,7 @@ from recsys_cli.features.expression import (
     Call,
     Expression,
     Kind,
-    Literally,
+    LiteralValue,
     Name,
     Unary,
     check,
@@ -137,7 +137,7 @@ def _evaluate(expression: Expression, found: Mapping[str, _Operand]) -> _Operand
     match expression:
         case Name(name):
             return found[name]
-        case Literally(value):
+        case LiteralValue(value):
             return _Operand(kind_of(expression, {}), np.asarray(value)[()], np.False_)
         case Unary("-", operand):
             inner = _evaluate(operand, found)

@@ -21,7 +21,7 @@ from recsys_cli.features.columns import ROW_WEIGHT, TRAIN_ROW
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import COLD, Gather, Locate, Step
+from recsys_cli.features.program import COLD, Gather, Locate, PlanStep
 from recsys_cli.features.spec import is_list, is_text
 
 
@@ -37,7 +37,7 @@ class Direct:
 
     rows: pa.Table
     learnt: Learnt = field(default_factory=dict)
-    rest: list[tuple[Step, Literal["fit", "apply"]]] = field(default_factory=list)
+    rest: list[tuple[PlanStep, Literal["fit", "apply"]]] = field(default_factory=list)
 
     @classmethod
     def of(cls, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
@@ -71,7 +71,7 @@ class Direct:
         known = bool(op.encodes) or isinstance(op, Locate)
         return known and all(_is_plain(self.rows.schema.field(name).type) for name in op.reads)
 
-    def _count(self, step: Step) -> None:
+    def _count(self, step: PlanStep) -> None:
         for name in dict.fromkeys(step.op.encodes):
             values = self._values(name)
             values = values.flatten() if is_list(values.type) else values
@@ -79,7 +79,7 @@ class Direct:
             counted.check(name, counts, len(values))
             self.learnt[step.index, name] = counts
 
-    def _encode(self, step: Step, fitted: FittedPlan) -> None:
+    def _encode(self, step: PlanStep, fitted: FittedPlan) -> None:
         op = cast("Categorify", step.op)
         for name in op.learns:
             encoder = encoder_of(fitted.state[step.index, op.vocabulary_of(name)])

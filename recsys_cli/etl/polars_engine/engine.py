@@ -25,7 +25,7 @@ from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.ops.op import Op
-from recsys_cli.features.program import Step
+from recsys_cli.features.program import PlanStep
 
 
 class Computing(Protocol):
@@ -68,8 +68,8 @@ class PolarsEngine:
         direct = self._direct(walk, fitted, rows)
         frame = pl.LazyFrame(direct.looked_at)
         weight = pl.col(ROW_WEIGHT) if ROW_WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
-        queries: dict[tuple[Step, str], pl.LazyFrame] = {}
-        totals: dict[tuple[Step, str], int] = {}
+        queries: dict[tuple[PlanStep, str], pl.LazyFrame] = {}
+        totals: dict[tuple[PlanStep, str], int] = {}
         for verb, part in groupby(direct.rest, key=itemgetter(1)):
             steps = [step for step, _ in part]
             if verb == "apply":
@@ -84,7 +84,7 @@ class PolarsEngine:
             counted.check(at[1], tables[at], total)
         return direct.learnt | {(step.index, name): table for (step, name), table in tables.items()}
 
-    def apply(self, steps: Sequence[Step], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
+    def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
         """Send rows through steps, one after the other."""
         direct = self._direct([(step, "apply") for step in steps], fitted, rows)
         if not direct.rest:
@@ -96,19 +96,19 @@ class PolarsEngine:
         """Do what needs no query; on a GPU everything is one."""
         return Direct.of(walk, fitted, rows) if self._gpu is None else Direct(rows, rest=list(walk))
 
-    def _applied(self, steps: Sequence[Step], fitted: FittedPlan, frame: pl.LazyFrame) -> pl.LazyFrame:
+    def _applied(self, steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> pl.LazyFrame:
         if self._gpu is not None:
             return self._gpu.apply(list(_units(steps, fitted, frame)), frame.collect()).lazy()
         for step in steps:
             frame = _computing(step).apply(step.op, _state(step, fitted), frame)
         return frame
 
-    def _learning(self, step: Step, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
+    def _learning(self, step: PlanStep, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
         if self._gpu is not None and step.op.encodes:
             return joined_categorify.learn(cast("Categorify", step.op), frame, weight)
         return _computing(step).learn(step.op, frame, weight)
 
-    def _collected(self, queries: Mapping[tuple[Step, str], pl.LazyFrame]) -> dict[tuple[Step, str], pa.Table]:
+    def _collected(self, queries: Mapping[tuple[PlanStep, str], pl.LazyFrame]) -> dict[tuple[PlanStep, str], pa.Table]:
         if self._gpu is not None:
             tables = [
                 self._gpu.collect(q, name=f"learning of {type(step.op).__name__}") for (step, _), q in queries.items()
@@ -123,11 +123,11 @@ class PolarsEngine:
         return join_external.by_id(op, table, keys)
 
 
-def _computing(step: Step) -> Computing:
+def _computing(step: PlanStep) -> Computing:
     return cast("Computing", load(step.op, "polars", MODULES))
 
 
-def _units(steps: Sequence[Step], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[gpu.Unit]:
+def _units(steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[gpu.Unit]:
     """Yield the parts that may or may not run on a GPU."""
     for step in steps:
         apply, state = _computing(step).apply, _state(step, fitted)
@@ -138,5 +138,5 @@ def _units(steps: Sequence[Step], fitted: FittedPlan, frame: pl.LazyFrame) -> It
         frame = apply(step.op, state, frame)
 
 
-def _state(step: Step, fitted: FittedPlan) -> dict[str, pa.Table]:
+def _state(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:
     return {name: fitted.state[step.index, name] for name in step.op.states}

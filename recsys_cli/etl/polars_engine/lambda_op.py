@@ -17,7 +17,7 @@ from recsys_cli.features.expression import (
     Call,
     Expression,
     Kind,
-    Literally,
+    LiteralValue,
     Name,
     Unary,
     check,
@@ -85,7 +85,7 @@ class _Compiler:
         match expression:
             case Name(name):
                 return self._column(name)
-            case Literally(value):
+            case LiteralValue(value):
                 return pl.lit(value, dtype=pl.Int64 if type(value) is int else None)
             case Unary("-", operand):
                 return -self.number(operand)

@@ -32,7 +32,7 @@ def chunk_bytes(memory: int, threads: int) -> int:
     takes as much again, and three times as much where it is many short numbers.
 
     Args:
-        memory: The budget, `etl.memory`, in MiB.
+        memory: The budget, `etl.memory_mib`, in MiB.
         threads: Parsers at work at the same time.
     """
     return min(_MAX_CHUNK, max(_MIN_CHUNK, (memory << 20) // _SHARE // (threads + 2)))

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from recsys_cli.etl.report.facts import Facts, Finding
 from recsys_cli.etl.report.findings import conclude
-from recsys_cli.etl.report.gather import Counted, gather_facts
+from recsys_cli.etl.report.gather import EtlCounts, gather_facts
 from recsys_cli.etl.report.page import show
 from recsys_cli.features.fitted_plan import FittedPlan
 
-__all__ = ["Counted", "Facts", "write_failure", "write_report"]
+__all__ = ["EtlCounts", "Facts", "write_failure", "write_report"]
 
 
-def write_report(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
+def write_report(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
     """Look at prepared data once more and write down what a reader of it asks.
 
     Args:

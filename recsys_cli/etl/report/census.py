@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.report.clock import Clock
-from recsys_cli.etl.report.facts import Label
+from recsys_cli.etl.report.facts import LabelFacts
 from recsys_cli.etl.report.sample import Keys, Sample
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import FIRST, Column
@@ -26,7 +26,7 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Look:
+class CensusQuestion:
     """What to look at.
 
     Attributes:
@@ -64,7 +64,7 @@ class Census:
         split: Which split it is.
     """
 
-    def __init__(self, look: Look, split: str) -> None:
+    def __init__(self, look: CensusQuestion, split: str) -> None:
         self._look = look
         self._later = look.clock.after(split) if look.clock else {}
         self._lock = Lock()
@@ -80,7 +80,7 @@ class Census:
         self.tied = dict.fromkeys(self._later, 0)
 
     @property
-    def label(self) -> Label:
+    def label(self) -> LabelFacts:
         """What the labels are."""
         return self._labels.summary()
 
@@ -142,7 +142,7 @@ class Census:
             self._labels.add(values, null=len(column) - len(values))
 
 
-def take_census(look: Look, shards: Mapping[str, Sequence[Path]]) -> dict[str, Census]:
+def take_census(look: CensusQuestion, shards: Mapping[str, Sequence[Path]]) -> dict[str, Census]:
     """Count the prepared rows of all splits.
 
     Args:
@@ -172,11 +172,11 @@ class _Labels:
             self._sum += float(values.sum(dtype=np.float64))
             self._low, self._high = min(self._low, float(values.min())), max(self._high, float(values.max()))
 
-    def summary(self) -> Label:
+    def summary(self) -> LabelFacts:
         if not self._rows:
-            return Label(mean=None, low=None, high=None, null=self._null, binary=False)
+            return LabelFacts(mean=None, low=None, high=None, null=self._null, binary=False)
         binary = self._zero_or_one == self._rows
-        return Label(mean=self._sum / self._rows, low=self._low, high=self._high, null=self._null, binary=binary)
+        return LabelFacts(mean=self._sum / self._rows, low=self._low, high=self._high, null=self._null, binary=binary)
 
 
 def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:

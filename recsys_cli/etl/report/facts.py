@@ -37,7 +37,7 @@ class Distinct(_Frozen):
     """How many of them are not in the vocabulary, which is learnt from train."""
 
 
-class Label(_Frozen):
+class LabelFacts(_Frozen):
     """The label of a split's rows; None where no row has one."""
 
     mean: float | None
@@ -54,7 +54,7 @@ class Label(_Frozen):
     """Whether all are 0 or 1."""
 
 
-class Split(_Frozen):
+class SplitFacts(_Frozen):
     """What there is to say of one split."""
 
     rows: int
@@ -65,7 +65,7 @@ class Split(_Frozen):
     """Who is in it; None where it cannot be said, because ops have made users of something else."""
     items: Distinct | None
     """The same for items."""
-    label: Label
+    label: LabelFacts
     """What is to be predicted."""
     first: int | float | None
     """Time of its earliest row, in seconds where the unit of the times is known; None without rows that have one."""
@@ -73,7 +73,7 @@ class Split(_Frozen):
     """Time of its latest row."""
 
 
-class Missing(_Frozen):
+class MissingValues(_Frozen):
     """Values of a column in a split; those of a table count once for each row that they stand for."""
 
     null: int
@@ -124,7 +124,7 @@ class Frequency(_Frozen):
     """How many of them have such a number."""
 
 
-class Pairs(_Frozen):
+class RepeatedPairs(_Frozen):
     """The same user with the same item more than once, of users and items that have ids of their own."""
 
     share: float
@@ -139,7 +139,7 @@ class Pairs(_Frozen):
     """Rows of a held-out split whose pair stands in an earlier split too, by split and earlier split."""
 
 
-class Border(_Frozen):
+class SplitBoundary(_Frozen):
     """Where a split ends in time and the next one begins."""
 
     earlier: str
@@ -187,9 +187,9 @@ class Facts(_Frozen):
     """Rows that could not be read and were left out."""
     ops: tuple[OpRows, ...]
     """The ops, in order."""
-    splits: dict[str, Split]
+    splits: dict[str, SplitFacts]
     """By name, empty ones included."""
-    missing: dict[str, dict[str, Missing]]
+    missing: dict[str, dict[str, MissingValues]]
     """By column and split."""
     continuous: tuple[str, ...] = ()
     """Columns of numbers that models read: a null or infinite one there is nothing that can be learnt from."""
@@ -199,11 +199,11 @@ class Facts(_Frozen):
     """How popular items are; None where train has none with an id of its own."""
     users: Frequency | None
     """How active users are."""
-    pairs: Pairs | None
+    pairs: RepeatedPairs | None
     """What repeats; None where a row holds a list of users or items."""
     timeline: Timeline | None
     """None without times."""
-    borders: tuple[Border, ...]
+    borders: tuple[SplitBoundary, ...]
     """Between the splits that have times."""
     train_only: dict[str, bool]
     """For users, items and keys of tables: whether counting the prepared rows of train, and nothing else, gives what was learnt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recsys_cli.etl.report.facts import Border, Facts, Finding, Pairs
+from recsys_cli.etl.report.facts import Facts, Finding, RepeatedPairs, SplitBoundary
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.page import moment, share
 
@@ -40,13 +40,13 @@ def _repeated(facts: Facts) -> Iterator[Finding]:
         yield Finding(level="note", text=told + _left_out(facts, pairs, _TRAIN) + _sampled(pairs))
 
 
-def _left_out(facts: Facts, pairs: Pairs, split: str) -> str:
+def _left_out(facts: Facts, pairs: RepeatedPairs, split: str) -> str:
     """Say why fewer rows are compared than the split has."""
     complete = pairs.share == 1 and pairs.rows[split] == facts.splits[split].rows
     return "" if complete else "; rows with unknown ids are left out"
 
 
-def _sampled(pairs: Pairs) -> str:
+def _sampled(pairs: RepeatedPairs) -> str:
     return "" if pairs.share == 1 else f" (in a sample: {100 * pairs.share:.2g} % of the values of {pairs.by})"
 
 
@@ -69,13 +69,13 @@ def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
         yield Finding(level="note", text=_after(facts, max(borders, key=lambda border: border.after)))
 
 
-def _after(facts: Facts, border: Border) -> str:
+def _after(facts: Facts, border: SplitBoundary) -> str:
     rows = facts.splits[border.earlier].rows - facts.splits[border.earlier].drawn
     told = f"{_of(border.after, rows)} rows of {border.earlier} are later than the first row of {border.later}"
     return f"{told} ({moment(border.first)})"
 
 
-def _tied(border: Border) -> str:
+def _tied(border: SplitBoundary) -> str:
     rows = f"1 row of {border.earlier} has" if border.tied == 1 else f"{border.tied:,} rows of {border.earlier} have"
     what = f"the very time of the first row of {border.later} ({moment(border.first)})"
     return f"{rows} {what}: ties were cut by the order of the input"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from recsys_cli.etl.filters import RowCount
-from recsys_cli.etl.report.facts import OpRows, Split
+from recsys_cli.etl.report.facts import OpRows, SplitFacts
 from recsys_cli.features.fitted_plan import FittedPlan
 
 Chosen = Mapping[str, Sequence[RowCount]]
 """What ops did to the rows before the split, by source: "all", or the splits that are given."""
 
 
-def flow(fitted: FittedPlan, chosen: Chosen, splits: Mapping[str, Split]) -> tuple[OpRows, ...]:
+def flow(fitted: FittedPlan, chosen: Chosen, splits: Mapping[str, SplitFacts]) -> tuple[OpRows, ...]:
     """Say for each op of a plan how many rows go in and come out: all but those that choose or draw keep every row.
 
     Args:

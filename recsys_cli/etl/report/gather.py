@@ -10,9 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.etl.report import sample
-from recsys_cli.etl.report.census import Census, Look, take_census
+from recsys_cli.etl.report.census import Census, CensusQuestion, take_census
 from recsys_cli.etl.report.clock import Clock, read_clock
-from recsys_cli.etl.report.facts import Border, Distinct, Facts, Missing, Pairs, Split, Timeline
+from recsys_cli.etl.report.facts import (
+    Distinct,
+    Facts,
+    MissingValues,
+    RepeatedPairs,
+    SplitBoundary,
+    SplitFacts,
+    Timeline,
+)
 from recsys_cli.etl.report.flow import Chosen, flow
 from recsys_cli.etl.report.frequency import frequency, growth
 from recsys_cli.etl.report.sample import Sample, known, repetitions
@@ -25,7 +33,7 @@ _TRAIN = SPLITS[TRAIN]
 
 
 @dataclass(frozen=True)
-class Counted:
+class EtlCounts:
     """What the ETL knows without another look.
 
     Attributes:
@@ -47,7 +55,7 @@ class Counted:
     chosen: Chosen
 
 
-def gather_facts(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
+def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
     """Work out all facts but the findings.
 
     Args:
@@ -87,7 +95,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: Counted) -> Facts:
     )
 
 
-def _look(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: Counted) -> Look:
+def _look(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: EtlCounts) -> CensusQuestion:
     """Decide what to look at: ids of users, of items and of the tables' keys, where the interactions have them."""
     schema, plan = fitted.schema("star"), fitted.plan
     here = {column.name: column for column in schema.in_table(None)}
@@ -98,7 +106,7 @@ def _look(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: Cou
     rows = sum(counted.rows.values())
     every = max(1, rows // sample.ROWS)
     drawn = [column.name for column in here.values() if column.role is Role.SAMPLED]
-    return Look(
+    return CensusQuestion(
         ids=tuple(here[name] for name in ids),
         sample=Sample(user, item, rows) if pair and user and item else None,
         label=plan.labels[0],
@@ -120,11 +128,11 @@ def _counts(fitted: FittedPlan, column: str) -> npt.NDArray[np.int64]:
 def _split(
     split: str,
     census: Census,
-    look: Look,
-    counted: Counted,
+    look: CensusQuestion,
+    counted: EtlCounts,
     counts: Mapping[str, npt.NDArray[np.int64]],
     fitted: FittedPlan,
-) -> Split:
+) -> SplitFacts:
     if split == _TRAIN:
         roles = {"users": fitted.plan.user, "items": fitted.plan.item}
         found = {role: {"distinct": int(np.count_nonzero(counts[name])), "cold": 0} for role, name in roles.items()}
@@ -134,7 +142,7 @@ def _split(
     label = census.label.model_copy(update={"zeroed": max(0, null - census.label.null)})
     ends = look.clock.ends.get(split) if look.clock else None
     first, last = (None, None) if look.clock is None or ends is None else map(look.clock.seconds, ends)
-    return Split(
+    return SplitFacts(
         rows=counted.rows[split],
         drawn=census.drawn,
         users=Distinct(**found["users"]) if "users" in found else None,
@@ -146,13 +154,13 @@ def _split(
 
 
 def _missing(
-    folder: Path, fitted: FittedPlan, counted: Counted, census: Mapping[str, Census]
-) -> dict[str, dict[str, Missing]]:
+    folder: Path, fitted: FittedPlan, counted: EtlCounts, census: Mapping[str, Census]
+) -> dict[str, dict[str, MissingValues]]:
     """Say what is missing by column and split; columns of tables are counted as often as interactions point at them."""
-    found: dict[str, dict[str, Missing]] = {}
+    found: dict[str, dict[str, MissingValues]] = {}
     for split, columns in counted.missing.items():
         for name, values in columns.items():
-            found.setdefault(name, {})[split] = Missing(**{"unseen": 0} | dict(values))
+            found.setdefault(name, {})[split] = MissingValues(**{"unseen": 0} | dict(values))
     star = fitted.schema("star")
     for split, one in census.items():
         for column, missing in in_tables(folder, star, one.ids):
@@ -161,13 +169,13 @@ def _missing(
     return {name: found[name] for name in star.names if name in found}
 
 
-def _pairs(chosen: Sample | None, census: Mapping[str, Census]) -> Pairs | None:
+def _pairs(chosen: Sample | None, census: Mapping[str, Census]) -> RepeatedPairs | None:
     if chosen is None:
         return None
     return repetitions(chosen, {split: one.keys() for split, one in census.items()})
 
 
-def _timeline(clock: Clock | None, census: Mapping[str, Census], splits: Mapping[str, Split]) -> Timeline | None:
+def _timeline(clock: Clock | None, census: Mapping[str, Census], splits: Mapping[str, SplitFacts]) -> Timeline | None:
     if clock is None:
         return None
     rows = {}
@@ -179,11 +187,11 @@ def _timeline(clock: Clock | None, census: Mapping[str, Census], splits: Mapping
     return Timeline(edges=tuple(map(clock.seconds, clock.edges)), every=clock.every, rows=rows)
 
 
-def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[Border, ...]:
+def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[SplitBoundary, ...]:
     if clock is None:
         return ()
     return tuple(
-        Border(
+        SplitBoundary(
             earlier=earlier,
             later=later,
             first=clock.seconds(clock.ends[later][0]),

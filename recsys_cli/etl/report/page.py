@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from recsys_cli.etl.report import plots
-from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, Label, Split
+from recsys_cli.etl.report.facts import Distinct, Facts, Frequency, LabelFacts, SplitFacts
 from recsys_cli.features.split import SPLITS, TRAIN
 from recsys_cli.page import moment, render, share
 
@@ -69,7 +69,7 @@ def _headlines(facts: Facts) -> list[Headline]:
     return found
 
 
-def _split(name: str, split: Split, total: int) -> Row:
+def _split(name: str, split: SplitFacts, total: int) -> Row:
     cells = [name, _count(split.rows), share(split.rows, total)]
     for distinct in (split.users, split.items):
         cells += [_count(distinct.distinct) if distinct else "–", "" if name == _TRAIN else _cold(distinct)]
@@ -82,7 +82,7 @@ def _cold(distinct: Distinct | None) -> str:
     return f"{_count(distinct.cold)} ({share(distinct.cold, distinct.distinct)})" if distinct.cold else "0"
 
 
-def _label(label: Label) -> str:
+def _label(label: LabelFacts) -> str:
     if label.mean is None:
         return "none"
     return (
@@ -90,7 +90,7 @@ def _label(label: Label) -> str:
     )
 
 
-def _time(name: str, split: Split) -> Row:
+def _time(name: str, split: SplitFacts) -> Row:
     ends = [moment(end) if end is not None else "–" for end in (split.first, split.last)]
     return [name, *ends]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from recsys_cli.etl.report.facts import Facts, Frequency, Growth, Missing
-from recsys_cli.page import Axis, Group, Line, Steps, bars, chart, is_date
+from recsys_cli.etl.report.facts import Facts, Frequency, Growth, MissingValues
+from recsys_cli.page import Axis, BarGroup, Histogram, LineSeries, bars, chart, is_date
 
 _MOST_BARS = 24
 
@@ -17,7 +17,7 @@ def timeline(facts: Facts) -> Markup:
     found = facts.timeline
     if found is None:
         return Markup("")
-    marks = [Steps(found.edges, heights, name=split) for split, heights in found.rows.items()]
+    marks = [Histogram(found.edges, heights, name=split) for split, heights in found.rows.items()]
     dated = is_date(found.edges[0], found.edges[-1])
     axis = Axis("time", kind="time") if dated else Axis("time, as the data has it")
     return chart("Rows over time", marks, x=axis, y=Axis("rows", low=0))
@@ -30,7 +30,7 @@ def rows(facts: Facts) -> Markup:
     changing = [op for op in facts.ops if op.rows_in != op.rows_out]
     names = ["read", *(op.op for op in changing)]
     left = [float(facts.ops[0].rows_in), *(float(op.rows_out) for op in changing)]
-    return bars("Rows after each op", names, [Group("", left)], x=Axis("rows"))
+    return bars("Rows after each op", names, [BarGroup("", left)], x=Axis("rows"))
 
 
 def growth(facts: Facts, names: list[str]) -> Markup:
@@ -39,19 +39,19 @@ def growth(facts: Facts, names: list[str]) -> Markup:
     return chart("Vocabulary growth", marks, x=Axis("rows of train read", low=0), y=Axis("values seen", "share", 0, 1))
 
 
-def _grown(name: str, found: Growth) -> Line:
-    return Line(found.rows, [value / found.values[-1] for value in found.values], name=name)
+def _grown(name: str, found: Growth) -> LineSeries:
+    return LineSeries(found.rows, [value / found.values[-1] for value in found.values], name=name)
 
 
 def popularity(found: Frequency) -> Markup:
     """Draw how many rows items have, by their rank."""
-    mark = Line(found.ranks, found.counts, markers=len(found.ranks) < 30)
+    mark = LineSeries(found.ranks, found.counts, markers=len(found.ranks) < 30)
     return chart("Popularity curve", [mark], x=Axis("rank of the item", "log"), y=Axis("rows of train", "log"))
 
 
 def activity(found: Frequency) -> Markup:
     """Draw how many users have how many rows."""
-    mark = Steps(found.edges, found.heights)
+    mark = Histogram(found.edges, found.heights)
     return chart("Activity", [mark], x=Axis("rows of train", "log"), y=Axis("users", low=0))
 
 
@@ -61,7 +61,7 @@ def cold(facts: Facts) -> Markup:
     groups = []
     for role in ("users", "items"):
         found = [getattr(split, role) for split in held_out.values()]
-        groups.append(Group(role, [one.cold / one.distinct if one and one.distinct else None for one in found]))
+        groups.append(BarGroup(role, [one.cold / one.distinct if one and one.distinct else None for one in found]))
     return bars("Cold users and items", list(held_out), groups, x=Axis("share that train does not know", "share"))
 
 
@@ -71,10 +71,10 @@ def missing(facts: Facts) -> Markup:
     shares = {name: _shares(by_split, splits) for name, by_split in facts.missing.items()}
     names = [name for name in sorted(shares, key=lambda name: -max(shares[name], default=0)) if max(shares[name]) > 0]
     names = names[:_MOST_BARS]
-    groups = [Group(split, [shares[name][position] for name in names]) for position, split in enumerate(splits)]
+    groups = [BarGroup(split, [shares[name][position] for name in names]) for position, split in enumerate(splits)]
     return bars("Null and unseen values", names, groups, x=Axis("share that is null or unseen", "share"))
 
 
-def _shares(by_split: Mapping[str, Missing], splits: list[str]) -> list[float]:
+def _shares(by_split: Mapping[str, MissingValues], splits: list[str]) -> list[float]:
     found = [by_split.get(split) for split in splits]
     return [(one.null + one.unseen) / one.values if one and one.values else 0.0 for one in found]

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from recsys_cli.etl.report.facts import Pairs
+from recsys_cli.etl.report.facts import RepeatedPairs
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import FIRST, Column
 
@@ -81,7 +81,7 @@ def known(column: Column) -> int:
     return (column.cardinality or FIRST) - column.buckets
 
 
-def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> Pairs:
+def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> RepeatedPairs:
     """Count what repeats within splits and across them.
 
     Args:
@@ -99,7 +99,7 @@ def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> Pairs:
         if distinct:
             seen[split] = {earlier: _found(own, there) for earlier, there in distinct.items()}
         distinct[split] = own if not repeated[split] else own[first]
-    return Pairs(
+    return RepeatedPairs(
         share=sample.share,
         by=(sample.user if sample.by_user else sample.item).name,
         rows={split: len(own) for split, own in keys.items()},

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recsys_cli.etl.report.facts import Missing
+from recsys_cli.etl.report.facts import MissingValues
 from recsys_cli.etl.write import count_numbers
 from recsys_cli.features.schema import NULL, UNSEEN, Column, Kind, Schema, file_of
 
 Counts = npt.NDArray[np.int64]
 
 
-def in_tables(folder: Path, schema: Schema, ids: Mapping[str, Counts]) -> Iterator[tuple[str, Missing]]:
+def in_tables(folder: Path, schema: Schema, ids: Mapping[str, Counts]) -> Iterator[tuple[str, MissingValues]]:
     """Yield the columns of all tables and what is missing in them, as if they were joined to the interactions.
 
     Args:
@@ -33,14 +33,16 @@ def in_tables(folder: Path, schema: Schema, ids: Mapping[str, Counts]) -> Iterat
                 yield column.name, _missing(table.column(column.name), column, ids[key][: table.num_rows])
 
 
-def _missing(values: pa.ChunkedArray, column: Column, weights: Counts) -> Missing:
+def _missing(values: pa.ChunkedArray, column: Column, weights: Counts) -> MissingValues:
     if column.ragged:
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
         weights, values = np.repeat(weights, lengths), pc.list_flatten(values)
     if column.kind is Kind.NUMERIC:
-        return Missing(unseen=0, **count_numbers(values, weights))
+        return MissingValues(unseen=0, **count_numbers(values, weights))
     found = values.to_numpy()
     unseen = found == UNSEEN
     if column.buckets and column.cardinality is not None:
         unseen |= found >= column.cardinality - column.buckets
-    return Missing(null=int(weights[found == NULL].sum()), unseen=int(weights[unseen].sum()), values=int(weights.sum()))
+    return MissingValues(
+        null=int(weights[found == NULL].sum()), unseen=int(weights[unseen].sum()), values=int(weights.sum())
+    )

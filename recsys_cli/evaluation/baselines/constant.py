@@ -12,13 +12,13 @@ from recsys_cli.interactions import Interactions
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantBaseline:
     """Predicts the mean label of train for every row."""
 
     mean: float
 
     @classmethod
-    def fit(cls, train: Interactions, *, num_items: int) -> Constant:
+    def fit(cls, train: Interactions, *, num_items: int) -> ConstantBaseline:
         """Average the labels; 0.5 where there are none."""
         del num_items
         return cls(float(train.labels.mean(dtype=np.float64)) if len(train) else 0.5)

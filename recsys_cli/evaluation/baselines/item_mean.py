@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsys_cli.evaluation.baselines.baseline import log_odds
-from recsys_cli.evaluation.baselines.constant import Constant
+from recsys_cli.evaluation.baselines.constant import ConstantBaseline
 from recsys_cli.interactions import Interactions
 
 SMOOTHING = 5.0
@@ -28,7 +28,7 @@ class ItemMean:
     @classmethod
     def fit(cls, train: Interactions, *, num_items: int) -> ItemMean:
         """Average the labels of each item."""
-        overall = Constant.fit(train, num_items=num_items).mean
+        overall = ConstantBaseline.fit(train, num_items=num_items).mean
         rows = np.bincount(train.item_idx, minlength=num_items)
         positive = np.bincount(train.item_idx, weights=train.labels, minlength=num_items)
         return cls((positive + SMOOTHING * overall) / (rows + SMOOTHING))

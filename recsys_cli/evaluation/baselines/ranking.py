@@ -30,7 +30,7 @@ def _as_it_is(_: Schema) -> dict[str, Any]:
 def _within_limits(schema: Schema) -> dict[str, Any]:
     """Return how many items EASE may know: users times their square stay within `WORK`, and memory within its budget."""
     num_users = max(1, len(schema.only(Role.USER).own_ids))
-    budget = Config().memory << 20
+    budget = Config().memory_mib << 20
     return {"max_items": min(max(1, math.isqrt(int(WORK / num_users))), most_items(num_users, budget))}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
-from recsys_cli.evaluation.compare.paired import Tested, holm
+from recsys_cli.evaluation.compare.paired import PairedTest, holm
 from recsys_cli.evaluation.result import Frozen
 from recsys_cli.evaluation.selection import Selection, marked
 from recsys_cli.metrics.metric import Better
@@ -55,7 +55,7 @@ class Figure(Frozen):
     """By run, but for the one that the others are compared with."""
 
 
-class Compared(Frozen):
+class ComparedRun(Frozen):
     """One of the runs."""
 
     label: str
@@ -77,7 +77,7 @@ class Comparison(Frozen):
 
     against: str
     """Label of the run that the others are compared with."""
-    runs: tuple[Compared, ...]
+    runs: tuple[ComparedRun, ...]
     """All of them, that one first."""
     split: str
     """`valid` or `test`."""
@@ -152,14 +152,14 @@ def figures_of(
     )
 
 
-def verdict_of(tested: Tested, p_holm: float, better: Better | None) -> Verdict:
+def verdict_of(tested: PairedTest, p_holm: float, better: Better | None) -> Verdict:
     """Say whether a difference counts: only where the corrected test and the interval agree on it."""
     if p_holm >= LEVEL or tested.low <= 0 <= tested.high:
         return "noise"
     return "better" if (tested.value > 0) == (better != "lower") else "worse"
 
 
-def _difference(tested: Tested, p_holm: float, better: Better | None) -> Difference:
+def _difference(tested: PairedTest, p_holm: float, better: Better | None) -> Difference:
     verdict = verdict_of(tested, p_holm, better)
     return Difference(value=tested.value, low=tested.low, high=tested.high, p=tested.p, p_holm=p_holm, verdict=verdict)
 

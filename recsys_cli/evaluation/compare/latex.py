@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from recsys_cli.evaluation.compare.comparison import LEVEL, Comparison, Figure
-from recsys_cli.evaluation.compare.leaderboard import Leaderboard, Standing
+from recsys_cli.evaluation.compare.leaderboard import Leaderboard, LeaderboardRow
 from recsys_cli.evaluation.selection import MARK
 from recsys_cli.metrics.named import best_of, better_of, title_of
 
@@ -73,11 +73,11 @@ def _best(found: Leaderboard, metric: str) -> list[bool]:
     ]
 
 
-def _named(one: Standing) -> str:
+def _named(one: LeaderboardRow) -> str:
     return escaped(one.called).replace(MARK, r"$^{\dagger}$")
 
 
-def _cell(one: Standing, metric: str, *, is_bold: bool, first: str, seeds: int) -> str:
+def _cell(one: LeaderboardRow, metric: str, *, is_bold: bool, first: str, seeds: int) -> str:
     mean, deviation = one.scores[metric].in_words(seeds=seeds)
     number = rf"\textbf{{{mean}}}" if is_bold else mean.replace("–", "--")
     worse = metric == first and one.from_best is not None and one.from_best.verdict == "worse"

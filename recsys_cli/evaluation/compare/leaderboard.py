@@ -19,7 +19,7 @@ from recsys_cli.metrics.named import badness, better_of, title_of
 from recsys_cli.workspace import TrainedRun
 
 
-class Score(Frozen):
+class SeededScore(Frozen):
     """One figure of a model, over its seeds."""
 
     value: float | None
@@ -39,7 +39,7 @@ class Score(Frozen):
         return f"{self.value:.4f}", deviation if seeds > 1 else ""
 
 
-class Standing(Frozen):
+class LeaderboardRow(Frozen):
     """One line of the leaderboard."""
 
     place: int
@@ -48,7 +48,7 @@ class Standing(Frozen):
     """Name of the model, or of the baseline."""
     is_baseline: bool
     """Whether it is one of those that every evaluation has beside it."""
-    scores: dict[str, Score]
+    scores: dict[str, SeededScore]
     """By figure, such as `ndcg@10`."""
     from_best: Difference | None = None
     """Its difference from the best; None for the best, and where the figure cannot be tested."""
@@ -105,7 +105,7 @@ class Leaderboard(Frozen):
     """Rows that were predicted."""
     seeds: tuple[int, ...]
     """What the models were trained with."""
-    standings: tuple[Standing, ...]
+    standings: tuple[LeaderboardRow, ...]
     """From best to worst."""
     failures: tuple[dict[str, Any], ...] = ()
     """Models and seeds that could not be trained or measured: `label`, `seed`, `message`, `hint`."""
@@ -122,7 +122,7 @@ class Leaderboard(Frozen):
 
 
 @dataclass(frozen=True)
-class _System:
+class _SeededSystem:
     """A model with all its seeds, or a baseline."""
 
     label: str
@@ -139,7 +139,7 @@ def standings_of(
     deterministic: Collection[str] = (),
     resamples: int,
     seed: int,
-) -> tuple[Standing, ...]:
+) -> tuple[LeaderboardRow, ...]:
     """Put models in order.
 
     Args:
@@ -161,7 +161,7 @@ def standings_of(
     ordered = [system for system, _ in scored]
     apart = dict(_from_best(ordered, metric, **options))
     return tuple(
-        Standing(
+        LeaderboardRow(
             place=place,
             label=system.label,
             is_baseline=not system.runs,
@@ -178,22 +178,24 @@ def standings_of(
     )
 
 
-def _model(label: str, runs: Sequence[TrainedRun], metrics: Sequence[str]) -> _System:
+def _model(label: str, runs: Sequence[TrainedRun], metrics: Sequence[str]) -> _SeededSystem:
     evaluations = [Evaluation.read(run.evaluation) for run in runs]
     wanted = set(metrics).intersection(*(measured(one) for one in evaluations))
     outcomes = Outcomes.mean([Outcomes.of(rankings_of(run), metrics=wanted) for run in runs])
     estimates = [_estimates(one, MODEL) for one in evaluations]
     selected = tuple(dict.fromkeys(what for one in evaluations for what in one.selected))
-    return _System(label, outcomes, estimates, runs, selected)
+    return _SeededSystem(label, outcomes, estimates, runs, selected)
 
 
-def _baselines(found: Evaluation, rankings: Rankings, metrics: Sequence[str], *, known: set[str]) -> Iterator[_System]:
+def _baselines(
+    found: Evaluation, rankings: Rankings, metrics: Sequence[str], *, known: set[str]
+) -> Iterator[_SeededSystem]:
     """Yield what every evaluation has beside its model; one that is a model of the bench, too, is there already."""
     for name in dict.fromkeys([*found.ranking, *found.pointwise]):
         if name != MODEL and name not in known:
             estimates = _estimates(found, name)
             if any(metric in estimates and estimates[metric].value is not None for metric in metrics):
-                yield _System(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
+                yield _SeededSystem(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
 
 
 def _estimates(found: Evaluation, system: str) -> dict[str, Estimate]:
@@ -204,20 +206,20 @@ def _estimates(found: Evaluation, system: str) -> dict[str, Estimate]:
     }
 
 
-def _score(system: _System, metric: str, *, resamples: int, seed: int) -> Score:
+def _score(system: _SeededSystem, metric: str, *, resamples: int, seed: int) -> SeededScore:
     found = [estimates[metric] for estimates in system.estimates if metric in estimates]
     values = [estimate.value for estimate in found if estimate.value is not None]
     if not values or len(values) < len(system.estimates):
-        return Score(value=None)
+        return SeededScore(value=None)
     low, high = found[0].low, found[0].high
     if metric in system.outcomes.metrics:
         low, high = system.outcomes.interval(metric, resamples=resamples, seed=seed)
     deviation = statistics.stdev(values) if len(values) > 1 else None
-    return Score(value=statistics.fmean(values), deviation=deviation, low=low, high=high)
+    return SeededScore(value=statistics.fmean(values), deviation=deviation, low=low, high=high)
 
 
 def _from_best(
-    ordered: Sequence[_System], metric: str, *, resamples: int, seed: int
+    ordered: Sequence[_SeededSystem], metric: str, *, resamples: int, seed: int
 ) -> Iterator[tuple[str, Difference]]:
     """Test who is worse than the best: the seeds of a model are one mean, and their spread is part of the error."""
     best, *others = ordered

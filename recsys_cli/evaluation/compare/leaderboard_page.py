@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, Standing, failures_in_words, in_words
+from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, LeaderboardRow, failures_in_words, in_words
 from recsys_cli.evaluation.compare.page import probability
 from recsys_cli.metrics.named import ARROWS, better_of, title_of
-from recsys_cli.page import Axis, Estimated, intervals, render
+from recsys_cli.page import Axis, IntervalBar, intervals, render
 
 _BEST, _OTHERS, _BASELINES = 1, 2, 5
 
@@ -32,7 +32,7 @@ def show(found: Leaderboard) -> str:
 def standings(found: Leaderboard) -> Markup:
     """Draw the models from best to worst, with their intervals."""
     drawn = [
-        Estimated(one.label, score.value, score.low, score.high, _colour(one))
+        IntervalBar(one.label, score.value, score.low, score.high, _colour(one))
         for one in found.standings
         for score in [one.scores[found.metric]]
         if score.value is not None and score.low is not None and score.high is not None
@@ -44,13 +44,13 @@ def standings(found: Leaderboard) -> Markup:
     return intervals(f"Models by {title}", drawn, x=axis, names=[one for one in names if one[0] in there])
 
 
-def _colour(one: Standing) -> int:
+def _colour(one: LeaderboardRow) -> int:
     if one.place == 1 or one.is_same_as_best:
         return _BEST
     return _BASELINES if one.is_baseline else _OTHERS
 
 
-def _row(one: Standing, found: Leaderboard) -> list[str]:
+def _row(one: LeaderboardRow, found: Leaderboard) -> list[str]:
     apart, seeds = one.from_best, len(found.seeds)
     figures = [one.scores[metric].in_words(seeds=seeds) for metric in found.metrics]
     return [

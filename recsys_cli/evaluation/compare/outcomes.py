@@ -14,7 +14,7 @@ import numpy.typing as npt
 from recsys_cli.evaluation.clusters import Clusters, Spread
 from recsys_cli.evaluation.compare.paired import (
     NO_CHANCE,
-    Tested,
+    PairedTest,
     by_means,
     by_placements,
     by_roots,
@@ -27,7 +27,7 @@ from recsys_cli.metrics import RANKING, Hits, PointwiseMetric
 from recsys_cli.metrics.foreign import SAMPLED, extended, metric_of
 from recsys_cli.metrics.label_task import COMPARED, TASKS
 from recsys_cli.metrics.named import better_of
-from recsys_cli.metrics.tally import Floats
+from recsys_cli.metrics.score_counts import Floats
 
 Unit = Literal["users", "rows"]
 
@@ -118,7 +118,7 @@ class Outcomes:
         slope = 1 / (2 * self.value(metric)) if _summary(metric) == "root mean" and values.any() else 1.0
         return self.clusters.sums((values - values.mean()) * slope / len(values))
 
-    def minus(self, other: Outcomes, metrics: Sequence[str], *, resamples: int, seed: int) -> dict[str, Tested]:
+    def minus(self, other: Outcomes, metrics: Sequence[str], *, resamples: int, seed: int) -> dict[str, PairedTest]:
         """Test the differences from another system on the same users and rows; see `paired`.
 
         Args:
@@ -129,7 +129,7 @@ class Outcomes:
         """
         chance = {name: self._chance(name) + other._chance(name) for name in metrics}
         of_users = [name for name in metrics if name in self.users and not chance[name].error]
-        found: dict[str, Tested] = {}
+        found: dict[str, PairedTest] = {}
         if of_users:
             differences = np.stack([self.users[name] - other.users[name] for name in of_users], axis=1)
             found |= zip(of_users, by_users(differences, resamples=resamples, seed=seed), strict=True)
@@ -151,7 +151,7 @@ class Outcomes:
     def _chance(self, metric: str) -> Spread:
         return self.seeds.get(metric, NO_CHANCE)
 
-    def _tested(self, name: str, other: Floats, chance: Spread) -> Tested:
+    def _tested(self, name: str, other: Floats, chance: Spread) -> PairedTest:
         own, summary = self.rows[name], _summary(name)
         if summary == "root mean":
             return by_roots(own, other, self.clusters, chance)

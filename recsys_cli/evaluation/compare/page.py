@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from markupsafe import Markup
 
 from recsys_cli.evaluation.compare.comparison import Comparison, Difference, Verdict
-from recsys_cli.evaluation.compare.words import METHOD
+from recsys_cli.evaluation.compare.format import METHOD
 from recsys_cli.metrics.named import ARROWS
-from recsys_cli.page import Axis, Estimated, intervals, render
+from recsys_cli.page import Axis, IntervalBar, intervals, render
 
 _COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}
 _NAMES = {"better": "better", "worse": "worse", "noise": "not significant"}
@@ -39,7 +39,7 @@ def differences(found: Comparison, label: str) -> Markup:
     """
     ends = [end for figure in found.figures for one in figure.differences.values() for end in (one.low, one.high)]
     drawn = [
-        Estimated(figure.title, one.value, one.low, one.high, _COLOURS[one.verdict])
+        IntervalBar(figure.title, one.value, one.low, one.high, _COLOURS[one.verdict])
         for figure in found.figures
         for one in [figure.differences[label]]
     ]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
-from recsys_cli.metrics.tally import Floats
+from recsys_cli.metrics.score_counts import Floats
 
 _DIGITS = 12
 """Differences are rounded to so many digits before they are ranked: sums of the same gains in another order are ties."""
@@ -20,7 +20,7 @@ NO_CHANCE = Spread(0.0)
 
 
 @dataclass(frozen=True)
-class Tested:
+class PairedTest:
     """A difference of two systems.
 
     Attributes:
@@ -36,7 +36,7 @@ class Tested:
     p: float
 
 
-def by_users(differences: Floats, *, resamples: int, seed: int) -> list[Tested]:
+def by_users(differences: Floats, *, resamples: int, seed: int) -> list[PairedTest]:
     """Test columns of differences, one row a user: intervals by the paired bootstrap, p by Wilcoxon's test.
 
     Args:
@@ -47,7 +47,7 @@ def by_users(differences: Floats, *, resamples: int, seed: int) -> list[Tested]:
     estimates = mean_estimates(differences, resamples=resamples, seed=seed)
     values = differences.mean(axis=0)
     return [
-        Tested(
+        PairedTest(
             float(value),
             float(value) if found.low is None else found.low,
             float(value) if found.high is None else found.high,
@@ -57,7 +57,7 @@ def by_users(differences: Floats, *, resamples: int, seed: int) -> list[Tested]:
     ]
 
 
-def by_means(differences: Floats, chance: Spread) -> Tested:
+def by_means(differences: Floats, chance: Spread) -> PairedTest:
     """Test the mean difference over users where training varies from seed to seed.
 
     Ranks would not do: the seeds move all users of a system together.
@@ -102,7 +102,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 def by_placements(
     differences: Floats, labels: npt.NDArray[np.bool_], clusters: Clusters, chance: Spread = NO_CHANCE
-) -> Tested:
+) -> PairedTest:
     """Test the difference of two AUC of the same rows.
 
     The test of DeLong, DeLong and Clarke-Pearson (1988) with placements summed by user (Obuchowski, 1997).
@@ -121,7 +121,7 @@ def by_placements(
     )
 
 
-def by_rows(differences: Floats, clusters: Clusters, chance: Spread = NO_CHANCE) -> Tested:
+def by_rows(differences: Floats, clusters: Clusters, chance: Spread = NO_CHANCE) -> PairedTest:
     """Test the mean difference over rows, from the sums of each user's.
 
     Ranks would not do: the mean of a log loss depends on a few rows, which a test of ranks does not look at.
@@ -135,7 +135,7 @@ def by_rows(differences: Floats, clusters: Clusters, chance: Spread = NO_CHANCE)
     return _tested(value, _spread_of_mean(differences, clusters) + chance)
 
 
-def by_roots(own: Floats, other: Floats, clusters: Clusters, chance: Spread = NO_CHANCE) -> Tested:
+def by_roots(own: Floats, other: Floats, clusters: Clusters, chance: Spread = NO_CHANCE) -> PairedTest:
     """Test the difference of two roots of means over the same rows, such as RMSE from squared errors.
 
     By the slope of the root (the delta method).
@@ -156,5 +156,5 @@ def _spread_of_mean(values: Floats, clusters: Clusters) -> Spread:
     return jackknife(clusters.sums(values - values.mean()) / len(values), clusters.shares())
 
 
-def _tested(value: float, spread: Spread) -> Tested:
-    return Tested(value, value - spread.margin, value + spread.margin, spread.p(value))
+def _tested(value: float, spread: Spread) -> PairedTest:
+    return PairedTest(value, value - spread.margin, value + spread.margin, spread.p(value))

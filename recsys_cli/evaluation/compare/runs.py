@@ -9,9 +9,9 @@ from typing import Any
 
 from recsys_cli.config import yaml12
 from recsys_cli.errors import ConfigError, DataError, MissingArtifactError, RecsysError
-from recsys_cli.evaluation.compare.comparison import Compared, Comparison, figures_of
+from recsys_cli.evaluation.compare.comparison import ComparedRun, Comparison, figures_of
+from recsys_cli.evaluation.compare.format import joined, verdicts
 from recsys_cli.evaluation.compare.outcomes import Outcomes
-from recsys_cli.evaluation.compare.words import joined, verdicts
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Evaluation
 from recsys_cli.evaluation.selection import legend
@@ -150,7 +150,7 @@ def in_common(
     return {label: one.only(shared) for label, one in kept.items()}, tuple(notes)
 
 
-def _labelled(runs: Sequence[TrainedRun], evaluations: Sequence[Evaluation]) -> tuple[Compared, ...]:
+def _labelled(runs: Sequence[TrainedRun], evaluations: Sequence[Evaluation]) -> tuple[ComparedRun, ...]:
     models = [str(run.manifest["model"]) for run in runs]
     ends = [f"{model}-{run.key[:8]}" for model, run in zip(models, runs, strict=True)]
     labels = [
@@ -158,7 +158,7 @@ def _labelled(runs: Sequence[TrainedRun], evaluations: Sequence[Evaluation]) -> 
         for model, end, run in zip(models, ends, runs, strict=True)
     ]
     return tuple(
-        Compared(
+        ComparedRun(
             label=label, run=run.folder.name, model=model, data=_data(run), dataset=one.dataset, selected=one.selected
         )
         for label, run, model, one in zip(labels, runs, models, evaluations, strict=True)

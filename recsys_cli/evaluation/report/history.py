@@ -14,7 +14,7 @@ from recsys_cli.evaluation.result import Curve
 
 
 @dataclass(frozen=True)
-class History:
+class TrainingHistory:
     """What training measured, over steps.
 
     Attributes:
@@ -30,7 +30,7 @@ class History:
     valid: dict[str, Curve]
 
 
-def read_history(path: Path) -> History:
+def read_history(path: Path) -> TrainingHistory:
     """Read what there is; a run without the file, or with a cut last line, has the points before it."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     records = [record for record in map(_parse, lines) if record is not None]
@@ -39,7 +39,7 @@ def read_history(path: Path) -> History:
     measured = [record["valid"] for record in epochs if isinstance(record.get("valid"), dict)]
     names = dict.fromkeys(name for valid in measured for name in valid if name != "loss")
     curves = {name: _curve(epochs, "valid", name) for name in names}
-    return History(
+    return TrainingHistory(
         step_loss=_curve(steps, "loss"),
         train_loss=_curve(epochs, "train_loss"),
         valid_loss=_curve(epochs, "valid", "loss"),

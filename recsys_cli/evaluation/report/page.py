@@ -8,13 +8,13 @@ from typing import Any
 
 from markupsafe import Markup
 
+from recsys_cli.evaluation.protocol_text import positive_in_words
 from recsys_cli.evaluation.report import plots
-from recsys_cli.evaluation.report.history import History
-from recsys_cli.evaluation.report.recommended import METRICS, Shown
+from recsys_cli.evaluation.report.history import TrainingHistory
+from recsys_cli.evaluation.report.recommended import METRICS, RankingSection
 from recsys_cli.evaluation.report.tables import number, pointwise_rows, ranking_rows
 from recsys_cli.evaluation.result import MODEL, Estimates, Evaluation, renamed
 from recsys_cli.evaluation.selection import marked
-from recsys_cli.evaluation.words import positive_in_words
 from recsys_cli.metrics import POINTWISE
 from recsys_cli.metrics.label_task import BINARY, REGRESSION
 from recsys_cli.metrics.named import title_of
@@ -33,10 +33,10 @@ class Headline:
 def render(
     evaluation: Evaluation,
     *,
-    history: History,
+    history: TrainingHistory,
     config: str,
     manifest: dict[str, Any],
-    shown: Shown | None = None,
+    shown: RankingSection | None = None,
 ) -> str:
     """Write the report as one HTML document that loads nothing.
 
@@ -85,7 +85,9 @@ def _called(evaluation: Evaluation, own: str) -> Evaluation:
     )
 
 
-def _figures(evaluation: Evaluation, own: str, history: History, shown: Shown | None) -> dict[str, Markup]:
+def _figures(
+    evaluation: Evaluation, own: str, history: TrainingHistory, shown: RankingSection | None
+) -> dict[str, Markup]:
     """Draw all figures; one that has nothing to show is empty."""
     figures = {
         "reliability": plots.reliability(evaluation.reliability, own),

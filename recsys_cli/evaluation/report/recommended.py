@@ -11,12 +11,12 @@ import numpy.typing as npt
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.cold_items import ColdItems
-from recsys_cli.evaluation.met import Splits
-from recsys_cli.evaluation.names import Names
-from recsys_cli.evaluation.new_users import ByUser
+from recsys_cli.evaluation.names import IdNames
+from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.users import User, sample_users
+from recsys_cli.evaluation.report.users import ExampleUser, sample_users
 from recsys_cli.evaluation.result import Curve, Estimate, renamed
+from recsys_cli.evaluation.user_history import SplitInteractions
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import Hits
 from recsys_cli.workspace import PreparedData
@@ -34,7 +34,7 @@ _FIRST_CUT_OFFS, _CUT_OFFS, _RANKS = 5, 12, 120
 
 
 @dataclass(frozen=True)
-class Shown:
+class RankingSection:
     """What the page shows of rankings.
 
     Attributes:
@@ -43,12 +43,14 @@ class Shown:
         users: A few users.
     """
 
-    at_k: AtK
+    at_k: CutOffChart
     popularity: dict[str, Curve]
-    users: list[User]
+    users: list[ExampleUser]
 
     @classmethod
-    def of(cls, rankings: Rankings, data: PreparedData, names: Names, config: EvaluateConfig) -> Shown | None:
+    def of(
+        cls, rankings: Rankings, data: PreparedData, names: IdNames, config: EvaluateConfig
+    ) -> RankingSection | None:
         """Gather it; None where nothing was ranked.
 
         Args:
@@ -59,23 +61,23 @@ class Shown:
         """
         if not rankings.systems or not len(rankings.users):
             return None
-        by_user = ByUser.read(data, rankings.split, seed=config.seed)
-        splits = Splits({"train": by_user.history, rankings.split: by_user.wanted})
+        by_user = SplitByUser.read(data, rankings.split, seed=config.seed)
+        splits = SplitInteractions({"train": by_user.history, rankings.split: by_user.wanted})
         ids = by_user.new.ids(rankings.users, rankings.user_hashes)
         return cls(
             metrics_at_k(rankings, config),
-            popularity_curves(rankings, by_user.train.met(), by_user.cold),
+            popularity_curves(rankings, by_user.train.observed(), by_user.cold),
             sample_users(rankings, splits, names, config, ids=ids),
         )
 
-    def called(self, own: str) -> Shown:
+    def called(self, own: str) -> RankingSection:
         """Return the same with the model under its own name."""
         estimates = {metric: renamed(found, own) for metric, found in self.at_k.estimates.items()}
         return replace(self, at_k=replace(self.at_k, estimates=estimates), popularity=renamed(self.popularity, own))
 
 
 @dataclass(frozen=True)
-class AtK:
+class CutOffChart:
     """Metrics over the cut-off.
 
     Attributes:
@@ -87,7 +89,7 @@ class AtK:
     estimates: Mapping[str, Mapping[str, list[Estimate]]]
 
 
-def metrics_at_k(rankings: Rankings, config: EvaluateConfig) -> AtK:
+def metrics_at_k(rankings: Rankings, config: EvaluateConfig) -> CutOffChart:
     """Compute metrics for cut-offs from 1 to P; where the evaluation has the cut-off they are its figures.
 
     Args:
@@ -97,7 +99,7 @@ def metrics_at_k(rankings: Rankings, config: EvaluateConfig) -> AtK:
     ks = _cut_offs(rankings.k)
     ranked = {system: Hits(hits, rankings.num_relevant) for system, hits in rankings.hits.items()}
     found = ranking_estimates(ranked, ks, config)
-    return AtK(
+    return CutOffChart(
         ks,
         {
             metric: {system: [figures[f"{config.label}{metric}@{k}"] for k in ks] for system, figures in found.items()}

@@ -13,7 +13,7 @@ from recsys_cli.metrics.named import ARROWS, best_of, better_of, title_of
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A figure in a table."""
 
     value: str
@@ -22,12 +22,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A line of a table."""
 
     title: str
     hint: str
-    cells: list[Cell]
+    cells: list[TableCell]
 
 
 _HINTS: dict[Better | None, str] = {
@@ -39,30 +39,31 @@ _HINTS: dict[Better | None, str] = {
 _NOTHING = Estimate(value=None)
 
 
-def pointwise_rows(systems: dict[str, Estimates]) -> list[Row]:
+def pointwise_rows(systems: dict[str, Estimates]) -> list[TableRow]:
     """Return a line for each metric that a system has; scores that are no logits have none of probabilities."""
     return _rows(systems, [*POINTWISE, *GROUPED])
 
 
-def ranking_rows(systems: dict[str, Estimates]) -> list[Row]:
+def ranking_rows(systems: dict[str, Estimates]) -> list[TableRow]:
     """Return a line for each ranking metric and cut-off, or for each figure of what is recommended."""
     return _rows(systems, [])
 
 
-def _rows(systems: dict[str, Estimates], first: Sequence[str]) -> list[Row]:
+def _rows(systems: dict[str, Estimates], first: Sequence[str]) -> list[TableRow]:
     found = dict.fromkeys(name for estimates in systems.values() for name in estimates)
     rows = []
     for name in sorted(found, key=lambda name: first.index(name) if name in first else len(first)):
         better = better_of(name)
         cells = _cells([estimates.get(name, _NOTHING) for estimates in systems.values()], better)
-        rows.append(Row(f"{title_of(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
+        rows.append(TableRow(f"{title_of(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
     return rows
 
 
-def _cells(estimates: list[Estimate], better: Better | None) -> list[Cell]:
+def _cells(estimates: list[Estimate], better: Better | None) -> list[TableCell]:
     best = best_of([(one.value, one.low, one.high) for one in estimates], better)
     return [
-        Cell(number(one.value), _interval(one), is_best=is_best) for one, is_best in zip(estimates, best, strict=True)
+        TableCell(number(one.value), _interval(one), is_best=is_best)
+        for one, is_best in zip(estimates, best, strict=True)
     ]
 
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.held_out import Ints
-from recsys_cli.evaluation.met import Met, Splits, newest_first, to_find
-from recsys_cli.evaluation.names import Item, Names
+from recsys_cli.evaluation.names import IdNames, Item
+from recsys_cli.evaluation.protocol_text import positive_in_words
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL
-from recsys_cli.evaluation.words import positive_in_words
+from recsys_cli.evaluation.user_history import Interaction, SplitInteractions, newest_first, to_find
 from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.features.schema import Role
 from recsys_cli.page import day
@@ -23,7 +23,7 @@ _MOST = 10
 
 
 @dataclass(frozen=True)
-class Line:
+class ListedItem:
     """An item in a list of a user's.
 
     Attributes:
@@ -40,7 +40,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class User:
+class ExampleUser:
     """What the page shows of a user; lists hold the first few.
 
     Attributes:
@@ -53,14 +53,14 @@ class User:
 
     name: str
     rows: str
-    history: list[Line]
-    recommended: list[Line]
-    wanted: list[Line]
+    history: list[ListedItem]
+    recommended: list[ListedItem]
+    wanted: list[ListedItem]
 
 
 def sample_users(
-    rankings: Rankings, splits: Splits, names: Names, config: EvaluateConfig, *, ids: Ints | None = None
-) -> list[User]:
+    rankings: Rankings, splits: SplitInteractions, names: IdNames, config: EvaluateConfig, *, ids: Ints | None = None
+) -> list[ExampleUser]:
     """Return a few of the users that were ranked for; the same ones for every run with this seed, whatever was prepared.
 
     Args:
@@ -80,21 +80,23 @@ def kind_of(item: Item) -> str:
     return " · ".join(", ".join(values) for values in item.features.values() if values)
 
 
-def when(met: Met) -> str:
+def when(met: Interaction) -> str:
     """Write the day of a row; nothing where the data has no times."""
     return "" if met.time is None else day(met.time)
 
 
-def _user(row: int, user_idx: int, rankings: Rankings, splits: Splits, names: Names, config: EvaluateConfig) -> User:
+def _user(
+    row: int, user_idx: int, rankings: Rankings, splits: SplitInteractions, names: IdNames, config: EvaluateConfig
+) -> ExampleUser:
     found = splits.of(Role.USER, user_idx)
     before = newest_first(found, ("train", "valid") if rankings.split == "test" else ("train",))
     places = {int(item): place for place, item in enumerate(rankings.items[MODEL][row], start=1) if item}
     hits = dict(zip(rankings.items[MODEL][row].tolist(), rankings.hits[MODEL][row].tolist(), strict=True))
-    wanted = to_find(found, (rankings.split,), before, relevant=config.relevant)
+    wanted = to_find(found, (rankings.split,), before, relevant=config.relevance)
     wanted.sort(key=lambda one: places.get(one.item_idx, len(places) + 1))
     liked = sum(one.is_positive for one in before)
     how = positive_in_words(next(iter(found.values())).mean)
-    return User(
+    return ExampleUser(
         name=names.ranked_user(rankings, row),
         rows=f"{len(before):,} rows before, {liked:,} of them with {how}; {rankings.num_relevant[row]:,} to be found, "
         f"of which the first {len(places)} places hold {sum(hits.values())}",
@@ -106,9 +108,9 @@ def _user(row: int, user_idx: int, rankings: Rankings, splits: Splits, names: Na
     )
 
 
-def _line(item: Item, note: str = "", *, is_marked: bool) -> Line:
-    return Line(item.name, kind_of(item), note, is_marked)
+def _line(item: Item, note: str = "", *, is_marked: bool) -> ListedItem:
+    return ListedItem(item.name, kind_of(item), note, is_marked)
 
 
-def _wanted(item: Item, place: int | None) -> Line:
+def _wanted(item: Item, place: int | None) -> ListedItem:
     return _line(item, "–" if place is None else f"place {place}", is_marked=place is not None)

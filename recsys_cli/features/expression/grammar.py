@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.expression.functions import FUNCTIONS
-from recsys_cli.features.expression.tree import Binary, Call, Expression, Literally, Name, Operator, Unary
+from recsys_cli.features.expression.tree import Binary, Call, Expression, LiteralValue, Name, Operator, Unary
 from recsys_cli.registry import suggest
 
 _LONGEST, _DEEPEST, _LARGEST = 4_000, 100, 5_000
@@ -84,7 +84,7 @@ class _Reader:
             case ast.Name(id=name):
                 return Name(name)
             case ast.Constant(value=bool() | int() | float() | str() as value) if not _too_large(value):
-                return Literally(value)
+                return LiteralValue(value)
             case ast.UnaryOp(op=ast.USub() | ast.Not() as sign, operand=operand):
                 return Unary("not" if isinstance(sign, ast.Not) else "-", self.expression(operand, below))
             case ast.BinOp(left=left, op=arithmetic, right=right) if type(arithmetic) in _ARITHMETIC:

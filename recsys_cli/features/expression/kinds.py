@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.expression.functions import FUNCTIONS
-from recsys_cli.features.expression.tree import Binary, Call, Expression, Kind, Literally, Name, Unary, shown
+from recsys_cli.features.expression.tree import Binary, Call, Expression, Kind, LiteralValue, Name, Unary, shown
 
 _ARITHMETIC = frozenset({"+", "-", "*", "/"})
 _CALCULATING = _ARITHMETIC | {"and", "or"}
@@ -28,7 +28,7 @@ def kind(expression: Expression, kinds: Mapping[str, Kind]) -> Kind:
     match expression:
         case Name(name):
             return kinds[name]
-        case Literally(value):
+        case LiteralValue(value):
             return "text" if isinstance(value, str) else "truth" if isinstance(value, bool) else "number"
         case Unary(symbol, operand):
             if kind(operand, kinds) == "text":

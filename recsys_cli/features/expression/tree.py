@@ -19,7 +19,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Literally:
+class LiteralValue:
     """A number, a text or a truth value."""
 
     value: int | float | str | bool
@@ -50,7 +50,7 @@ class Call:
     arguments: tuple[Expression, ...]
 
 
-Expression = Name | Literally | Unary | Binary | Call
+Expression = Name | LiteralValue | Unary | Binary | Call
 
 
 def columns(expression: Expression) -> frozenset[str]:
@@ -64,7 +64,7 @@ def columns(expression: Expression) -> frozenset[str]:
             return columns(left) | columns(right)
         case Call(_, arguments):
             return frozenset().union(*map(columns, arguments))
-        case Literally():
+        case LiteralValue():
             return frozenset()
 
 
@@ -75,7 +75,7 @@ def shown(expression: Expression) -> str:
             # A name in other letters for the same, such as a ligature, would be read as that in plain ones.
             plain = name.isidentifier() and not iskeyword(name) and normalize("NFKC", name) == name
             return name if plain else f"column({name!r})"
-        case Literally(value):
+        case LiteralValue(value):
             return repr(value)
         case Unary(operator, operand):
             return f"{operator}{' ' * (operator == 'not')}{_inner(operand)}"

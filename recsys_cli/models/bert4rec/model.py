@@ -28,7 +28,7 @@ class Model(SequenceModel):
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
     ) -> None:
         super().__init__(config, schema, sparse=sparse, placement=placement)
-        dim = config.dim
+        dim = config.embedding_dim
         self.mask = nn.Parameter(torch.empty(dim).normal_(std=INITIAL_STD))
         self.network = Transformer(config, causal=False, hidden=4 * dim, activation=nn.GELU)
         self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim))

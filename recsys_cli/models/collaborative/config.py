@@ -17,7 +17,7 @@ class CollaborativeOptions(Section):
 
     folds: int = Field(5, ge=2)
     """Parts of train: what a row is told of its user and item is learnt from the parts that it is not in."""
-    factors: PositiveInt = 16
+    embedding_dim: PositiveInt = 16
     """Width of the factors of users and items."""
     factor_l2: PositiveFloat = 16.0
     """L2 penalty of the factors; labels are in units of their standard deviation."""

@@ -71,7 +71,7 @@ class CollaborativeFeatures(nn.Module):
             register(f"rows_of_{side}", torch.zeros(size))
             for name in ("mean", "bias", "spread"):
                 register(f"{side}_{name}", torch.zeros(num_labels, size))
-            register(f"{side}_factors", torch.zeros(num_labels, size, config.factors))
+            register(f"{side}_factors", torch.zeros(num_labels, size, config.embedding_dim))
             register(f"{side}_position", torch.zeros(size, config.positions))
             register(f"{side}_leaning", torch.zeros(num_labels, size, config.positions))
             register(f"{side}_taste", torch.zeros(num_labels, size, small))
@@ -109,7 +109,7 @@ class CollaborativeFeatures(nn.Module):
             self.get_buffer(f"{side}_spread")[number] = (variance + excess).clamp(min=0).sqrt()
         scale = variance.sqrt().clamp(min=1e-9)
         self.user_factors[number], self.item_factors[number] = factorise(
-            (users, items), left / scale, self.sizes, dim=self.config.factors, l2=self.config.factor_l2,
+            (users, items), left / scale, self.sizes, dim=self.config.embedding_dim, l2=self.config.factor_l2,
             rounds=self.config.factor_rounds, seed=seed,
         )  # fmt: skip
         self.user_factors[number] *= scale

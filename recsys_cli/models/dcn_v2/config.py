@@ -17,7 +17,7 @@ class Config(TowerOptions):
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
     """Width of the embeddings: one for all, by column name, or (for columns not named, and with null) from the
     cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
-    cross_layers: PositiveInt = 2
+    num_cross_layers: PositiveInt = 2
     """Number of cross layers: with L of them features are multiplied up to L + 1 at a time."""
     rank: PositiveInt | None = None
     """Rank of the cross layers' matrices, which then are products of two thin ones: a quarter of the width of all embeddings and

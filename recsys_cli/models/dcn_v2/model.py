@@ -60,11 +60,11 @@ class Model(RankingModel):
         self.embedding_dropout = Dropout(config.embedding_dropout)
         self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
         width = sum(widths_of.values()) + len(self.numeric)
-        self.layers = nn.ModuleList(Cross(width, config.rank) for _ in range(config.cross_layers))
+        self.layers = nn.ModuleList(Cross(width, config.rank) for _ in range(config.num_cross_layers))
         parallel = config.structure == "parallel"
         self.crossed = nn.Linear(width, len(self.labels), bias=False) if parallel else None
         self.tower = Tower(
-            (), width, (*config.hidden, len(self.labels)), dropout=config.dropout, batch_norm=config.batch_norm
+            (), width, (*config.hidden_dims, len(self.labels)), dropout=config.dropout, batch_norm=config.batch_norm
         )
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:

@@ -19,13 +19,13 @@ class Config(TowerOptions):
         "batch_size": 1024,
         "learning_rate": 0.0003,
         "embedding_learning_rate": 0.003,
-        "sparse": True,
+        "sparse_embeddings": True,
     }
     embedding_dim: PositiveInt = 16
     """Width of the vectors, the same for all features, because they are multiplied with each other."""
     regularization: float = Field(0.015, ge=0)
     """How much the embeddings cost (L2), as in the other ranking models; products grow without it."""
-    hidden: tuple[PositiveInt, ...] = (64,)
+    hidden_dims: tuple[PositiveInt, ...] = (64,)
     """Widths of the dense layers, each followed by ReLU; they add to what the factorization machine tells, so they may be few."""
     batch_norm: bool = False
     """Whether BatchNorm follows each ReLU. It takes the scale out of the vectors, and with it the use of their `regularization`."""

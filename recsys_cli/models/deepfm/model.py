@@ -32,7 +32,7 @@ class Model(RankingModel):
         super().__init__(config, schema)
         self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
         self.tower = Tower(
-            list(self.machine.vectors.dims.values()), len(self.numeric), (*config.hidden, len(self.labels)),
+            list(self.machine.vectors.dims.values()), len(self.numeric), (*config.hidden_dims, len(self.labels)),
             dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
         )  # fmt: skip
 

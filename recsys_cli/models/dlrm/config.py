@@ -21,16 +21,16 @@ class Config(TowerOptions):
         "batch_size": 1024,
         "learning_rate": 0.001,
         "embedding_learning_rate": 0.003,
-        "sparse": True,
+        "sparse_embeddings": True,
     }
     embedding_dim: PositiveInt = 16
     """Width of the embeddings, the same for all features, because they are multiplied with each other."""
-    bottom: tuple[PositiveInt, ...] = (64,)
+    bottom_mlp: tuple[PositiveInt, ...] = (64,)
     """Widths of the dense layers that lead from the numbers to a vector as wide as the embeddings; each has ReLU and BatchNorm."""
     regularization: float = Field(0.007, ge=0)
     """How much the embeddings cost (L2), as in the other ranking models; dot products grow without it, and with 0.02 the embeddings
     of a hundred thousand interactions stay at zero."""
-    hidden: tuple[PositiveInt, ...] = (64,)
+    top_mlp: tuple[PositiveInt, ...] = (64,)
     """Widths of the top tower's dense layers, each followed by ReLU."""
     batch_norm: bool = False
     """Whether BatchNorm follows each ReLU of the top tower. It takes the scale out of the dot products, so that `regularization`

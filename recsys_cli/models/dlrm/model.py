@@ -38,10 +38,10 @@ class Model(RankingModel):
         self.embedding_dropout = Dropout(config.embedding_dropout)
         self.embeddings = embed(schema.categorical, widths, sparse=sparse, placement=placement)
         self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
-        self.bottom = Tower((), num_numeric, (*config.bottom, dim), dropout=config.dropout) if num_numeric else None
+        self.bottom = Tower((), num_numeric, (*config.bottom_mlp, dim), dropout=config.dropout) if num_numeric else None
         fields = len(widths) + (num_numeric > 0)
         inputs = fields * (fields - 1) // 2 + (dim if num_numeric else 0)
-        layers = (*config.hidden, len(self.labels))
+        layers = (*config.top_mlp, len(self.labels))
         self.top = Tower((), inputs, layers, dropout=config.dropout, batch_norm=config.batch_norm) if inputs else None
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:

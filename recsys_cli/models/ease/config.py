@@ -22,6 +22,6 @@ class Config(HistoryOptions):
     max_items: PositiveInt | None = None
     """Number of items with weights, the most popular ones; the others score 0. None: as many as `memory` allows. Time grows with
     its cube, or with few users with the square of their number."""
-    memory: PositiveInt = 2_048
+    memory_mib: PositiveInt = 2_048
     """Memory budget of fitting in MiB. Weights are computed in float64 where that fits, else in float32: 2,048 MiB hold 12,000 and
     20,000 items."""

@@ -33,7 +33,7 @@ class Model(ItemToItemModel):
     learnt: DenseWeights | FewUsers
 
     def __init__(self, config: Config, schema: Schema) -> None:
-        budget = config.memory << 20
+        budget = config.memory_mib << 20
         num_users, num_items = (len(schema.only(role).own_ids) for role in (Role.USER, Role.ITEM))
         most = most_items(num_users, budget) if config.max_items is None else config.max_items
         super().__init__(schema, positive_only=config.positive_only, max_items=min(num_items, most))

@@ -17,7 +17,7 @@ class Config(RankingOptions):
         "early_stopping": 3,
         "batch_size": 1024,
         "learning_rate": 0.003,
-        "sparse": True,
+        "sparse_embeddings": True,
     }
     embedding_dim: PositiveInt = 16
     """Width of the vectors, the same for all features, because they are multiplied with each other."""

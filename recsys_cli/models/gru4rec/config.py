@@ -14,7 +14,7 @@ class Config(SequenceOptions):
 
     train_defaults: ClassVar[dict[str, Any]] = {**SequenceOptions.train_defaults, "learning_rate": 0.002}
 
-    hidden: PositiveInt = 128
+    hidden_size: PositiveInt = 128
     """Width of the recurrent state."""
-    layers: PositiveInt = 1
+    num_layers: PositiveInt = 1
     """Recurrent layers, one over the other."""

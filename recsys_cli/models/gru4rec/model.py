@@ -26,13 +26,15 @@ class Model(SequenceModel):
     ) -> None:
         super().__init__(config, schema, sparse=sparse, placement=placement)
         self.dropout = Dropout(config.dropout)
-        between = config.dropout if config.layers > 1 else 0.0
-        self.network = nn.GRU(config.dim, config.hidden, config.layers, batch_first=True, dropout=between)
-        self.outward = nn.Linear(config.hidden, config.dim)
+        between = config.dropout if config.num_layers > 1 else 0.0
+        self.network = nn.GRU(
+            config.embedding_dim, config.hidden_size, config.num_layers, batch_first=True, dropout=between
+        )
+        self.outward = nn.Linear(config.hidden_size, config.embedding_dim)
 
     def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
         """Return what is told after each item, shape (B, L, D)."""
         del counts  # what is read after the last item changes nothing before it
-        states, _ = self.network(self.dropout(vectors * self.config.dim**0.5))
+        states, _ = self.network(self.dropout(vectors * self.config.embedding_dim**0.5))
         outward: Tensor = self.outward(self.dropout(states))
         return outward

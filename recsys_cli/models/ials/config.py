@@ -17,7 +17,7 @@ class Config(HistoryOptions):
 
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
-    dim: PositiveInt = 64
+    embedding_dim: PositiveInt = 64
     """Width of the vectors."""
     regularization: float | None = Field(None, gt=0)
     """L2 penalty of the vectors, λ. None: 0.04 of the confidence in a user's and in an item's interactions, the geometric mean of

@@ -31,9 +31,9 @@ class Model(ClosedFormModel):
         super().__init__()
         self.config = config
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
-        self.register_buffer("items", torch.zeros(int(self.item.cardinality or 0), config.dim))
+        self.register_buffer("items", torch.zeros(int(self.item.cardinality or 0), config.embedding_dim))
         self.register_buffer("penalty", torch.tensor(config.regularization or 1.0))
-        self._users = torch.zeros(int(self.user.cardinality or 0), config.dim)
+        self._users = torch.zeros(int(self.user.cardinality or 0), config.embedding_dim)
 
     def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
         """Alternate between users and items.
@@ -55,7 +55,7 @@ class Model(ClosedFormModel):
         seen = csr_matrix((confidence.cpu().numpy(), met, offsets), shape=(matrix.num_users, matrix.num_items))
         with threadpool_limits(1, "blas"):  # it has threads of its own, and warns of BLAS's as it is made
             library = AlternatingLeastSquares(
-                factors=config.dim, regularization=float(self.penalty), iterations=config.iterations,
+                factors=config.embedding_dim, regularization=float(self.penalty), iterations=config.iterations,
                 alpha=1.0,  # its alpha is a factor of what it gets, which is the whole confidence c and not c - 1
                 random_state=int(torch.randint(2**31, ())),
             )  # fmt: skip
@@ -65,10 +65,10 @@ class Model(ClosedFormModel):
     def set_context(self, context: TrainingContext) -> None:
         """Solve for the vectors of all users by what they have met by now."""
         matrix, confidence = self._confidence(context)
-        self._users = torch.zeros(matrix.num_users, self.config.dim, device=self.device)
+        self._users = torch.zeros(matrix.num_users, self.config.embedding_dim, device=self.device)
         all_items = self.items.T @ self.items
         all_items.diagonal().add_(self.penalty)
-        for users in _blocks(matrix, self.config.dim):
+        for users in _blocks(matrix, self.config.embedding_dim):
             lists = matrix.of_users(users, confidence)
             assert lists.weights is not None
             longest = int(lists.offsets.diff().max())

@@ -17,7 +17,7 @@ class Config(HistoryOptions):
 
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
-    neighbours: PositiveInt = 50
+    num_neighbors: PositiveInt = 50
     """How many of the nearest items of an item count, itself left out."""
     weighting: Literal["none", "tfidf", "bm25"] = "none"
     """How much a user's having met an item counts: the same for all, or less the more items a user has met, as a frequent word

@@ -29,7 +29,7 @@ class Model(ItemToItemModel):
     def __init__(self, config: Config, schema: Schema) -> None:
         super().__init__(schema, positive_only=config.positive_only, max_items=None)
         self.config = config
-        self.learnt = Neighbours(self.num_items, min(config.neighbours, max(1, self.num_items - 1)))
+        self.learnt = Neighbours(self.num_items, min(config.num_neighbors, max(1, self.num_items - 1)))
 
     def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
         """Multiply some columns with all columns at a time, and keep the largest products of each."""

@@ -19,9 +19,9 @@ class Config(NegativeSamplingOptions):
         "monitor": "ndcg@10",
     }
 
-    dim: PositiveInt = 64
+    embedding_dim: PositiveInt = 64
     """Width of the vectors."""
-    layers: NonNegativeInt = 3
+    num_layers: NonNegativeInt = 3
     """How many steps along the graph a vector is carried; 0 is matrix factorisation without biases."""
     regularization: float = Field(0.0001, ge=0)
     """How much the vectors cost that smoothing begins with: each row that is learnt from adds so many times the squared length of

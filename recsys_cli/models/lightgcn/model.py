@@ -34,12 +34,12 @@ class Model(RetrievalModel):
         if sparse:
             raise ConfigError(
                 "lightgcn carries every vector along the graph in every step, so gradients of its tables are dense",
-                hint="train.sparse=false",
+                hint="train.sparse_embeddings=false",
             )
         super().__init__(schema, NegativeSampling(config, config.loss))
         self.config = config
         columns = [self.user, self.item]
-        self.embeddings = Embeddings(columns, {column.name: config.dim for column in columns})
+        self.embeddings = Embeddings(columns, {column.name: config.embedding_dim for column in columns})
         self._graph: Graph | None = None
         self._smoothed: tuple[object, tuple[Tensor, Tensor]] | None = None
 
@@ -70,10 +70,10 @@ class Model(RetrievalModel):
         """Smooth all vectors; without gradients once for the same weights, as a ranking asks for them block by block."""
         if torch.is_grad_enabled():
             self._smoothed = None  # a step of training follows, and a fused optimizer leaves no trace in `_version`
-            return self.graph.smoothed(users, items, layers=self.config.layers)
+            return self.graph.smoothed(users, items, layers=self.config.num_layers)
         state = [(one.data_ptr(), one._version) for one in (users, items)]
         if self._smoothed is None or self._smoothed[0] != state:
-            self._smoothed = state, self.graph.smoothed(users, items, layers=self.config.layers)
+            self._smoothed = state, self.graph.smoothed(users, items, layers=self.config.num_layers)
         return self._smoothed[1]
 
     @property

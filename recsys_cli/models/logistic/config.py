@@ -18,5 +18,5 @@ class Config(RankingOptions):
         "early_stopping": 3,
         "batch_size": 1024,
         "learning_rate": 0.01,
-        "sparse": True,
+        "sparse_embeddings": True,
     }

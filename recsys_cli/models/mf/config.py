@@ -18,12 +18,12 @@ class Config(NegativeSamplingOptions):
         "early_stopping": 3,
         "batch_size": 2048,
         "learning_rate": 0.1,
-        "sparse": True,
+        "sparse_embeddings": True,
         "embedding_optimizer": "adagrad",
         "monitor": "ndcg@10",
     }
 
-    dim: PositiveInt = 64
+    embedding_dim: PositiveInt = 64
     """Width of the vectors; the bias comes on top."""
     loss: Literal["bpr", "warp", "softmax"] = "softmax"
     """`softmax`: each positive should be chosen among many drawn items. `bpr`: it should be above a drawn item (Rendle et al.,

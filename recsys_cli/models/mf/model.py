@@ -29,7 +29,7 @@ class Model(RetrievalModel):
     ) -> None:
         super().__init__(schema, NegativeSampling(config, config.loss))
         self.config = config
-        dims = {self.user.name: config.dim, self.item.name: config.dim + 1}
+        dims = {self.user.name: config.embedding_dim, self.item.name: config.embedding_dim + 1}
         self.embeddings = embed([self.user, self.item], dims, sparse=sparse, placement=placement)
 
     def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:

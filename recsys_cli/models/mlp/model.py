@@ -30,7 +30,7 @@ class Model(RankingModel):
         widths_of = dims_of(schema.categorical, config.embedding_dim)
         self.embeddings = embed(schema.categorical, widths_of, sparse=sparse, placement=placement)
         self.tower = Tower(
-            list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden, len(self.labels)),
+            list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden_dims, len(self.labels)),
             dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ class Config(TowerOptions):
     """
 
     train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
-    factors: PositiveInt = 16
+    mf_dim: PositiveInt = 16
     """Width of the user and item vectors that are multiplied with each other."""
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
     """Width of the tower's embeddings: one for all, by column name, or (for columns not named, and with null) from the

@@ -42,12 +42,12 @@ class Model(RankingModel):
         if not config.content:
             self.numeric = ()
         columns = schema.categorical if config.content else pair
-        self.vectors = embed(pair, {column.name: config.factors for column in pair}, sparse=sparse, placement=placement)
+        self.vectors = embed(pair, {column.name: config.mf_dim for column in pair}, sparse=sparse, placement=placement)
         widths_of = dims_of(columns, config.embedding_dim)
         self.embeddings = embed(columns, widths_of, sparse=sparse, placement=placement)
-        self.products = nn.Linear(config.factors, len(self.labels), bias=False)
+        self.products = nn.Linear(config.mf_dim, len(self.labels), bias=False)
         self.tower = Tower(
-            list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden, len(self.labels)),
+            list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden_dims, len(self.labels)),
             dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
         )  # fmt: skip
 

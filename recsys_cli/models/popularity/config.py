@@ -21,5 +21,5 @@ class Config(HistoryOptions):
     """Only rows of so much time before the last one count, in seconds as above; None for all."""
     within: str | None = None
     """A feature of items, such as genres: items that have one of the user's favourite values come first; None for no such thing."""
-    favourites: PositiveInt = 3
+    num_favorites: PositiveInt = 3
     """How many values are a user's favourites: those that most of the items that the user has met have."""

@@ -67,7 +67,7 @@ class Model(ClosedFormModel):
         if self._values is not None:
             self._favourites = Favorites.of(
                 context, self.user, self.item, self._values,
-                number=self.config.favourites, positive_only=self.config.positive_only, device=self.device,
+                number=self.config.num_favorites, positive_only=self.config.positive_only, device=self.device,
             )  # fmt: skip
 
     def score(self, batch: Batch) -> Tensor:

@@ -15,7 +15,7 @@ TRAINED_IN_SMALL_STEPS: Mapping[str, Any] = {
     "early_stopping": 3,
     "batch_size": 1024,
     "learning_rate": 0.001,
-    "sparse": True,
+    "sparse_embeddings": True,
 }
 """Training defaults of models with a tower: small steps for few rows, and early stopping, because the best epoch was the 4th on
 ml-latest-small and the 7th to 13th on ml-100k."""
@@ -26,7 +26,7 @@ class RankingOptions(Section):
 
     regularization: float = Field(0.0, ge=0)
     """How much the embeddings cost (L2): each row of a batch adds so many times the sum of the squares of what it looks up to the
-    loss of training. It touches only rows of the batch, so it goes with `train.sparse`; few interactions want more of it."""
+    loss of training. It touches only rows of the batch, so it goes with `train.sparse_embeddings`."""
     label_weights: dict[str, PositiveFloat] = Field(default_factory=dict)
     """How much the loss of each label counts, by name, where there are several; 1 where a label is not named."""
     collaborative: CollaborativeOptions | None = None
@@ -36,7 +36,7 @@ class RankingOptions(Section):
 class TowerOptions(RankingOptions):
     """What every ranking model with a tower of dense layers is asked."""
 
-    hidden: tuple[PositiveInt, ...] = (128, 128, 128)
+    hidden_dims: tuple[PositiveInt, ...] = (128, 128, 128)
     """Widths of the dense layers, each followed by ReLU."""
     batch_norm: bool = True
     """Whether BatchNorm follows each ReLU. It takes the scale out of what goes in, and with it the use of a `regularization` that

@@ -66,8 +66,8 @@ class NegativeSampling:
 
     def __init__(self, options: NegativeSamplingOptions, rule: Loss) -> None:
         self.rule = rule
-        self.negatives = options.negatives or _NEGATIVES[rule]
-        self.avoid_positives = options.avoid_positives
+        self.negatives = options.num_negatives or _NEGATIVES[rule]
+        self.avoid_positives = options.filter_false_negatives
         given = options.regularization
         self.regularization = _REGULARIZATION[rule] if given is None else given
 

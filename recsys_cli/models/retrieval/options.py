@@ -10,10 +10,10 @@ from recsys_cli.config.section import Section
 class NegativeSamplingOptions(Section):
     """Options of retrieval models with sampled negatives."""
 
-    negatives: PositiveInt | None = None
+    num_negatives: PositiveInt | None = None
     """How many drawn items a positive is compared with, all equally likely: `bpr` takes their mean, `warp` tries one after the
     other, and for `softmax` all rows of a batch share them. None: 1 for bpr, 20 for warp, 512 for softmax."""
-    avoid_positives: bool = True
+    filter_false_negatives: bool = True
     """Draw no item that the user has a positive of in train; for `softmax`, leave those out of the sum."""
     regularization: float | None = Field(None, ge=0)
     """L2 penalty: each row that is learnt from adds so many times the squared length of what is learnt for its user, its item and

@@ -27,7 +27,9 @@ class Model(SequenceModel):
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
     ) -> None:
         super().__init__(config, schema, sparse=sparse, placement=placement)
-        self.network = Transformer(config, causal=True, hidden=config.dim, activation=nn.ReLU).apply(_begin_small)
+        self.network = Transformer(config, causal=True, hidden=config.embedding_dim, activation=nn.ReLU).apply(
+            _begin_small
+        )
 
     def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
         """Return what is told after each item, shape (B, L, D)."""

@@ -57,10 +57,10 @@ class SequenceModel(Model):
                 "model.embedding.placement is sharded, and a model of sequences has its items in one place",
                 hint="model.embedding.placement=host, or leave it out",
             )
-        self.length = config.length
+        self.length = config.max_seq_len
         self.config = config
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
-        self.items = embed([self.item], {self.item.name: config.dim}, sparse=sparse, placement=placement)
+        self.items = embed([self.item], {self.item.name: config.embedding_dim}, sparse=sparse, placement=placement)
 
     @abstractmethod
     def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ class SequenceModel(Model):
             device=self.device,
         )
         counts = torch.bincount(self.histories.items, minlength=int(self.item.cardinality or 0))
-        self.negatives = Negatives(counts, number=self.config.negatives, power=self.config.negatives_power)
+        self.negatives = Negatives(counts, number=self.config.num_negatives, power=self.config.negative_sampling_power)
         self._targets = max(self.targets_of(self.histories.mean_count(self.window)), 1.0)
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:

@@ -20,21 +20,21 @@ class SequenceOptions(HistoryOptions):
         "epochs": 20,
         "batch_size": "auto",
         "learning_rate": 0.001,
-        "sparse": True,
+        "sparse_embeddings": True,
         "embedding_optimizer": "adagrad",
         "embedding_learning_rate": 0.1,
         "monitor": "ndcg@10",
     }
 
-    dim: PositiveInt = 64
+    embedding_dim: PositiveInt = 64
     """Width of the items' vectors."""
-    length: int = Field(50, ge=3)
+    max_seq_len: int = Field(50, ge=3)
     """How many items are looked at: the latest when scoring, a random stretch of a longer history in each epoch of training."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """Share of elements to drop, of the items' vectors and within the network."""
-    negatives: PositiveInt = 256
+    num_negatives: PositiveInt = 256
     """Items that are drawn for each step, as those that might have come instead; all items where there are no more than that."""
-    negatives_power: NonNegativeFloat = 0.5
+    negative_sampling_power: NonNegativeFloat = 0.5
     """Negatives are drawn in proportion to (how often an item comes in train) to this power: 0 for all alike, 1 by popularity. The
     loss is corrected for it: another power changes how sure the estimate is, and not what is estimated."""
 
@@ -42,13 +42,13 @@ class SequenceOptions(HistoryOptions):
 class TransformerOptions(SequenceOptions):
     """What a sequence is read with, where that is a Transformer."""
 
-    blocks: PositiveInt = 2
+    num_layers: PositiveInt = 2
     """Layers of attention, each followed by a dense network."""
-    heads: PositiveInt = 2
+    num_heads: PositiveInt = 2
     """Parts of the vector that attend on their own; `dim` has to be a multiple."""
 
     @model_validator(mode="after")
     def _heads_are_of_one_width(self) -> Self:
-        if self.dim % self.heads:
-            raise ValueError(f"heads: dim is {self.dim}, which {self.heads} heads cannot share equally")
+        if self.embedding_dim % self.num_heads:
+            raise ValueError(f"heads: dim is {self.embedding_dim}, which {self.num_heads} heads cannot share equally")
         return self

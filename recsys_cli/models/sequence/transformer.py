@@ -30,13 +30,13 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
         super().__init__()
         self._causal = causal
-        self._scale = math.sqrt(config.dim)
-        self.positions = nn.Parameter(torch.empty(config.length, config.dim).normal_(std=INITIAL_STD))
+        self._scale = math.sqrt(config.embedding_dim)
+        self.positions = nn.Parameter(torch.empty(config.max_seq_len, config.embedding_dim).normal_(std=INITIAL_STD))
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(
-            _Block(config, causal=causal, hidden=hidden, activation=activation) for _ in range(config.blocks)
+            _Block(config, causal=causal, hidden=hidden, activation=activation) for _ in range(config.num_layers)
         )
-        self.norm = nn.LayerNorm(config.dim)
+        self.norm = nn.LayerNorm(config.embedding_dim)
 
     def forward(self, vectors: Tensor, counts: Tensor) -> Tensor:
         """Return what is made of each item, shape (B, L, D).
@@ -60,8 +60,8 @@ class Transformer(nn.Module):
 class _Block(nn.Module):
     def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
         super().__init__()
-        dim = config.dim
-        self._heads, self._causal = config.heads, causal
+        dim = config.embedding_dim
+        self._heads, self._causal = config.num_heads, causal
         self.before_attention, self.before_dense = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.inward, self.outward = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         dropout = Dropout(config.dropout)

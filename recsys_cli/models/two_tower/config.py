@@ -23,9 +23,9 @@ class Config(Section):
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 64
     """Width of the embeddings: one for all, by column name, or (for columns not named, and where null) from the
     cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
-    hidden: tuple[PositiveInt, ...] = ()
+    hidden_dims: tuple[PositiveInt, ...] = ()
     """Widths of the dense layers of each tower before its last, each followed by ReLU and BatchNorm."""
-    dim: PositiveInt = 64
+    output_dim: PositiveInt = 64
     """Width of the vectors that the towers end in."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout after each hidden layer."""
@@ -33,11 +33,11 @@ class Config(Section):
     """Dropout of the concatenated embeddings."""
     temperature: PositiveFloat = 0.1
     """Vectors have length 1, and their product is divided by this."""
-    negatives: NonNegativeInt = 512
+    num_negatives: NonNegativeInt = 512
     """Items drawn for each batch, all equally likely, that its positives are compared with beside those of each other. They show
     the model items that are rarely positive; 0 leaves the items of the batch alone."""
     log_q: bool = True
     """Take the logarithm of how often an item is to be expected among those compared from its score in the loss, so that popular
     items, which come often, are not pushed down for it."""
-    avoid_positives: bool = False
+    filter_false_negatives: bool = False
     """Leave other items that the row's user has a positive of in train out of the comparison."""

@@ -71,7 +71,7 @@ class Model(RetrievalModel):
         """Return the mean over the batch's rows of weight * loss, where only positives have one; a float32 scalar."""
         del scores
         positives = self.positives(batch)
-        drawn = self.catalog.draw(self.config.negatives)
+        drawn = self.catalog.draw(self.config.num_negatives)
         users, items = positives.users, positives.items
         # All items in one lookup, so that each used row is read, and gets its gradient, once.
         of_rows, of_drawn = self.item_vectors(torch.cat([items, drawn])).split([len(items), len(drawn)])
@@ -103,10 +103,10 @@ class Model(RetrievalModel):
         own = first + row
         if self.config.log_q:
             # How often an item is to be expected among so many rows, and among the drawn ones.
-            rows = len(candidates) - self.config.negatives
-            expected = rows * self.catalog.share(candidates) + self.config.negatives / len(self.catalog)
+            rows = len(candidates) - self.config.num_negatives
+            expected = rows * self.catalog.share(candidates) + self.config.num_negatives / len(self.catalog)
             logits = logits - expected.log()
-        if self.config.avoid_positives:
+        if self.config.filter_false_negatives:
             others = self.catalog.positives(users, candidates)
             others[row, own] = False
             logits = logits.masked_fill(others, -torch.inf)

@@ -39,7 +39,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.numeric = numeric_names(columns)
         self.embeddings = embeddings
-        dims, widths = list(embeddings.dims.values()), (*config.hidden, config.dim)
+        dims, widths = list(embeddings.dims.values()), (*config.hidden_dims, config.output_dim)
         self.tower = Tower(
             dims, len(self.numeric), widths, dropout=config.dropout, embedding_dropout=config.embedding_dropout
         )

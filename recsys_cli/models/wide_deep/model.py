@@ -36,7 +36,7 @@ class Model(RankingModel):
         widths_of = dims_of(deep.categorical, config.embedding_dim)
         self.embeddings = embed(deep.categorical, widths_of, sparse=sparse, placement=placement)
         self.tower = Tower(
-            list(self.embeddings.dims.values()), len(deep.numeric), (*config.hidden, len(self.labels)),
+            list(self.embeddings.dims.values()), len(deep.numeric), (*config.hidden_dims, len(self.labels)),
             dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
         )  # fmt: skip
 

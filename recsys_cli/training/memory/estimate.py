@@ -31,7 +31,7 @@ class TableMemory:
         width: Elements of a row.
         weights: The table itself.
         state: Its optimizer state.
-        gradient: Its gradient: as large as the table, or with `train.sparse` the rows of the batch alone.
+        gradient: Its gradient: as large as the table, or with `train.sparse_embeddings` the rows of the batch alone.
     """
 
     name: str
@@ -124,7 +124,7 @@ def model_memory(model: Model, config: TrainConfig, tried: MemoryProbe) -> Model
     measured = []
     for table in tables:
         name, (rows, width), whole = names[table], table.shape, table.nbytes
-        gradient = tried.gradients[name] * config.accumulate if config.sparse else whole
+        gradient = tried.gradients[name] * config.gradient_accumulation_steps if config.sparse_embeddings else whole
         measured.append(TableMemory(name, rows, width, whole, state[table], gradient))
     dense = num_bytes(rest) + num_bytes(model.buffers())
     return ModelMemory(
@@ -132,7 +132,7 @@ def model_memory(model: Model, config: TrainConfig, tried: MemoryProbe) -> Model
         dense=dense,
         dense_state=sum(state[parameter] for parameter in rest),
         dense_gradient=num_bytes(rest),
-        average=0 if config.ema is None else dense + (0 if config.sparse else num_bytes(tables)),
+        average=0 if config.ema_decay is None else dense + (0 if config.sparse_embeddings else num_bytes(tables)),
     )
 
 
@@ -156,18 +156,21 @@ def memory_items(
         MemoryItem("embedding tables", tables, sums["weights"] // parts),
         MemoryItem("their optimizer state", tables, sums["state"] // parts),
         MemoryItem(
-            "their gradients", tables, sums["gradient"], "the rows of a batch" if config.sparse else "whole tables"
+            "their gradients",
+            tables,
+            sums["gradient"],
+            "the rows of a batch" if config.sparse_embeddings else "whole tables",
         ),
         MemoryItem("dense parameters", rest, sizes.dense),
         MemoryItem("their optimizer state and gradients", rest, sizes.dense_state + sizes.dense_gradient),
         MemoryItem("moving average", rest, sizes.average),
         MemoryItem("activations of a batch", rest, tried.activations, f"{tried.rows:,} rows at a time"),
         MemoryItem("joined tables", rest, rows.joined),
-        MemoryItem("batches that are ready", rest, tried.batch * config.accumulate * _READY),
+        MemoryItem("batches that are ready", rest, tried.batch * config.gradient_accumulation_steps * _READY),
     ]
     left = where.free - total(found, "device")
     found += [
-        _rows_of(split, size, config.memory, left) for split, size in (("train", rows.train), ("valid", rows.valid))
+        _rows_of(split, size, config.memory_mib, left) for split, size in (("train", rows.train), ("valid", rows.valid))
     ]
     every = [
         replace(item, num_bytes=item.num_bytes * (where.processes if item.place == "host" else 1)) for item in found
@@ -178,7 +181,7 @@ def memory_items(
 def _rows_of(split: str, size: int, memory: int, left: int) -> MemoryItem:
     """Decide as the loader does: rows within its budget are resident, on the GPU if they take at most half of its free memory."""
     if size > memory << 20:
-        return MemoryItem(f"rows of {split}", "host", memory << 20, f"streamed within train.memory={memory}")
+        return MemoryItem(f"rows of {split}", "host", memory << 20, f"streamed within train.memory_mib={memory}")
     return MemoryItem(f"rows of {split}", "device" if size <= left // 2 else "host", size, "kept in memory")
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from recsys_cli.batch import Batch, Feature, Ragged
 from recsys_cli.config import TrainConfig
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.schema import FIRST, Schema
 from recsys_cli.models.model import Model
 from recsys_cli.training import optimizers
@@ -68,7 +68,7 @@ def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) 
         for tensor in (*model.parameters(), *model.buffers()):
             tensor.zero_()
     model.set_context(context_of_batch(few, schema))
-    step = Step(model.train(), config.model_copy(update={"accumulate": 1, "compile": False}), Ranks())
+    step = Step(model.train(), config.model_copy(update={"gradient_accumulation_steps": 1, "compile": False}), Ranks())
     known = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers(), *_tensors(few))}
     saved: dict[int, int] = {}
 
@@ -79,7 +79,7 @@ def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) 
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        step(few, Place(0, 1, 1, []))
+        step(few, TrainingPosition(0, 1, 1, []))
     names = table_names(model)
     gradients = {names[table]: _gradient_bytes(table.grad) for table in optimizers.split(model)[0]}
     return MemoryProbe(batch.num_rows, sum(saved.values()), gradients, num_bytes(_tensors(batch)))

@@ -59,8 +59,8 @@ class RowOptimizer(Uncompiled):
     def _step(self, table: Tensor, group: Mapping[str, Any]) -> None:
         if not table.grad.is_sparse:  # type: ignore[union-attr]
             raise ConfigError(
-                "train.sparse is true, and the model's embedding tables have dense gradients",
-                hint="a model has to make its tables sparse where it is built with sparse=True; or set train.sparse=false",
+                "train.sparse_embeddings is true, and the model's embedding tables have dense gradients",
+                hint="build sparse tables where the model gets sparse=True, or set train.sparse_embeddings=false",
             )
         state = self.state[table]
         if not state:

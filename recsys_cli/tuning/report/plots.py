@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from recsys_cli.config import yaml12
-from recsys_cli.page import Axis, Line, chart
+from recsys_cli.page import Axis, LineSeries, chart
 
 Entry = Mapping[str, Any]
 _FINISHED, _BEST, _OTHERS = 1, 2, 3
@@ -30,7 +30,7 @@ def history(entries: Sequence[Entry], *, metric: Axis, better: str) -> Markup:
     best = accumulate((entry["value"] for entry in finished), lambda one, two: _better(one, two, better))
     marks = [
         *_dots(in_order, lambda entry: entry["trial"]),
-        Line([entry["trial"] for entry in finished], list(best), name="best so far", colour=_BEST),
+        LineSeries([entry["trial"] for entry in finished], list(best), name="best so far", colour=_BEST),
     ]
     return chart("What each trial came to", marks, x=Axis("trial", low=1), y=metric)
 
@@ -47,9 +47,10 @@ def epochs(entries: Sequence[Entry], *, metric: Axis) -> Markup:
         return Markup("")
     best, *others = [([x for x, _ in points], [y for _, y in points]) for points in curves]
     marks = [
-        Line(*points, name="" if place else "others", thin=True, colour=_OTHERS) for place, points in enumerate(others)
+        LineSeries(*points, name="" if place else "others", thin=True, colour=_OTHERS)
+        for place, points in enumerate(others)
     ]
-    marks.append(Line(*best, name="best", markers=True, colour=_BEST))
+    marks.append(LineSeries(*best, name="best", markers=True, colour=_BEST))
     return chart("How the trials went", marks, x=Axis("epoch"), y=metric)
 
 
@@ -72,12 +73,12 @@ def over_key(key: str, values: Mapping[str, Any], entries: Sequence[Entry], *, m
     return chart(f"The metric over {key}", dots, x=Axis(key, kind="names", names=names), y=metric)
 
 
-def _dots(entries: Sequence[Entry], place: Any) -> list[Line]:
+def _dots(entries: Sequence[Entry], place: Any) -> list[LineSeries]:
     marks = []
     for state, name, colour in (("pruned", "pruned, at its last epoch", _OTHERS), ("finished", "finished", _FINISHED)):
         found = [entry for entry in entries if entry["state"] == state and entry["value"] is not None]
         x, y = [place(entry) for entry in found], [entry["value"] for entry in found]
-        marks.append(Line(x, y, name=name, joined=False, colour=colour))
+        marks.append(LineSeries(x, y, name=name, joined=False, colour=colour))
     return marks
 
 

@@ -18,7 +18,7 @@ features:
   ops:
     - {op: Categorify, columns: [userId, movieId]}
     - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
-model: {name: mlp, hidden: [7]}
+model: {name: mlp, hidden_dims: [7]}
 train: {batch_size: 111}
 """
 GOOD = """\
@@ -26,7 +26,7 @@ bench:
   models:
     - popularity
     - mlp
-    - {name: mlp, hidden: [16], train: {batch_size: 222, epochs: 9}}
+    - {name: mlp, hidden_dims: [16], train: {batch_size: 222, epochs: 9}}
   seeds: [1, 2]
 """
 

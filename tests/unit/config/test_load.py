@@ -25,7 +25,7 @@ features:
     - {op: LambdaOp, expression: "rating > 3", output: label, dtype: int8}
 model:
   name: mlp
-  hidden: [128, 128]
+  hidden_dims: [128, 128]
 train:
   epochs: 1
 """
@@ -65,7 +65,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ("  epochs: 1", "  epoch: 1", "x.yaml:16: train.epoch: unknown key (did you mean epochs?)"),
         ("  epochs: 1", "  epochs: 1.5", "x.yaml:16: train.epochs: has to be a whole number, not 1.5"),
         ("  epochs: 1", "  epochs: 0", "x.yaml:16: train.epochs: has to be at least 1, not 0"),
-        ("  epochs: 1", "  sparse: maybe", "x.yaml:16: train.sparse: has to be true or false, not 'maybe'"),
+        ("  epochs: 1", "  sparse: maybe", "x.yaml:16: train.sparse_embeddings: has to be true or false, not 'maybe'"),
         ("  epochs: 1", "  learning_rate:", "x.yaml:16: train.learning_rate: has to be a number, not nothing"),
         ("train:", "trian:", "x.yaml:15: trian: unknown key (did you mean train?)"),
         (
@@ -79,8 +79,8 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
             "x.yaml:15: train: embedding_weight_decay is not there with sparse: true, because decay touches every row",
         ),
         ("  hidden", "  hiden", "x.yaml:14: model.hiden: unknown key (did you mean hidden?)"),
-        ("[128, 128]", "128", "x.yaml:14: model.hidden: has to be a list, not 128"),
-        ("[128, 128]", "[128, wide]", "x.yaml:14: model.hidden.1: has to be a whole number, not 'wide'"),
+        ("[128, 128]", "128", "x.yaml:14: model.hidden_dims: has to be a list, not 128"),
+        ("[128, 128]", "[128, wide]", "x.yaml:14: model.hidden_dims.1: has to be a whole number, not 'wide'"),
         (
             "  hidden: [128, 128]",
             "  embedding_dim: wide",
@@ -253,7 +253,7 @@ def test_overrides_that_make_no_sense_are_named(config_file: Path, text: str, me
 @pytest.mark.parametrize(
     ("overrides", "hint"),
     [
-        (["model=bert4rec", "model.dim=64"], "write model.name=bert4rec"),
+        (["model=bert4rec", "model.embedding_dim=64"], "write model.name=bert4rec"),
         (["split=temporal", "split.dim=64"], "write split.method=temporal"),
         (["train.epochs.dim=64"], None),
     ],
@@ -277,7 +277,7 @@ def test_overrides_are_where_their_mistakes_are(problems, config_file: Path) -> 
     ("text", "advised"),
     [
         ("train.early_stopping=none", True),
-        ("evaluate.ranking_users=None", True),
+        ("evaluate.max_ranking_users=None", True),
         ("train.early_stopping=never", False),
         ("train.epochs=none", False),
     ],
@@ -421,18 +421,18 @@ def test_a_model_that_is_not_named_is_trained_as_the_same_that_is(config_file: P
 @pytest.mark.parametrize(
     ("written", "sparse", "optimizer", "rate"),
     [
-        ("train.sparse=true", True, "adagrad", 0.1),
+        ("train.sparse_embeddings=true", True, "adagrad", 0.1),
         ("train.learning_rate=0.5", True, "adagrad", 0.1),
         ("train.embedding_learning_rate=0.2", True, "adagrad", 0.2),
         ("train.embedding_optimizer=sgd", True, "sgd", None),
-        ("train.sparse=false", False, "adam", None),
+        ("train.sparse_embeddings=false", False, "adam", None),
         ("train.embedding_weight_decay=0.1", False, "adam", None),
     ],
 )
 def test_defaults_of_another_way_to_update_tables_are_left_out(
     config_file: Path, monkeypatch: pytest.MonkeyPatch, written: str, sparse: bool, optimizer: str, rate: float | None
 ) -> None:
-    defaults = {"sparse": True, "embedding_optimizer": "adagrad", "embedding_learning_rate": 0.1}
+    defaults = {"sparse_embeddings": True, "embedding_optimizer": "adagrad", "embedding_learning_rate": 0.1}
     monkeypatch.setattr(model_config_type("mlp"), "train_defaults", defaults, raising=False)
     found = load(config_file, [written]).train
     assert (found.sparse, found.embedding_optimizer, found.embedding_learning_rate) == (sparse, optimizer, rate)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from recsys_cli.config import TrainConfig, dump, load
-from recsys_cli.config.schedule import Constant, Cosine, Place, Plateau, Schedule, Step
+from recsys_cli.config.schedule import Constant, Cosine, Plateau, Schedule, StepDecay, TrainingPosition
 from recsys_cli.errors import ConfigError
 
 CONFIG = """\
@@ -28,7 +28,7 @@ features:
 def factors(schedule: Any, steps: int, *, per_epoch: int, epochs: int, history: tuple[float, ...] = ()) -> list[float]:
     """The factors of steps 0, 1, …, with as much of the history as was there at each."""
     return [
-        schedule.factor(Place(step, per_epoch, epochs, history[: step // per_epoch])) for step in range(steps)
+        schedule.factor(TrainingPosition(step, per_epoch, epochs, history[: step // per_epoch])) for step in range(steps)
     ]  # fmt: skip
 
 
@@ -38,7 +38,9 @@ def test_constant_is_one() -> None:
 
 def test_warm_up_rises_in_a_straight_line_and_is_followed_by_the_schedule() -> None:
     assert factors(Constant(warmup_steps=4), 6, per_epoch=6, epochs=1) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
-    assert factors(Step(warmup_steps=2, gamma=0.1), 4, per_epoch=2, epochs=2) == pytest.approx([0.5, 1.0, 0.1, 0.1])
+    assert factors(StepDecay(warmup_steps=2, gamma=0.1), 4, per_epoch=2, epochs=2) == pytest.approx(
+        [0.5, 1.0, 0.1, 0.1]
+    )
 
 
 def test_cosine_goes_down_to_its_floor_in_the_steps_that_are_left() -> None:
@@ -49,17 +51,17 @@ def test_cosine_goes_down_to_its_floor_in_the_steps_that_are_left() -> None:
     assert floored[:3] == pytest.approx([0.5, 1.0, 1.0])
     assert floored[6] == pytest.approx(0.6)  # in the middle of the 9 steps after the warm-up
     assert floored[10] == pytest.approx(0.2)  # the last step
-    assert Cosine(floor=0.2).factor(Place(99, 5, 2)) == pytest.approx(0.2)
+    assert Cosine(floor=0.2).factor(TrainingPosition(99, 5, 2)) == pytest.approx(0.2)
 
 
 def test_cosine_takes_a_warm_up_that_is_all_there_is() -> None:
-    assert Cosine(warmup_steps=10).factor(Place(9, 5, 2)) == 1.0
-    assert Cosine(warmup_steps=10).factor(Place(10, 5, 2)) == 1.0
-    assert Cosine(warmup_steps=100).factor(Place(9, 5, 2)) == pytest.approx(0.1)
+    assert Cosine(warmup_steps=10).factor(TrainingPosition(9, 5, 2)) == 1.0
+    assert Cosine(warmup_steps=10).factor(TrainingPosition(10, 5, 2)) == 1.0
+    assert Cosine(warmup_steps=100).factor(TrainingPosition(9, 5, 2)) == pytest.approx(0.1)
 
 
 def test_step_cuts_after_every_so_many_epochs() -> None:
-    found = factors(Step(epochs=2, gamma=0.5), 12, per_epoch=2, epochs=6)
+    found = factors(StepDecay(epochs=2, gamma=0.5), 12, per_epoch=2, epochs=6)
     assert found == [1.0] * 4 + [0.5] * 4 + [0.25] * 4
 
 
@@ -100,7 +102,7 @@ def config(tmp_path: Path) -> Path:
         (["train.schedule=cosine"], Cosine()),
         (["train.schedule=cosine", "train.schedule.warmup_steps=100"], Cosine(warmup_steps=100)),
         (["train.schedule.warmup_steps=100"], Constant(warmup_steps=100)),
-        (["train.schedule={name: step, epochs: 3}"], Step(epochs=3)),
+        (["train.schedule={name: step, epochs: 3}"], StepDecay(epochs=3)),
         (["train.schedule.name=plateau", "train.schedule.patience=4"], Plateau(patience=4)),
     ],
 )
@@ -156,6 +158,6 @@ def test_metrics_that_are_there_can_be_monitored(config: Path, name: str) -> Non
 
 def test_a_schedule_survives_json() -> None:
     kind: TypeAdapter[Schedule] = TypeAdapter(Schedule)
-    for schedule in (Constant(warmup_steps=3), Cosine(floor=0.1), Step(gamma=0.3), Plateau(patience=2)):
+    for schedule in (Constant(warmup_steps=3), Cosine(floor=0.1), StepDecay(gamma=0.3), Plateau(patience=2)):
         assert kind.validate_json(kind.dump_json(schedule)) == schedule
-    assert TrainConfig.model_validate({"schedule": "step"}).schedule == Step()
+    assert TrainConfig.model_validate({"schedule": "step"}).schedule == StepDecay()

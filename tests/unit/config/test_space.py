@@ -27,8 +27,8 @@ tune:
 GOOD = """\
     train.learning_rate: {low: 1e-4, high: 0.1, log: true}
     train.batch_size: {low: 256, high: 1024, step: 256}
-    model.hidden: {choices: [[64], [128, 128]]}
-    train.sparse: {choices: [true, false]}
+    model.hidden_dims: {choices: [[64], [128, 128]]}
+    train.sparse_embeddings: {choices: [true, false]}
 """
 
 
@@ -54,10 +54,10 @@ def test_a_good_space_is_read_and_written(write) -> None:
         ),
         ("model.hiden: {choices: [[64]]}", "tune.space: model.hiden: unknown key (did you mean hidden?)"),
         (
-            "model.hidden: {choices: [[64], [64, wide]]}",
-            "tune.space: model.hidden.1: has to be a whole number, not 'wide'",
+            "model.hidden_dims: {choices: [[64], [64, wide]]}",
+            "tune.space: model.hidden_dims.1: has to be a whole number, not 'wide'",
         ),
-        ("model.hidden: {low: 1, high: 2}", "tune.space: model.hidden: has to be a list, not 1"),
+        ("model.hidden_dims: {low: 1, high: 2}", "tune.space: model.hidden_dims: has to be a list, not 1"),
         (
             "train.batch_size: {low: 16.0, high: 1000}",
             "tune.space: train.batch_size: has to be a whole number or 'auto', not 624.112",
@@ -76,16 +76,34 @@ def test_a_good_space_is_read_and_written(write) -> None:
             "train.epochs.more: {low: 1, high: 3}",
             "tune.space: train.epochs.more: 'train.epochs.more=1': train.epochs is 3, which has no 'more' in it",
         ),
-        ("train.clip: {low: 5, high: 1}", "tune.space.train.clip: low has to be less than high, and 5 is not"),
-        ("train.clip: {low: 1, hi: 5}", "tune.space.train.clip.hi: unknown key (did you mean high?)"),
-        ("train.clip: {low: 1}", "tune.space.train.clip: needs low and high, or choices"),
-        ("train.clip: {low: 1, high: big}", "tune.space.train.clip.high: has to be a number, not 'big'"),
-        ("train.clip: {low: 1, high: .inf}", "tune.space.train.clip.high: has to be a number, not inf"),
-        ("train.clip: {low: 0, high: 5, log: true}", "tune.space.train.clip: log needs a low above 0, and no step"),
-        ("train.clip: {low: 1, high: 5, step: 9}", "tune.space.train.clip: step has to be more than 0 and at most"),
-        ("train.clip: {low: 1, choices: [1]}", "tune.space.train.clip: has to be a range (low, high) or choices"),
-        ("train.clip: {choices: []}", "tune.space.train.clip.choices: needs 1 or more, and has 0"),
-        ("train.clip: 5", "tune.space.train.clip: has to be a mapping"),
+        (
+            "train.max_grad_norm: {low: 5, high: 1}",
+            "tune.space.train.max_grad_norm: low has to be less than high, and 5 is not",
+        ),
+        ("train.max_grad_norm: {low: 1, hi: 5}", "tune.space.train.max_grad_norm.hi: unknown key (did you mean high?)"),
+        ("train.max_grad_norm: {low: 1}", "tune.space.train.max_grad_norm: needs low and high, or choices"),
+        (
+            "train.max_grad_norm: {low: 1, high: big}",
+            "tune.space.train.max_grad_norm.high: has to be a number, not 'big'",
+        ),
+        (
+            "train.max_grad_norm: {low: 1, high: .inf}",
+            "tune.space.train.max_grad_norm.high: has to be a number, not inf",
+        ),
+        (
+            "train.max_grad_norm: {low: 0, high: 5, log: true}",
+            "tune.space.train.max_grad_norm: log needs a low above 0, and no step",
+        ),
+        (
+            "train.max_grad_norm: {low: 1, high: 5, step: 9}",
+            "tune.space.train.max_grad_norm: step has to be more than 0 and at most",
+        ),
+        (
+            "train.max_grad_norm: {low: 1, choices: [1]}",
+            "tune.space.train.max_grad_norm: has to be a range (low, high) or choices",
+        ),
+        ("train.max_grad_norm: {choices: []}", "tune.space.train.max_grad_norm.choices: needs 1 or more, and has 0"),
+        ("train.max_grad_norm: 5", "tune.space.train.max_grad_norm: has to be a mapping"),
     ],
 )
 def test_the_mistake_is_named_with_its_line(problems, write, entry: str, line: str) -> None:
@@ -95,10 +113,10 @@ def test_the_mistake_is_named_with_its_line(problems, write, entry: str, line: s
 
 
 def test_all_mistakes_come_at_once_those_of_other_sections_too(problems, write) -> None:
-    path = write("    train.clip: {low: 5, high: 1}\n    train.sparse: {choices: [maybe]}\n")
+    path = write("    train.max_grad_norm: {low: 5, high: 1}\n    train.sparse_embeddings: {choices: [maybe]}\n")
     assert problems(path, "tune.trails=3", "train.epochs=0") == [
-        "x.yaml:12: tune.space.train.clip: low has to be less than high, and 5 is not less than 1",
-        "x.yaml:13: tune.space: train.sparse: has to be true or false, not 'maybe'",
+        "x.yaml:12: tune.space.train.max_grad_norm: low has to be less than high, and 5 is not less than 1",
+        "x.yaml:13: tune.space: train.sparse_embeddings: has to be true or false, not 'maybe'",
         "override train.epochs=0: train.epochs: has to be at least 1, not 0",
         "override tune.trails=3: tune.trails: unknown key (did you mean trials?)",
     ]
@@ -116,7 +134,7 @@ def test_a_section_without_space_is_a_mistake(problems, write) -> None:
 
 def test_vary_replaces_values_and_leaves_tuning_out(write) -> None:
     config = load(write(GOOD))
-    changed = vary(config, ["model.hidden=[64]", "train.learning_rate=1e-05"])
+    changed = vary(config, ["model.hidden_dims=[64]", "train.learning_rate=1e-05"])
     assert changed.tune is None
     assert changed.model.options == {**config.model.options, "hidden": [64]}
     assert changed.train == config.train.model_copy(update={"learning_rate": 1e-5})
@@ -125,4 +143,4 @@ def test_vary_replaces_values_and_leaves_tuning_out(write) -> None:
 
 def test_values_that_exclude_each_other_are_found_where_they_meet(write) -> None:
     with pytest.raises(ConfigError, match="embedding_weight_decay is not there with sparse"):
-        vary(load(write(GOOD)), ["train.sparse=true"])
+        vary(load(write(GOOD)), ["train.sparse_embeddings=true"])

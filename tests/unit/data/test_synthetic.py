@@ -12,7 +12,7 @@ from wayward import Watcher
 
 from recsys_cli.data import FetchRequest, open_source
 from recsys_cli.data import planted_files as files
-from recsys_cli.data.planted import Ratings, Size, World
+from recsys_cli.data.planted import PlantedWorld, Ratings, Size
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import ignore
 
@@ -28,7 +28,7 @@ def size(**changes: float) -> Size:
     return replace(Size(1_000, 800, 100_000, seed=1, dim=4, genres=19, years=15, activity=1.0), **changes)
 
 
-def all_ratings(world: World) -> Ratings:
+def all_ratings(world: PlantedWorld) -> Ratings:
     chunks = list(world.ratings())
     return Ratings(
         **{name: np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in Ratings.__dataclass_fields__}
@@ -36,12 +36,12 @@ def all_ratings(world: World) -> Ratings:
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World(size())
+def world() -> PlantedWorld:
+    return PlantedWorld(size())
 
 
 @pytest.fixture(scope="module")
-def ratings(world: World) -> Ratings:
+def ratings(world: PlantedWorld) -> Ratings:
     return all_ratings(world)
 
 
@@ -94,7 +94,7 @@ def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
     ],
 )
 def test_any_size_is_exact(changes: dict[str, float]) -> None:
-    made = all_ratings(World(size(**changes)))
+    made = all_ratings(PlantedWorld(size(**changes)))
     assert len(made.user) == changes["rows"]
     assert len(np.unique(made.user * 10_000 + made.item)) == changes["rows"]
     assert len(np.unique(made.user)) == changes["users"]
@@ -103,7 +103,7 @@ def test_any_size_is_exact(changes: dict[str, float]) -> None:
 
 def test_chunks_hold_whole_users_and_do_not_repeat_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recsys_cli.data.planted.CHUNK_ROWS", 10_000)
-    chunks = list(World(size()).ratings())
+    chunks = list(PlantedWorld(size()).ratings())
     assert len(chunks) > 5
     users = [set(chunk.user.tolist()) for chunk in chunks]
     assert sum(map(len, users)) == len(set().union(*users)) == 1_000
@@ -134,7 +134,7 @@ def test_large_sets_have_a_sampled_ceiling_and_no_truth(tmp_path: Path, monkeypa
     assert not (tmp_path / "raw/truth.parquet").exists()
 
 
-def test_ratings_of_one_class_have_no_ceiling(tmp_path: Path, world: World, ratings: Ratings) -> None:
+def test_ratings_of_one_class_have_no_ceiling(tmp_path: Path, world: PlantedWorld, ratings: Ratings) -> None:
     with files.RatingsWriter(world, tmp_path) as writer:
         writer.add(replace(ratings, half_stars=np.full_like(ratings.half_stars, 10)))
         assert writer.facts()["ceiling"] == {"label": "rating > 3", "auc": None, "rows": len(ratings.user)}
@@ -146,14 +146,14 @@ def test_ceiling_of_the_presets_leaves_room(tmp_path: Path) -> None:
     assert 0.4 < facts["positives"] < 0.75  # type: ignore[operator]
 
 
-def test_item_means_follow_their_bias(world: World, ratings: Ratings) -> None:
+def test_item_means_follow_their_bias(world: PlantedWorld, ratings: Ratings) -> None:
     count = np.bincount(ratings.item, minlength=800)
     mean = np.bincount(ratings.item, ratings.half_stars / 2, minlength=800) / np.maximum(count, 1)
     often = count > 50
     assert np.corrcoef(mean[often], world.item_bias[often])[0, 1] > 0.8
 
 
-def test_genre_taste_moves_ratings(world: World, ratings: Ratings) -> None:
+def test_genre_taste_moves_ratings(world: PlantedWorld, ratings: Ratings) -> None:
     taste = np.einsum("nd,nd->n", world.user_vectors[ratings.user], world.item_vectors[ratings.item])
     rest = ratings.half_stars / 2 - world.user_bias[ratings.user] - world.item_bias[ratings.item]
     assert np.corrcoef(taste, rest)[0, 1] > 0.3
@@ -167,7 +167,7 @@ def test_popularity_and_activity_are_skewed(ratings: Ratings) -> None:
     assert by_user.min() >= 20
 
 
-def test_chances_are_how_often_items_are_chosen(world: World) -> None:
+def test_chances_are_how_often_items_are_chosen(world: PlantedWorld) -> None:
     """Many draws of one user at one time, as if nothing had been rated: within what chance allows each."""
     draws, user, time = 200_000, 17, 0.4
     rng = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.features.columns import ROW_WEIGHT
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, LambdaOp, Rename
-from recsys_cli.features.program import Step
+from recsys_cli.features.program import PlanStep
 
 ROWS = pa.table({"a": ["x", "y", None, "x"], "tags": [["p"], None, [], ["q", None, "p"]], "n": [1, 2, 3, 4]})
 ENCODE = Categorify(columns=("a",))
@@ -29,11 +29,11 @@ FITTED = cast(
 )
 
 
-def step(op: Any, *writes: str) -> Step:
-    return Step(9, op, None, 0, writes or tuple(getattr(op, "columns", ())))
+def step(op: Any, *writes: str) -> PlanStep:
+    return PlanStep(9, op, None, 0, writes or tuple(getattr(op, "columns", ())))
 
 
-def done(*steps: Step, rows: pa.Table = ROWS) -> Direct:
+def done(*steps: PlanStep, rows: pa.Table = ROWS) -> Direct:
     return Direct.of([(one, "apply") for one in steps], FITTED, rows)
 
 
@@ -54,7 +54,7 @@ def test_raw_columns_are_encoded_at_once_and_lists_by_element() -> None:
         step(Rename(columns={"n": "a"}), "n", "a"),
     ],
 )
-def test_what_an_earlier_step_reads_or_writes_waits_for_it(before: Step) -> None:
+def test_what_an_earlier_step_reads_or_writes_waits_for_it(before: PlanStep) -> None:
     direct = done(before, step(ENCODE))
 
     assert [one.op for one, _ in direct.rest] == [before.op, ENCODE]

@@ -144,7 +144,7 @@ def test_only_the_splits_asked_for_get_rows(ratings: Path, tmp_path: Path) -> No
 def test_rankings_leave_drawn_rows_out(ratings: Path, tmp_path: Path) -> None:
     data = prepared(ratings, tmp_path / "w")
     read = read_interactions(data, "valid")
-    met = read.met()
+    met = read.observed()
     assert len(met) == len(pairs(rows(data, "valid"), sampled=0)) < len(read)
     assert set(met.labels.tolist()) == {1.0}
 

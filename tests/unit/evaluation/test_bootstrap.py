@@ -9,7 +9,7 @@ from recsys_cli.evaluation.bootstrap import mean_estimates
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.metrics import POINTWISE
-from recsys_cli.metrics.tally import Tally
+from recsys_cli.metrics.score_counts import ScoreCounts
 
 
 def _sample(rng: np.random.Generator, size: int) -> ScoredRows:
@@ -44,9 +44,9 @@ def test_intervals_are_those_of_drawing_users(name: str) -> None:
     drawn = []
     for _ in range(600):
         chosen = np.repeat(np.arange(len(user)), np.bincount(rng.integers(0, 250, 250), minlength=250)[user])
-        drawn.append(POINTWISE[name].compute(Tally.of(labels[chosen], scores[chosen])))
+        drawn.append(POINTWISE[name].compute(ScoreCounts.of(labels[chosen], scores[chosen])))
     assert (found.high - found.low) / (2 * 1.96) == pytest.approx(np.std(drawn), rel=0.12)
-    assert found.low <= POINTWISE[name].compute(Tally.of(labels, scores)) == found.value <= found.high
+    assert found.low <= POINTWISE[name].compute(ScoreCounts.of(labels, scores)) == found.value <= found.high
 
 
 def test_calibration_error_interval_contains_the_value_and_no_negative_errors() -> None:

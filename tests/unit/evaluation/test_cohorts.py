@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.cohorts import Parts, measure_cohorts
+from recsys_cli.evaluation.cohorts import CohortParts, measure_cohorts
 from recsys_cli.evaluation.held_out import candidate_items, hold_out
 from recsys_cli.evaluation.result import Cohort
 from recsys_cli.interactions import Interactions
@@ -23,7 +23,7 @@ def _interactions(*rows: tuple[int, int, int]) -> Interactions:
 
 
 @pytest.fixture
-def parts() -> Parts:
+def parts() -> CohortParts:
     """Five candidates, 3 the head and 4 to 7 the tail; users 3 to 6 have 1 to 4 rows of history, 7 has 2; id 2 is cold."""
     history = [(user, 3 + place, 1) for user in (3, 4, 5, 6) for place in range(user - 2)]
     train = _interactions(*history, (7, 7, 1), (7, 3, 1))
@@ -39,11 +39,11 @@ def parts() -> Parts:
     hits = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1]]) > 0
     scores = {"model": rows.labels.copy(), "constant": np.zeros(len(rows))}
     ranked = {"model": Ranked(hits, held_out.num_relevant, places)}
-    return Parts(rows, train, held_out, scores, ranked)
+    return CohortParts(rows, train, held_out, scores, ranked)
 
 
 @pytest.fixture
-def found(parts: Parts) -> dict[str, Cohort]:
+def found(parts: CohortParts) -> dict[str, Cohort]:
     return {cohort.name: cohort for cohort in measure_cohorts(parts, CONFIG)}
 
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.fold_in import fold_in
 from recsys_cli.evaluation.measure import measure
-from recsys_cli.evaluation.new_users import ByUser
+from recsys_cli.evaluation.new_users import SplitByUser
+from recsys_cli.evaluation.task import EvaluationTask
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.schema import UNSEEN
@@ -75,7 +75,7 @@ def _split_by_user(data: PreparedData) -> PreparedData:
     return data
 
 
-CONFIG = EvaluateConfig(k=(1, 5), bootstrap=20, relevant="all")
+CONFIG = EvaluateConfig(k=(1, 5), bootstrap=20, relevance="all")
 
 
 def test_model_that_folds_in_ranks_for_users_whom_train_does_not_have(make_prepared) -> None:
@@ -90,7 +90,7 @@ def test_model_that_folds_in_ranks_for_users_whom_train_does_not_have(make_prepa
     assert set(rankings.users.tolist()) == {UNSEEN}
     assert set(rankings.user_hashes.tolist()) <= set(_hashes(data))
     # On the checkerboard users meet everything, so there is little to find; but what was met before is not recommended.
-    asked = Asked.of(ByUser.read(data, "valid", seed=CONFIG.seed), "valid", CONFIG)
+    asked = EvaluationTask.of(SplitByUser.read(data, "valid", seed=CONFIG.seed), "valid", CONFIG)
     for number, who in enumerate(asked.held_out.user_idx):
         met = set(asked.by_user.history.item_idx[asked.by_user.history.user_idx == who].tolist())
         assert met

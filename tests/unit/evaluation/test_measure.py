@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import ConfigError, DataError, TrainingError
-from recsys_cli.evaluation import Measured
-from recsys_cli.evaluation.measure import Place, choose_split
+from recsys_cli.evaluation import Measurements
+from recsys_cli.evaluation.measure import ComputeSettings, choose_split
 from recsys_cli.evaluation.measure import measure as measure_and_keep
 from recsys_cli.events import Progress
 from recsys_cli.features.schema import Schema
@@ -59,11 +59,11 @@ class Dense(Model):
 CONFIG = EvaluateConfig(k=(1, 5), bootstrap=50, batch_size=100)
 
 
-def measure(*args, **kwargs) -> Measured:
+def measure(*args, **kwargs) -> Measurements:
     return measure_and_keep(*args, **kwargs)[0]
 
 
-def _values(measured: Measured) -> dict[str, float | None]:
+def _values(measured: Measurements) -> dict[str, float | None]:
     sections = {"pointwise": measured.pointwise, "ranking": measured.ranking}
     return {
         f"{section}/{system}/{metric}/{part}": value
@@ -117,7 +117,7 @@ def test_measure_ignores_how_rows_are_dealt_to_files(make_prepared) -> None:
 
 
 def test_measure_of_a_sample_says_so_everywhere(make_prepared) -> None:
-    measured = measure(Half(), make_prepared(), CONFIG.model_copy(update={"ranking_users": 7}))
+    measured = measure(Half(), make_prepared(), CONFIG.model_copy(update={"max_ranking_users": 7}))
 
     assert measured.counts.users_ranked == 7
     assert measured.counts.is_sample
@@ -190,7 +190,7 @@ def test_measure_on_a_gpu_equals_the_cpu(make_prepared) -> None:
         pytest.skip("no CUDA device")
     data = make_prepared()
 
-    there = measure(Half().cuda(), data, CONFIG, place=Place(device="cuda"))
+    there = measure(Half().cuda(), data, CONFIG, place=ComputeSettings(device="cuda"))
 
     assert _values(there) == pytest.approx(_values(measure(Half(), data, CONFIG)), abs=1e-6)
 
@@ -204,7 +204,7 @@ def test_cut_offs_are_at_least_one(k: list[int]) -> None:
 def test_measure_tells_how_far_it_is(make_prepared) -> None:
     events: list[Progress] = []
 
-    measure(Half(), make_prepared(), CONFIG, place=Place(emit=events.append))
+    measure(Half(), make_prepared(), CONFIG, place=ComputeSettings(emit=events.append))
 
     last = {event.task: event for event in events}
     assert set(last) == {"score valid", "rank by model", "rank by popularity", "rank by ease"}

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.evaluation.names import Item, Names
+from recsys_cli.evaluation.names import IdNames, Item
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN, Role
 from recsys_cli.workspace import PreparedData
 
@@ -28,35 +28,35 @@ def titles(**known: str) -> pa.Array:
 
 
 def test_an_item_has_its_raw_id_its_title_and_its_genres(data: PreparedData) -> None:
-    names = Names(data, titles(i0="Zero"))
+    names = IdNames(data, titles(i0="Zero"))
     assert names.item(FIRST) == Item("0", "Zero", {"genres": ("Odd",)})
     assert names.item(FIRST + 1) == Item("1", None, {"genres": ("Even", "Both")})
     assert (names.item(FIRST).name, names.item(FIRST + 1).name) == ("Zero", "1")
-    assert Names(data).item(FIRST + 29).title is None
+    assert IdNames(data).item(FIRST + 29).title is None
     assert names.user(FIRST + 7) == "7"
 
 
 def test_shared_ids_stand_for_no_value(data: PreparedData) -> None:
-    names = Names(data, titles(i0="Zero"))
+    names = IdNames(data, titles(i0="Zero"))
     assert (names.user(NULL), names.user(UNSEEN)) == ("null", "unseen")
     assert names.item(UNSEEN) == Item("unseen", None, {"genres": ()})
 
 
 @pytest.mark.parametrize("role", [Role.USER, Role.ITEM])
 def test_every_id_is_found_again(data: PreparedData, role: Role) -> None:
-    names = Names(data)
+    names = IdNames(data)
     values = [str(value) for value in names.values(role)]
     assert [names.find(role, value) for value in values] == list(range(FIRST, FIRST + len(values)))
 
 
 def test_an_unknown_number_names_those_around_it(data: PreparedData) -> None:
     with pytest.raises(ConfigError, match="train has no user '41'; near it are 39, 38, 37") as error:
-        Names(data).find(Role.USER, "41")
+        IdNames(data).find(Role.USER, "41")
     assert error.value.hint == "an ID is a value of userId in the raw data, of which there are 40 in train"
 
 
 def test_an_unknown_text_names_titles_that_hold_it_or_ids_that_look_like_it(data: PreparedData) -> None:
-    names = Names(data, titles(i4="Toy Story (1995)", i9="History", i11="Heat"))
+    names = IdNames(data, titles(i4="Toy Story (1995)", i9="History", i11="Heat"))
     with pytest.raises(ConfigError, match=r"no item 'STORY'; near it are 4 \(Toy Story \(1995\)\), 9 \(History\)"):
         names.find(Role.ITEM, "STORY")
     with pytest.raises(ConfigError, match=r"train has no item 'zzz'$") as error:
@@ -68,7 +68,7 @@ def test_an_unknown_text_names_titles_that_hold_it_or_ids_that_look_like_it(data
 
 
 def test_an_item_may_be_called_by_its_title_or_what_no_other_title_has(data: PreparedData) -> None:
-    names = Names(data, titles(i4="Toy Story (1995)", i5="Toy Story (1995) 2", i9="History", i11="Heat", i12="1984"))
+    names = IdNames(data, titles(i4="Toy Story (1995)", i5="Toy Story (1995) 2", i9="History", i11="Heat", i12="1984"))
     assert names.find(Role.ITEM, "toy story (1995)") == FIRST + 4
     assert names.find(Role.ITEM, "heat") == FIRST + 11
     assert names.find(Role.ITEM, "1984") == FIRST + 12
@@ -77,7 +77,7 @@ def test_an_item_may_be_called_by_its_title_or_what_no_other_title_has(data: Pre
 
 
 def test_a_title_with_a_mistake_names_those_that_look_like_it(data: PreparedData) -> None:
-    names = Names(data, titles(i4="Toy Story (1995)", i9="History"))
+    names = IdNames(data, titles(i4="Toy Story (1995)", i9="History"))
     with pytest.raises(ConfigError, match=r"no item 'Toy Storry \(1995\)'; near it are 4 \(Toy Story \(1995\)\)$"):
         names.find(Role.ITEM, "Toy Storry (1995)")
 
@@ -85,7 +85,7 @@ def test_a_title_with_a_mistake_names_those_that_look_like_it(data: PreparedData
 def test_ids_that_are_text_are_found_as_they_are_typed(data: PreparedData) -> None:
     values = [f"u{number:03}" for number in range(40)]
     pq.write_table(pa.table({"value": values, "count": [1] * 40}), data.vocabulary("userId"))
-    names = Names(data)
+    names = IdNames(data)
     assert names.find(Role.USER, "u007") == FIRST + 7
     with pytest.raises(ConfigError, match="no user 'u7'; near it are u0"):
         names.find(Role.USER, "u7")

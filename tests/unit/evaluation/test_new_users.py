@@ -17,13 +17,13 @@ from torch import Tensor
 
 from recsys_cli.batch import Batch
 from recsys_cli.config import EvaluateConfig, RunConfig
-from recsys_cli.evaluation.lending import ForEverybody, Loans
+from recsys_cli.evaluation.cold_start import FoldInScorer, TemporaryIds
 from recsys_cli.evaluation.measure import measure
-from recsys_cli.evaluation.names import Names
-from recsys_cli.evaluation.new_users import ByUser, NewUsers
+from recsys_cli.evaluation.names import IdNames
+from recsys_cli.evaluation.new_users import NewUsers, SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.recommended import Shown
-from recsys_cli.evaluation.result import Measured
+from recsys_cli.evaluation.report.recommended import RankingSection
+from recsys_cli.evaluation.result import Measurements
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.hashing import hash_values
@@ -39,7 +39,7 @@ TRAIN = {"ann": "m1 m3", "bob": "m1 m2", "cem": "m1 m2", "fay": "m1 m2 m3 m4"}
 VALID = {"ann": "m2", "eve": "m1 m3"}
 TEST = {"ann": "m4", "bob": "m3", "eve": "m2 m4", "dan": "m1 m9"}
 USERS = ["ann", "bob", "eve", "dan"]
-CONFIG = EvaluateConfig(k=(1, 2), bootstrap=20, relevant="all")
+CONFIG = EvaluateConfig(k=(1, 2), bootstrap=20, relevance="all")
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ class Ids(Mirror):
     folds_in = False
 
 
-def _ranked(data: PreparedData, model: Model) -> tuple[Measured, Rankings, dict[str, dict[str, list[str]]]]:
+def _ranked(data: PreparedData, model: Model) -> tuple[Measurements, Rankings, dict[str, dict[str, list[str]]]]:
     """Measure, and return beside it what each system recommends to whom, in raw values."""
     measured, rankings = measure(model.eval(), data, CONFIG)
     names = dict(zip(hash_values(pa.array(USERS)).tolist(), USERS, strict=True))
@@ -143,7 +143,7 @@ def test_model_that_learns_of_each_user_ranks_for_new_ones_by_popularity_and_say
 
 def test_scores_of_a_fitted_model_follow_from_the_history_of_a_new_user(world: PreparedData) -> None:
     model = build("item-knn", {"shrinkage": 0.0}, world.schema)
-    train = ByUser.read(world, "test", seed=0).train
+    train = SplitByUser.read(world, "test", seed=0).train
     model.fit(TrainingContext(lambda: train, dict))
 
     found = _ranked(world, model)[2]["model"]
@@ -154,7 +154,7 @@ def test_scores_of_a_fitted_model_follow_from_the_history_of_a_new_user(world: P
 
 
 def test_users_without_history_are_all_the_same_to_models_of_sequences(world: PreparedData) -> None:
-    model = build("sasrec", {"dim": 8}, world.schema)
+    model = build("sasrec", {"embedding_dim": 8}, world.schema)
     times = np.zeros(4, np.int64)
     ids = np.array([3, 3, 4, 4], np.int32)
     model.set_context(TrainingContext(lambda: Interactions(ids, ids, np.ones(4, np.float32), None, times), dict))
@@ -169,7 +169,7 @@ def test_users_without_history_are_all_the_same_to_models_of_sequences(world: Pr
 def test_the_report_shows_new_users_with_their_history(world: PreparedData) -> None:
     rankings = _ranked(world, Mirror())[1]
 
-    shown = Shown.of(rankings, world, Names(world), CONFIG)
+    shown = RankingSection.of(rankings, world, IdNames(world), CONFIG)
 
     assert shown is not None
     (eve,) = [user for user in shown.users if user.name == f"#{hash_values(pa.array(['eve']))[0]:016x}"[:9]]
@@ -216,8 +216,8 @@ def test_ids_are_lent_to_as_many_new_users_at_a_time_as_there_are() -> None:
         met = dict(model.met)
         return lambda asked: torch.tensor([[float(met[user]), 0.0] for user in asked.tolist()])
 
-    loans = Loans(users, history, range(FIRST, 8), dict)
-    scorer = ForEverybody(model, make, NewUsers(8, users.astype(np.uint64)), loans, candidates)
+    loans = TemporaryIds(users, history, range(FIRST, 8), dict)
+    scorer = FoldInScorer(model, make, NewUsers(8, users.astype(np.uint64)), loans, candidates)
 
     scores = torch.cat([scorer(np.array(block)) for block in ([7, 8, 9], list(range(10, 16)), [16, 17, 18, 19])])
 
@@ -260,7 +260,7 @@ def test_rankings_after_a_split_by_time_equal_figures_that_were_measured_elsewhe
     model = build("ease", {"regularization": 5_000.0}, data.schema)
     model.fit(make_context(data, "train"))
 
-    measured, _ = measure(model.eval(), data, EvaluateConfig(k=(10,), bootstrap=10, relevant="all"))
+    measured, _ = measure(model.eval(), data, EvaluateConfig(k=(10,), bootstrap=10, relevance="all"))
 
     counts = measured.counts
     assert (counts.users_ranked, counts.users_new, counts.users_new_with_history) == (74, 54, 7)

@@ -12,11 +12,11 @@ from recsys_cli.evaluation.baselines.user_item_mean import SMOOTHING
 from recsys_cli.evaluation.clusters import Clusters
 from recsys_cli.evaluation.compare.paired import by_roots
 from recsys_cli.evaluation.held_out import is_relevant
-from recsys_cli.evaluation.pointwise import Rows, measure_rows
+from recsys_cli.evaluation.pointwise import LabeledRows, measure_rows
 from recsys_cli.evaluation.row_intervals import ScoredRows, pointwise_estimates
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import OF_NUMBERS, POINTWISE
-from recsys_cli.metrics.tally import Tally
+from recsys_cli.metrics.score_counts import ScoreCounts
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def interactions(*rows: tuple[int, int, float], mean: float | None = 3.0) -> Int
 
 def test_errors_equal_scikit_learn_and_what_training_measures(rows) -> None:
     labels, predicted = rows
-    tally = Tally.of_errors(labels, predicted)
+    tally = ScoreCounts.of_errors(labels, predicted)
 
     rmse, mae = (OF_NUMBERS[name].compute(tally) for name in ("rmse", "mae"))
     assert rmse == pytest.approx(mean_squared_error(labels, predicted.astype(np.float64)) ** 0.5, rel=1e-12)
@@ -42,7 +42,7 @@ def test_errors_equal_scikit_learn_and_what_training_measures(rows) -> None:
 
 
 def test_errors_of_no_rows_are_not_defined() -> None:
-    nothing = Tally.of_errors(np.empty(0, np.float32), np.empty(0))
+    nothing = ScoreCounts.of_errors(np.empty(0, np.float32), np.empty(0))
     assert all(np.isnan(metric.compute(nothing)) for metric in OF_NUMBERS.values())
     assert np.isnan(OF_NUMBERS["rmse"].of_rows([], []))
 
@@ -117,7 +117,7 @@ def test_positive_rows_are_above_the_mean_or_as_it_is_said() -> None:
     rows = interactions((3, 3, 2.5), (3, 4, 3.0), (3, 5, 3.5), (3, 6, 4.5))
 
     assert rows.positive.tolist() == [False, False, True, True]
-    assert (rows + rows).met().chosen(np.array([0, 3, 6])).positive.tolist() == [False, True, True]
+    assert (rows + rows).observed().chosen(np.array([0, 3, 6])).positive.tolist() == [False, True, True]
     assert is_relevant(rows, "positive").tolist() == [False, False, True, True]
     assert is_relevant(rows, "all").all()
     assert is_relevant(rows, 4.5).tolist() == [False, False, False, True]
@@ -127,7 +127,7 @@ def test_positive_rows_are_above_the_mean_or_as_it_is_said() -> None:
 
 def test_a_model_that_tells_no_numbers_stands_beside_the_baselines_without_figures() -> None:
     rows = interactions((3, 3, 2.5), (4, 4, 3.5), (3, 4, 5.0))
-    asked, config = Rows(rows, rows, 5), EvaluateConfig(bootstrap=10)
+    asked, config = LabeledRows(rows, rows, 5), EvaluateConfig(bootstrap=10)
 
     found = measure_rows(np.zeros(3, np.float32), asked, config=config, probabilistic=False)
     assert list(found.estimates) == ["model", "user and item mean", "constant"]

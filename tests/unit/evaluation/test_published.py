@@ -17,7 +17,7 @@ from recsys_cli.evaluation.ranking import rank
 from recsys_cli.features.schema import FIRST, UNSEEN, Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics import POINTWISE, RANKING
-from recsys_cli.metrics.tally import Tally
+from recsys_cli.metrics.score_counts import ScoreCounts
 from recsys_cli.models import build
 from recsys_cli.models.model import TrainingContext
 
@@ -54,7 +54,11 @@ def test_models_on_the_last_of_each_user_equal_the_published_figures(ratings, na
     num_items = int(parts[0].item_idx.max()) + 1
     candidates = candidate_items(parts[0], num_items=num_items)
     held_out = hold_out(
-        parts[2], parts[0] + parts[1], candidates=candidates, num_items=num_items, config=EvaluateConfig(relevant="all")
+        parts[2],
+        parts[0] + parts[1],
+        candidates=candidates,
+        num_items=num_items,
+        config=EvaluateConfig(relevance="all"),
     )
     train, history = (TrainingContext(lambda rows=rows: rows, dict) for rows in (parts[0], parts[0] + parts[1]))
     model = build(name, options, _schema(users=613, items=num_items))
@@ -89,7 +93,7 @@ def test_pointwise_baselines_on_a_random_split_equal_the_published_figures(ratin
     train, test = (_encode(ratings, order[:cut], rows) for rows in (order[:cut], order[cut:]))
     baseline = POINTWISE_BASELINES[name].fit(train, num_items=int(train.item_idx.max()) + 1)
 
-    tally = Tally.of(test.labels, baseline.logits(test))
+    tally = ScoreCounts.of(test.labels, baseline.logits(test))
 
     found = tuple(round(POINTWISE[metric].compute(tally), 4) for metric in ("auc", "log_loss", "accuracy"))
     assert found == expected

@@ -14,11 +14,11 @@ from safetensors.numpy import save_file
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.errors import DataError
-from recsys_cli.evaluation.asked import Asked
-from recsys_cli.evaluation.new_users import ByUser
-from recsys_cli.evaluation.problem import value_hashes
+from recsys_cli.evaluation.fingerprint import value_hashes
+from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import Protocol
+from recsys_cli.evaluation.task import EvaluationTask
 from recsys_cli.workspace import PreparedData
 
 
@@ -96,14 +96,14 @@ def test_rankings_that_are_missing_broken_or_of_another_version_are_refused(tmp_
 
 
 CONFIG = EvaluateConfig(k=(1, 5))
-SAMPLE = EvaluateConfig(k=(1, 5), ranking_users=5)
+SAMPLE = EvaluateConfig(k=(1, 5), max_ranking_users=5)
 
 
-def _asked(data: PreparedData, config: EvaluateConfig = CONFIG) -> Asked:
-    return Asked.of(ByUser.read(data, "valid", seed=config.seed), "valid", config)
+def _asked(data: PreparedData, config: EvaluateConfig = CONFIG) -> EvaluationTask:
+    return EvaluationTask.of(SplitByUser.read(data, "valid", seed=config.seed), "valid", config)
 
 
-def _names(asked: Asked, config: EvaluateConfig = CONFIG) -> tuple[str, str]:
+def _names(asked: EvaluationTask, config: EvaluateConfig = CONFIG) -> tuple[str, str]:
     protocol = Protocol(split="", candidates="", seen="", relevant="", users="", intervals="")
     answers = asked.rankings({}, np.zeros(len(asked.by_user.rows), np.float32), protocol, config)
     return answers.problem, answers.rows
@@ -151,7 +151,7 @@ def test_another_question_has_another_name(make_prepared) -> None:
         CONFIG,
         SAMPLE,
         EvaluateConfig(k=(1, 6)),
-        EvaluateConfig(k=(1, 5), relevant="all"),
+        EvaluateConfig(k=(1, 5), relevance="all"),
         EvaluateConfig(k=(1, 5), candidates="sampled-uniform", sampled_items=5),
         EvaluateConfig(k=(1, 5), candidates="sampled-uniform", sampled_items=5, seed=1),
     ]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.batch import Batch
-from recsys_cli.evaluation.recommend import Advisor, Scored
+from recsys_cli.evaluation.recommend import RecommendingModel, ScoredItem
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.workspace import PreparedData
@@ -53,7 +53,7 @@ def counts(*items: int) -> np.ndarray:
 def test_recommendations_are_the_best_of_train_that_were_not_seen(make_prepared: MakePrepared) -> None:
     model = Compass().eval()
     data = make_prepared()
-    advisor = Advisor(model, data, earlier=("train",), batch_size=100)
+    advisor = RecommendingModel(model, data, earlier=("train",), batch_size=100)
 
     found = advisor.recommend(5, counts=counts(3, 4, 5, 8, 20), seen={4}, k=3)
 
@@ -75,7 +75,7 @@ def test_a_model_that_folds_in_is_told_of_nobody_but_who_is_asked_about(
 ) -> None:
     model, ids = kind().eval(), np.array([5, 5], np.int32)
     own = Interactions(ids, ids, np.ones(2, np.float32))
-    Advisor(model, make_prepared(rows=600), earlier=("train",), batch_size=100, met=own)
+    RecommendingModel(model, make_prepared(rows=600), earlier=("train",), batch_size=100, met=own)
     assert model.begun == rows
 
 
@@ -83,12 +83,12 @@ def test_a_model_that_folds_in_is_told_of_everybody_where_nothing_is_known(make_
     model, nothing = FoldedIn().eval(), np.empty(0, np.int32)
     own = Interactions(nothing, nothing, np.empty(0, np.float32))
     data = make_prepared()
-    Advisor(model, data, earlier=("train",), batch_size=100, met=own)
+    RecommendingModel(model, data, earlier=("train",), batch_size=100, met=own)
     assert model.begun == data.rows("train")
 
 
 def test_equal_scores_are_ordered_as_in_an_evaluation(make_prepared: MakePrepared) -> None:
-    advisor = Advisor(Same().eval(), make_prepared(), earlier=("train",), batch_size=7)
+    advisor = RecommendingModel(Same().eval(), make_prepared(), earlier=("train",), batch_size=7)
 
     found = advisor.recommend(5, counts=counts(3, 9, 9, 9, 4, 5, 5, 6), seen={6}, k=10)
 
@@ -96,12 +96,12 @@ def test_equal_scores_are_ordered_as_in_an_evaluation(make_prepared: MakePrepare
 
 
 def test_nearest_items_are_those_of_the_same_direction_whatever_their_length(make_prepared: MakePrepared) -> None:
-    advisor = Advisor(Compass().eval(), make_prepared(), earlier=("train",), batch_size=100)
+    advisor = RecommendingModel(Compass().eval(), make_prepared(), earlier=("train",), batch_size=100)
 
     found = advisor.nearest(10, k=4)
 
     assert advisor.has_vectors
     assert {one.item_idx for one in found[:2]} == {9, 11}
     assert {one.item_idx for one in found[2:]} == {8, 12}
-    assert found[0] == Scored(found[0].item_idx, pytest.approx(np.cos(np.deg2rad(10)), abs=1e-5))
-    assert not Advisor(Same().eval(), make_prepared(seed=1), earlier=("train",), batch_size=7).has_vectors
+    assert found[0] == ScoredItem(found[0].item_idx, pytest.approx(np.cos(np.deg2rad(10)), abs=1e-5))
+    assert not RecommendingModel(Same().eval(), make_prepared(seed=1), earlier=("train",), batch_size=7).has_vectors

@@ -15,8 +15,8 @@ from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation import Ceiling, Counts, Curve, Estimate, Evaluation, Protocol
 from recsys_cli.evaluation.report import render
 from recsys_cli.evaluation.report.history import read_history
-from recsys_cli.evaluation.report.recommended import CONSUMED, METRICS, AtK, Shown
-from recsys_cli.evaluation.report.users import Line, User
+from recsys_cli.evaluation.report.recommended import CONSUMED, METRICS, CutOffChart, RankingSection
+from recsys_cli.evaluation.report.users import ExampleUser, ListedItem
 from recsys_cli.evaluation.result import Cohort
 from recsys_cli.metrics import BEYOND, POINTWISE, RANKING
 from recsys_cli.metrics.named import ARROWS, best_of
@@ -71,7 +71,7 @@ def evaluation() -> Evaluation:
     )
 
 
-AT_K = AtK(
+AT_K = CutOffChart(
     (1, 2, 10),
     {
         metric: {
@@ -81,11 +81,15 @@ AT_K = AtK(
         for metric in METRICS
     },
 )
-LINE = Line("A <b>title</b> & more", "<i>Drama</i>", "2001-09-09", is_marked=True)
-SHOWN = Shown(
+LINE = ListedItem("A <b>title</b> & more", "<i>Drama</i>", "2001-09-09", is_marked=True)
+SHOWN = RankingSection(
     at_k=AT_K,
     popularity={CONSUMED: Curve(x=(1, 10), y=(0.2, 1.0)), "model": Curve(x=(1, 10), y=(0.6, 1.0))},
-    users=[User("u<1>", "3 rows before", history=[LINE], recommended=[LINE, Line("Nothing special", "")], wanted=[])],
+    users=[
+        ExampleUser(
+            "u<1>", "3 rows before", history=[LINE], recommended=[LINE, ListedItem("Nothing special", "")], wanted=[]
+        )
+    ],
 )
 
 
@@ -93,7 +97,7 @@ def _page(
     evaluation: Evaluation,
     tmp_path: Path,
     lines: str = "",
-    shown: Shown | None = SHOWN,
+    shown: RankingSection | None = SHOWN,
     manifest: dict[str, Any] | None = None,
 ) -> str:
     metrics = tmp_path / "metrics.jsonl"

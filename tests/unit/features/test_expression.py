@@ -13,7 +13,7 @@ from recsys_cli.features.expression import (
     Binary,
     Call,
     Kind,
-    Literally,
+    LiteralValue,
     Name,
     Unary,
     check,
@@ -28,8 +28,8 @@ A, B, C = Name("a"), Name("b"), Name("c")
 
 
 def test_parse_builds_a_tree() -> None:
-    assert parse("rating > 3") == Binary(">", Name("rating"), Literally(3))
-    assert parse("-a + 2.5") == Binary("+", Unary("-", Name("a")), Literally(2.5))
+    assert parse("rating > 3") == Binary(">", Name("rating"), LiteralValue(3))
+    assert parse("-a + 2.5") == Binary("+", Unary("-", Name("a")), LiteralValue(2.5))
     assert parse("a and not b and c") == Binary("and", Binary("and", Name("a"), Unary("not", Name("b"))), Name("c"))
 
 
@@ -53,12 +53,12 @@ def test_if_is_found_wherever_an_operand_may_stand() -> None:
     assert parse("a and if(a, b, c)") == Binary("and", A, chosen)
     assert parse("if(if(a, b, c), b, c)") == Call("if", (chosen, B, C))
     assert parse("a if if(a, b, c) else if(a, b, c)") == Call("if", (chosen, A, chosen))
-    assert parse("'if(x)' == a") == Binary("==", Literally("if(x)"), A)
-    assert parse(r"'it\'s if (x)' == a") == Binary("==", Literally("it's if (x)"), A)
+    assert parse("'if(x)' == a") == Binary("==", LiteralValue("if(x)"), A)
+    assert parse(r"'it\'s if (x)' == a") == Binary("==", LiteralValue("it's if (x)"), A)
 
 
 def test_column_names_what_is_no_plain_word() -> None:
-    assert parse("column('my column') > 3") == Binary(">", Name("my column"), Literally(3))
+    assert parse("column('my column') > 3") == Binary(">", Name("my column"), LiteralValue(3))
     assert parse('column("class")') == Name("class")
     with pytest.raises(ConfigError, match=r"column\('my name'\)"):
         parse("column(a)")
@@ -142,7 +142,7 @@ def test_a_ladder_of_conditions_is_not_too_large() -> None:
 
     for step in steps:
         assert isinstance(ladder, Call)
-        assert ladder.arguments[:2] == (Binary("==", A, Literally(step)), Literally(step))
+        assert ladder.arguments[:2] == (Binary("==", A, LiteralValue(step)), LiteralValue(step))
         ladder = ladder.arguments[2]
     assert ladder == B
     assert shown(total).count("a") == 100

@@ -78,7 +78,9 @@ def test_items_are_counted_without_buckets_and_rows_that_were_drawn(make_prepare
     assert count_items(with_buckets(data, movieId=3))[8:].sum() == 0
 
     data = _with_drawn(make_prepared(users=10, items=8, rows=401))
-    assert np.array_equal(count_items(data), np.bincount(read_interactions(data, "train").met().item_idx, minlength=11))
+    assert np.array_equal(
+        count_items(data), np.bincount(read_interactions(data, "train").observed().item_idx, minlength=11)
+    )
     assert 0 < count_items(data).sum() < data.rows("train")
 
 

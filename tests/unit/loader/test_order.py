@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsys_cli.features.hashing import mix
-from recsys_cli.loader.order import Deal, Permutation, pieces
+from recsys_cli.loader.order import BatchPartition, Permutation, pieces
 
 GOLDEN = [660033, 511174, 154223, 763557, 654289]
 SIZES = [*range(1, 260), 1_000, 4_095, 4_096, 4_097, 65_537, 99_991]
@@ -89,7 +89,7 @@ def test_permutations_of_two_epochs_are_unrelated() -> None:
 
 @given(num_rows=st.integers(0, 400), batch_size=st.integers(1, 40), world_size=st.integers(1, 7))
 def test_deal_gives_each_row_to_one_rank(num_rows: int, batch_size: int, world_size: int) -> None:
-    deal = Deal(num_rows, batch_size, world_size)
+    deal = BatchPartition(num_rows, batch_size, world_size)
     steps = [[deal.spans(step, rank)[0] for rank in range(world_size)] for step in range(deal.num_steps)]
     assert [row for spans in steps for span in spans for row in range(*span)] == list(range(num_rows))
     for spans in steps:
@@ -100,7 +100,7 @@ def test_deal_gives_each_row_to_one_rank(num_rows: int, batch_size: int, world_s
 
 @given(num_rows=st.integers(0, 400), batch_size=st.integers(1, 40), world_size=st.integers(1, 7))
 def test_deal_step_has_the_same_rows_for_any_number_of_ranks(num_rows: int, batch_size: int, world_size: int) -> None:
-    many, one = Deal(num_rows, batch_size, world_size), Deal(num_rows, batch_size)
+    many, one = BatchPartition(num_rows, batch_size, world_size), BatchPartition(num_rows, batch_size)
     assert many.num_steps == one.num_steps
     for step in range(one.num_steps):
         first, last = many.spans(step)[0], many.spans(step, world_size - 1)[0]
@@ -114,7 +114,7 @@ def test_a_part_of_a_step_is_the_same_rows_for_any_number_of_ranks(
     num_rows: int, batch_size: int, world_size: int, parts: int
 ) -> None:
     """Ranks take the rows of their stretches in order, and cut them as `pieces` says: together they have each part's rows."""
-    deal = Deal(num_rows, batch_size, world_size, parts)
+    deal = BatchPartition(num_rows, batch_size, world_size, parts)
     for step in range(deal.num_steps):
         start, stop = deal.step(step)
         found: list[list[int]] = [[] for _ in range(parts)]
@@ -144,7 +144,7 @@ def test_a_part_of_a_step_is_the_same_rows_for_any_number_of_ranks(
     ],
 )
 def test_deal_last_step(num_rows: int, batch_size: int, world_size: int, steps: int, last: list[int]) -> None:
-    deal = Deal(num_rows, batch_size, world_size)
+    deal = BatchPartition(num_rows, batch_size, world_size)
     assert deal.num_steps == steps
     spans = [deal.spans(steps - 1, rank)[0] for rank in range(world_size)] if steps else []
     assert [stop - start for start, stop in spans] == last

@@ -11,7 +11,7 @@ import torch
 
 from recsys_cli.batch import Ragged
 from recsys_cli.errors import DataError
-from recsys_cli.loader import Tables
+from recsys_cli.loader import DimensionTables
 from recsys_cli.workspace import PreparedData
 
 Make = Callable[..., PreparedData]
@@ -23,7 +23,7 @@ Make = Callable[..., PreparedData]
 def test_tables_join_gathers_the_rows_of_ids(numbered: Make, layout: str, dtype: torch.dtype, ids: list[int]) -> None:
     data = numbered(10, layout=layout)
     given = {"itemId": torch.tensor(ids, dtype=dtype), "userId": torch.zeros(len(ids), dtype=torch.int32)}
-    joined = Tables(data).join(given)
+    joined = DimensionTables(data).join(given)
     content = pq.read_table(data.table("itemId")).to_pylist()
     assert joined["itemId"] is given["itemId"]
     assert set(joined) == {"itemId", "userId", "genres", "weights", "year"}
@@ -38,24 +38,24 @@ def test_tables_join_gathers_the_rows_of_ids(numbered: Make, layout: str, dtype:
 
 def test_tables_join_replaces_nothing_that_is_given(numbered: Make) -> None:
     year = torch.tensor([1.5])
-    joined = Tables(numbered(10)).join({"itemId": torch.tensor([7]), "year": year})
+    joined = DimensionTables(numbered(10)).join({"itemId": torch.tensor([7]), "year": year})
     assert joined["year"] is year
 
 
 def test_tables_join_leaves_features_without_a_key_alone(numbered: Make) -> None:
-    assert set(Tables(numbered(10)).join({"userId": torch.tensor([7])})) == {"userId"}
+    assert set(DimensionTables(numbered(10)).join({"userId": torch.tensor([7])})) == {"userId"}
 
 
 def test_tables_join_refuses_an_id_beyond_the_table(numbered: Make) -> None:
     with pytest.raises(IndexError, match="out of range"):
-        Tables(numbered(10)).join({"itemId": torch.tensor([50])})
+        DimensionTables(numbered(10)).join({"itemId": torch.tensor([50])})
 
 
 def test_tables_refuse_a_table_with_other_rows_than_ids(numbered: Make) -> None:
     data = numbered(10)
     pq.write_table(pq.read_table(data.table("itemId")).slice(1), data.table("itemId"))
     with pytest.raises(DataError, match=r"itemId\.parquet: has 49 rows, but 'itemId' has 50 ids"):
-        Tables(data)
+        DimensionTables(data)
 
 
 def test_tables_refuse_ids_beyond_the_cardinality(numbered: Make) -> None:
@@ -63,11 +63,11 @@ def test_tables_refuse_ids_beyond_the_cardinality(numbered: Make) -> None:
     table = pq.read_table(data.table("itemId"))
     pq.write_table(table.set_column(0, "genres", pa.array([[9]] * 50, pa.list_(pa.int32()))), data.table("itemId"))
     with pytest.raises(DataError, match=r"itemId\.parquet: column 'genres' holds the id 9, but ids go from 0 to 8"):
-        Tables(data)
+        DimensionTables(data)
 
 
 def test_tables_refuse_a_missing_table(numbered: Make) -> None:
     data = numbered(10)
     data.table("itemId").unlink()
     with pytest.raises(DataError, match=r"itemId\.parquet: not a readable parquet file"):
-        Tables(data, keys=["itemId"])
+        DimensionTables(data, keys=["itemId"])

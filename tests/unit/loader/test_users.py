@@ -11,7 +11,7 @@ import torch
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader import Users
+from recsys_cli.loader import UserLoader
 from recsys_cli.loader.users import users_of_a_step
 
 SCHEMA = Schema(
@@ -31,11 +31,11 @@ def interactions(pairs: list[tuple[int, int]]) -> Interactions:
     return Interactions(users, items, np.ones(len(pairs), np.float32))
 
 
-def loader(**options: int) -> Users:
-    return Users(interactions(MET), SCHEMA, **{"batch_size": 5, "seed": 1, **options})
+def loader(**options: int) -> UserLoader:
+    return UserLoader(interactions(MET), SCHEMA, **{"batch_size": 5, "seed": 1, **options})
 
 
-def ids(users: Users) -> list[list[int]]:
+def ids(users: UserLoader) -> list[list[int]]:
     return [batch.features["who"].tolist() for batch in users]  # type: ignore[union-attr]
 
 
@@ -89,7 +89,7 @@ def test_ranks_share_the_users_of_a_step(ranks: int) -> None:
 
 def test_users_without_anything_next_are_refused() -> None:
     with pytest.raises(DataError, match="no user of train has two items"):
-        Users(interactions([(3, 3), (4, 3), (2, 4), (2, 4)]), SCHEMA, batch_size=4)
+        UserLoader(interactions([(3, 3), (4, 3), (2, 4), (2, 4)]), SCHEMA, batch_size=4)
 
 
 def test_impossible_shares_of_users_are_refused() -> None:
@@ -110,6 +110,6 @@ def test_steps_grow_with_the_users_as_long_as_an_epoch_has_many(users: int, size
 def test_a_loader_of_users_takes_its_size_from_them() -> None:
     users = np.repeat(np.arange(3, 38_403, dtype=np.int32), 2)
     rows = Interactions(users, np.full(len(users), 3, np.int32), np.ones(len(users), np.float32))
-    loader = Users(rows, SCHEMA, batch_size="auto")
+    loader = UserLoader(rows, SCHEMA, batch_size="auto")
     assert (loader.batch_size, len(loader)) == (64, 600)
-    assert Users(rows, SCHEMA, batch_size=100).batch_size == 100
+    assert UserLoader(rows, SCHEMA, batch_size=100).batch_size == 100

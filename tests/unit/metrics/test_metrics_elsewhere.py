@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recsys_cli.metrics import POINTWISE, RANKING, Hits
-from recsys_cli.metrics.tally import Tally
+from recsys_cli.metrics.score_counts import ScoreCounts
 
 sklearn = pytest.importorskip("sklearn.metrics")
 
@@ -36,7 +36,7 @@ def rows(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
 def test_pointwise_metric_equals_scikit_learn(name: str, theirs, rows) -> None:
     labels, logits = rows
 
-    ours = POINTWISE[name].compute(Tally.of(labels, logits))
+    ours = POINTWISE[name].compute(ScoreCounts.of(labels, logits))
 
     assert ours == pytest.approx(theirs(labels.astype(np.float64), 1 / (1 + np.exp(-logits))), rel=1e-9)
 

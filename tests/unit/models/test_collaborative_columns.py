@@ -18,7 +18,7 @@ ITEM = Column(name="item", role=Role.ITEM, kind=Kind.CATEGORICAL, dtype="int32",
 SHOP = Column(name="shop", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=9, vocabulary="s")
 LABEL = Column(name="label", role=Role.LABEL, kind=Kind.NUMERIC, dtype="float32")
 SCHEMA = Schema(columns=(USER, ITEM, SHOP, LABEL))
-OPTIONS = {"factors": 4, "positions": 4}
+OPTIONS = {"embedding_dim": 4, "positions": 4}
 RANKING_MODELS = ["dcn-v2", "deepfm", "dlrm", "fm", "logistic", "mlp", "neumf", "wide-deep"]
 
 

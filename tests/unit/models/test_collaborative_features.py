@@ -78,7 +78,7 @@ def test_factors_do_not_depend_on_how_many_are_solved_for_at_a_time(monkeypatch:
 
 def test_what_is_learnt_of_ids_is_their_smoothed_mean() -> None:
     schema = Schema(columns=(USER, ITEM, KEYS, LABEL))
-    config = Config(smoothing=2.0, factors=2)
+    config = Config(smoothing=2.0, embedding_dim=2)
     categories = Categories(schema, config.max_categories)
     features = {"user": ints(3, 3, 4), "item": ints(5, 6, 5), "keys": lists([3, 4], [4], [3, 4])}
     rows = Rows.of(Batch(features, {"label": torch.tensor([1.0, 1.0, 0.0])}), schema, categories)

@@ -177,7 +177,7 @@ def test_items_beyond_the_memory_budget_are_left_out() -> None:
     """A mebibyte holds weights of 418 items."""
     matrix = some_matrix(500, 430)
 
-    scores = scores_after("ease", matrix, memory=1, regularization=50.0)
+    scores = scores_after("ease", matrix, memory_mib=1, regularization=50.0)
 
     assert np.count_nonzero(np.abs(scores).sum(0)) == 418
 

@@ -16,7 +16,7 @@ from recsys_cli.models import build
 from recsys_cli.models.ials import model as ials
 from recsys_cli.models.model import Model, TrainingContext
 
-OPTIONS = {"dim": 8, "iterations": 4}
+OPTIONS = {"embedding_dim": 8, "iterations": 4}
 
 
 def solved(strengths: np.ndarray, items: np.ndarray, *, regularization: float, alpha: float) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_items_are_where_alternating_dense_least_squares_stay(strengths: str, al
     known = rated(matrix) if strengths == "ratings" else counted(matrix)
     options = {"regularization": 2.0, "alpha": alpha}
 
-    model = model_of(matrix, known, dim=3, iterations=300, **options)
+    model = model_of(matrix, known, embedding_dim=3, iterations=300, **options)
 
     items = model.items.numpy()[3:].astype(np.float64)
     users = solved(matrix, items, **options)
@@ -94,7 +94,7 @@ def test_more_alpha_is_more_weight_for_what_was_met() -> None:
     matrix = some_matrix(60, 30)
     errors = []
     for options in ({"alpha": 1e-6}, {"alpha": 1.0}, {}):
-        scores = fitted("ials", matrix, dim=4, regularization=1.0, **options)[1]
+        scores = fitted("ials", matrix, embedding_dim=4, regularization=1.0, **options)[1]
         errors.append((1 - scores[matrix > 0]).mean())
 
     assert errors[0] > errors[1] + 0.05
@@ -134,7 +134,7 @@ def test_recommendations_are_those_of_implicit_for_a_longer_history() -> None:
 
 def test_it_learns_the_two_groups() -> None:
     matrix = some_matrix(80, 30)
-    scores = scores_after("ials", matrix, dim=4)
+    scores = scores_after("ials", matrix, embedding_dim=4)
     same = np.arange(80)[:, None] % 2 == np.arange(30) % 2
 
     assert scores[same].mean() > scores[~same].mean() + 0.2

@@ -23,7 +23,7 @@ def only_the_nearest(nearness: np.ndarray, number: int) -> np.ndarray:
 
 
 def test_cosine_by_hand() -> None:
-    scores = scores_after("item-knn", MATRIX, neighbours=3, shrinkage=0)
+    scores = scores_after("item-knn", MATRIX, num_neighbors=3, shrinkage=0)
 
     # The first user has met items 0 and 1, of 4 and 2 users; two users have met both, and one has met 1 and 2.
     both, second = 2 / np.sqrt(4 * 2), 1 / np.sqrt(2 * 2)
@@ -33,7 +33,7 @@ def test_cosine_by_hand() -> None:
 @pytest.mark.parametrize("block", [1, 8, 1 << 20])
 def test_shrinkage_is_added_to_the_product_of_the_lengths(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr("recsys_cli.models.item_knn.model._BLOCK", block)
-    scores = scores_after("item-knn", MATRIX, neighbours=3, shrinkage=5)
+    scores = scores_after("item-knn", MATRIX, num_neighbors=3, shrinkage=5)
 
     np.testing.assert_allclose(scores, MATRIX @ cosine(MATRIX, shrinkage=5), atol=1e-6)
 
@@ -44,19 +44,19 @@ def test_only_the_nearest_of_an_item_count_and_a_longer_history_counts_more() ->
     assert (np.count_nonzero(nearness, axis=1) == 3).all()
 
     np.testing.assert_allclose(
-        scores_after("item-knn", matrix, neighbours=3, shrinkage=0), matrix @ nearness.T, atol=1e-5
+        scores_after("item-knn", matrix, num_neighbors=3, shrinkage=0), matrix @ nearness.T, atol=1e-5
     )
     np.testing.assert_allclose(
-        scores_after("item-knn", matrix, later=later, neighbours=3, shrinkage=0), later @ nearness.T, atol=1e-5
+        scores_after("item-knn", matrix, later=later, num_neighbors=3, shrinkage=0), later @ nearness.T, atol=1e-5
     )
 
 
 def test_products_are_the_same_where_there_is_no_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = some_matrix(60, 15)
-    with_mkl = scores_after("item-knn", matrix, neighbours=5)
+    with_mkl = scores_after("item-knn", matrix, num_neighbors=5)
     monkeypatch.setattr("torch.backends.mkl.is_available", lambda: False)
 
-    np.testing.assert_allclose(scores_after("item-knn", matrix, neighbours=5), with_mkl, atol=1e-6)
+    np.testing.assert_allclose(scores_after("item-knn", matrix, num_neighbors=5), with_mkl, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:Method expects CSR input")  # it says so of a matrix that it made itself
@@ -74,7 +74,7 @@ def test_nearness_is_that_of_implicit(weighting: str) -> None:
 
     # The library counts an item among its own neighbours.
     scores = scores_after(
-        "item-knn", matrix, neighbours=5, weighting=weighting, normalize=weighting == "tfidf", shrinkage=0
+        "item-knn", matrix, num_neighbors=5, weighting=weighting, normalize=weighting == "tfidf", shrinkage=0
     )
 
     theirs = library.similarity.toarray()

@@ -31,7 +31,7 @@ SHOP = Column(name="shop", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int3
 KEYS = Column(
     name="keys", role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=9, vocabulary="k", ragged=True
 )
-QUICK = {"num_trees": 30, "learning_rate": 0.2, "min_data_in_leaf": 20, "factors": 4, "factor_l2": 1.0}
+QUICK = {"num_trees": 30, "learning_rate": 0.2, "min_data_in_leaf": 20, "embedding_dim": 4, "factor_l2": 1.0}
 
 
 def a_batch(num_rows: int = 1_500, *, seed: int = 0) -> Batch:

@@ -38,7 +38,7 @@ def with_others(data: Planted) -> Interactions:
 
 def a_model(rows: Interactions, **options: object) -> Model:
     torch.manual_seed(0)
-    model = build("lightgcn", {"dim": 8, **options}, SCHEMA)
+    model = build("lightgcn", {"embedding_dim": 8, **options}, SCHEMA)
     assert isinstance(model, Model)
     model.set_context(TrainingContext(lambda: rows, dict))
     return model
@@ -47,7 +47,7 @@ def a_model(rows: Interactions, **options: object) -> Model:
 @pytest.mark.parametrize("layers", [0, 1, 3])
 def test_vectors_are_the_means_over_powers_of_the_graph(layers: int) -> None:
     rows = with_others(planted())
-    model = a_model(rows, layers=layers)
+    model = a_model(rows, num_layers=layers)
     learnt = (
         torch.cat([model.embeddings.table("user"), model.embeddings.table("item")]).detach().double().requires_grad_()
     )
@@ -74,7 +74,7 @@ def test_vectors_are_computed_once_until_the_weights_change(monkeypatch: pytest.
     calls = []
     smoothed = Graph.smoothed
     monkeypatch.setattr(
-        Graph, "smoothed", lambda self, *tables, layers: calls.append(0) or smoothed(self, *tables, layers=layers)
+        Graph, "smoothed", lambda self, *tables, layers: calls.append(0) or smoothed(self, *tables, num_layers=layers)
     )
 
     def vectors() -> torch.Tensor:
@@ -111,6 +111,6 @@ def test_a_longer_history_is_another_graph() -> None:
 def test_planted_groups_are_found(loss: str) -> None:
     data = planted()
     torch.manual_seed(0)
-    model = learn(build("lightgcn", {"loss": loss, "dim": 16}, SCHEMA), data)
+    model = learn(build("lightgcn", {"loss": loss, "embedding_dim": 16}, SCHEMA), data)
     assert popularity(data) < 0.25
     assert found_by(model, data) > 0.5

@@ -17,7 +17,7 @@ from recsys_cli.models.model import TrainingContext
 def two_items(**options: object) -> Model:
     """A model whose catalog is the items 3 and 4; user 3 likes item 3 and user 4 item 4, so what is drawn is the other one."""
     torch.manual_seed(0)
-    model = build("mf", {"dim": 2, "loss": "bpr", "regularization": 0, **options}, SCHEMA)
+    model = build("mf", {"embedding_dim": 2, "loss": "bpr", "regularization": 0, **options}, SCHEMA)
     assert isinstance(model, Model)
     with torch.no_grad():
         model.embeddings.table("user")[3:5] = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
@@ -79,7 +79,7 @@ def test_rows_without_a_positive_label_teach_nothing() -> None:
 def test_vectors_cost_their_squared_lengths_in_training_alone() -> None:
     batch = rows([3], [3], [1])
     lengths = 1.0 + (0.25 + 0.25 + 0.0625) + 2.0  # user 3, item 3, and item 4, which is drawn
-    for options in ({}, {"negatives": 7}, {"loss": "warp"}):
+    for options in ({}, {"num_negatives": 7}, {"loss": "warp"}):
         added = two_items(regularization=0.1, **options).loss(batch) - two_items(**options).loss(batch)
         assert two_items(regularization=0.1, **options).eval().loss(batch) == two_items(**options).loss(batch)
         torch.testing.assert_close(added, torch.tensor(0.1 * lengths))
@@ -88,7 +88,7 @@ def test_vectors_cost_their_squared_lengths_in_training_alone() -> None:
 def test_positives_are_drawn_where_they_are_not_avoided() -> None:
     torch.manual_seed(0)
     batch = rows([3] * 1_000, [3] * 1_000, [1.0] * 1_000)
-    mean = two_items(avoid_positives=False).loss(batch)
+    mean = two_items(filter_false_negatives=False).loss(batch)
     expected = (math.log(2) + math.log(1 + math.exp(0.25))) / 2  # half of the time it is compared with itself
     torch.testing.assert_close(mean, torch.tensor(expected), atol=0.01, rtol=0)
 
@@ -97,7 +97,7 @@ def test_positives_are_drawn_where_they_are_not_avoided() -> None:
 def test_planted_groups_are_found(loss: str) -> None:
     torch.manual_seed(0)
     data = planted()
-    model = learn(build("mf", {"loss": loss, "dim": 16}, SCHEMA), data)
+    model = learn(build("mf", {"loss": loss, "embedding_dim": 16}, SCHEMA), data)
     assert popularity(data) < 0.25
     assert found_by(model, data) > 0.5
 

@@ -63,7 +63,7 @@ def test_dims_of_an_unknown_column_name_the_nearest() -> None:
 def test_score_is_the_network_of_the_notebook() -> None:
     """Written out with torch's own layers over the concatenation that our first layer avoids."""
     torch.manual_seed(0)
-    model = build("mlp", {"embedding_dim": {"user": 6, "genres": 4}, "hidden": [8, 5], **WITHOUT_DROPOUT}, SCHEMA)
+    model = build("mlp", {"embedding_dim": {"user": 6, "genres": 4}, "hidden_dims": [8, 5], **WITHOUT_DROPOUT}, SCHEMA)
     with torch.no_grad():
         for table in model.embeddings.tables.values():  # larger than they begin, so that a difference would show
             table.weight.normal_()
@@ -83,7 +83,7 @@ def test_score_is_the_network_of_the_notebook() -> None:
 
 def test_gradients_of_used_rows_are_those_of_a_plain_lookup() -> None:
     torch.manual_seed(0)
-    model, batch = build("mlp", {"embedding_dim": 16, "hidden": [], **WITHOUT_DROPOUT}, SCHEMA), a_batch()
+    model, batch = build("mlp", {"embedding_dim": 16, "hidden_dims": [], **WITHOUT_DROPOUT}, SCHEMA), a_batch()
     (model.score(batch) * torch.arange(40.0)).sum().backward()
     table = model.embeddings.table("user").detach().clone().requires_grad_()
     weight = model.tower.first.linear.weight[:, 16:32]
@@ -106,7 +106,7 @@ def test_sparse_gradients_are_the_dense_ones_with_each_row_once() -> None:
 
 def test_dropout_of_embeddings_is_drawn_for_each_row_and_only_in_training() -> None:
     torch.manual_seed(0)
-    model = build("mlp", {"hidden": [], "embedding_dropout": 0.5}, SCHEMA)
+    model = build("mlp", {"hidden_dims": [], "embedding_dropout": 0.5}, SCHEMA)
     same = a_batch()
     same = Batch({**same.features, "user": torch.full((40,), 7), "age": torch.zeros(40),
                   "genres": Ragged(torch.zeros(0, dtype=torch.int64), torch.zeros(41, dtype=torch.int64))}, {})  # fmt: skip

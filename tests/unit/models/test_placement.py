@@ -32,7 +32,7 @@ DIMS = {"userId": 6, "movieId": 8, "genres": 6}
 
 def a_config(placement: str, *, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
     options = {
-        "epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu", "precision": "fp32", "sparse": True,
+        "epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu", "precision": "fp32", "sparse_embeddings": True,
         "trackers": [], **train,
     }  # fmt: skip
     return RunConfig.model_validate({
@@ -124,10 +124,18 @@ def test_a_run_is_evaluated_in_one_process_wherever_its_tables_were(
 @pytest.mark.parametrize(
     ("placement", "train", "message"),
     [
-        ("host", {"sparse": False}, "placement=host moves the rows of a batch only, and needs train.sparse=true"),
-        ("sharded", {"sparse": False}, "placement=sharded moves the rows of a batch only, and needs train.sparse=true"),
-        ("sharded", {"clip": 1.0}, "does not go with train.clip=1.0"),
-        ("sharded", {"accumulate": 2}, "does not go with train.accumulate=2"),
+        (
+            "host",
+            {"sparse_embeddings": False},
+            "placement=host moves the rows of a batch only, and needs train.sparse_embeddings=true",
+        ),
+        (
+            "sharded",
+            {"sparse_embeddings": False},
+            "placement=sharded moves the rows of a batch only, and needs train.sparse_embeddings=true",
+        ),
+        ("sharded", {"max_grad_norm": 1.0}, "does not go with train.max_grad_norm=1.0"),
+        ("sharded", {"gradient_accumulation_steps": 2}, "does not go with train.gradient_accumulation_steps=2"),
         ("sharded", {"precision": "fp16"}, "does not go with train.precision=fp16"),
         ("sharded", {"compile": True}, "does not go with train.compile=True"),
     ],
@@ -143,7 +151,7 @@ CONFIG = """
 dataset: {name: synthetic-small}
 features: {user: userId, item: movieId, label: rating, ops: [{op: Categorify, columns: [userId, movieId]}]}
 model: {embedding_dim: 4, embedding: {%s}}
-train: {sparse: false}
+train: {sparse_embeddings: false}
 """
 
 
@@ -152,7 +160,7 @@ train: {sparse: false}
     [
         ("placment: host", r"config.yaml:4: model.embedding.placment: unknown key \(did you mean placement\?\)"),
         ("placement: gpu", r"config.yaml:4: model.embedding.placement: .*device.*host.*sharded"),
-        ("placement: host", r"model.embedding.placement=host .* needs train.sparse=true"),
+        ("placement: host", r"model.embedding.placement=host .* needs train.sparse_embeddings=true"),
     ],
 )
 def test_a_config_file_is_told_where_it_is_wrong(tmp_path: Path, text: str, message: str) -> None:
@@ -163,7 +171,7 @@ def test_a_config_file_is_told_where_it_is_wrong(tmp_path: Path, text: str, mess
 
 def test_placement_is_no_option_of_the_model(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG % "placement: device")
-    model = load(tmp_path / "config.yaml", ["model.embedding.placement=host", "train.sparse=true"]).model
+    model = load(tmp_path / "config.yaml", ["model.embedding.placement=host", "train.sparse_embeddings=true"]).model
     assert (model.options["embedding_dim"], model.embedding.placement) == (4, "host")
     assert "embedding" not in model.options
 

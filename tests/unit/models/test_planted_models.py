@@ -10,9 +10,9 @@ import torch
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import TrainConfig
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.data import planted as generator
-from recsys_cli.data.planted import Ratings, Size, World
+from recsys_cli.data.planted import PlantedWorld, Ratings, Size
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.metrics.auc import AUC
 from recsys_cli.models import build, trained
@@ -47,7 +47,7 @@ class Planted:
         size = Size(users=USERS, items=ITEMS, rows=ROWS, seed=0, dim=2, genres=GENRES, years=5, activity=0.5)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(generator, "TASTE", 1.0)  # of more weight than in the presets, so that few rows show it
-            self.world = World(size)
+            self.world = PlantedWorld(size)
         self.ratings: Ratings = next(self.world.ratings())
         order = np.random.default_rng(0).permutation(ROWS)
         self.train, self.held_out = order[ROWS // 5 :], order[: ROWS // 5]
@@ -87,7 +87,9 @@ def planted() -> Planted:
 
 def reached(name: str, planted: Planted, **options: Any) -> float:
     """Train a model for a few hundred steps and return its AUC on what was held out."""
-    config = TrainConfig(epochs=5, batch_size=256, learning_rate=0.005, sparse=True, precision="fp32", device="cpu")
+    config = TrainConfig(
+        epochs=5, batch_size=256, learning_rate=0.005, sparse_embeddings=True, precision="fp32", device="cpu"
+    )
     torch.manual_seed(0)
     model = trained(build(name, options, SCHEMA, sparse=True))
     step, per_epoch = Step(model, config, Ranks()), len(planted.train) // config.batch_size
@@ -95,7 +97,7 @@ def reached(name: str, planted: Planted, **options: Any) -> float:
     for epoch in range(config.epochs):
         model.train()
         for number, rows in enumerate(np.array_split(draw.permutation(planted.train), per_epoch)):
-            step(planted.batch(rows), Place(epoch * per_epoch + number, per_epoch, config.epochs, []))
+            step(planted.batch(rows), TrainingPosition(epoch * per_epoch + number, per_epoch, config.epochs, []))
     with torch.no_grad():
         return planted.auc(model.eval().score(planted.batch(planted.held_out)).numpy())
 

@@ -83,7 +83,7 @@ def test_half_life_needs_times() -> None:
 
 
 def test_items_with_a_favourite_value_come_first_in_their_order_and_then_the_others_in_theirs() -> None:
-    found = scores(fitted(within="genres", favourites=1))
+    found = scores(fitted(within="genres", num_favorites=1))
 
     # Users 3 and 4 have met genres 3 and 4 alike, of which 3 is the lower id; user 5 has met genre 3 alone.
     assert found == [pytest.approx([4, 2 / 4, 2, 0, 0])] * 3
@@ -92,12 +92,12 @@ def test_items_with_a_favourite_value_come_first_in_their_order_and_then_the_oth
 def test_favourites_are_those_of_the_longer_history() -> None:
     later = Interactions(np.array([5, 5], np.int32), np.array([6, 7], np.int32), np.ones(2, np.float32))
 
-    found = scores(fitted(within="genres", favourites=1, later=ROWS + later))
+    found = scores(fitted(within="genres", num_favorites=1, later=ROWS + later))
 
     assert found[2] == pytest.approx([4, 2 / 4, 2, 0, 0])  # three genres once each
-    twice = scores(fitted(within="genres", favourites=1, later=ROWS + later + later))[2]
+    twice = scores(fitted(within="genres", num_favorites=1, later=ROWS + later + later))[2]
     assert twice == found[2]  # what was met twice counts once
-    assert scores(fitted(within="genres", favourites=2, later=ROWS + later))[2] == pytest.approx([4, 3, 2, 1, 0])
+    assert scores(fitted(within="genres", num_favorites=2, later=ROWS + later))[2] == pytest.approx([4, 3, 2, 1, 0])
 
 
 def test_a_user_without_history_gets_plain_popularity() -> None:
@@ -108,7 +108,7 @@ def test_a_user_without_history_gets_plain_popularity() -> None:
 
 def test_a_single_value_is_a_list_of_one() -> None:
     # Decades are the first genres: 3, 4, 3 of the items that were met.
-    assert scores(fitted(within="decade", favourites=1))[0] == pytest.approx([4, 2 / 4, 2, 0, 0])
+    assert scores(fitted(within="decade", num_favorites=1))[0] == pytest.approx([4, 2 / 4, 2, 0, 0])
 
 
 @pytest.mark.parametrize("column", ["year", "item"])

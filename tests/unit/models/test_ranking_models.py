@@ -118,7 +118,7 @@ def test_the_sum_of_pairs_takes_each_pair_once() -> None:
 
 
 def test_deepfm_is_an_fm_and_a_tower_over_its_vectors() -> None:
-    model, batch = a_model("deepfm", embedding_dim=3, hidden=(6,)), a_batch()
+    model, batch = a_model("deepfm", embedding_dim=3, hidden_dims=(6,)), a_batch()
     fm = a_model("fm", embedding_dim=3)
     fm.machine.load_state_dict(model.machine.state_dict())
     vectors = looked_up(model.machine.vectors, batch)
@@ -130,7 +130,9 @@ def test_deepfm_is_an_fm_and_a_tower_over_its_vectors() -> None:
 
 
 def test_wide_deep_is_a_linear_model_and_a_tower_over_the_columns_they_are_given() -> None:
-    model = a_model("wide-deep", wide=("user", "price"), deep=("item", "genres", "age"), embedding_dim=4, hidden=(6,))
+    model = a_model(
+        "wide-deep", wide=("user", "price"), deep=("item", "genres", "age"), embedding_dim=4, hidden_dims=(6,)
+    )
     batch = a_batch()
     price, age = (batch.features[name][:, None] for name in ("price", "age"))  # type: ignore[index]
     wide = model.wide.bias + price @ model.wide.slopes.T + looked_up(model.wide.weights, batch)["user"]
@@ -152,7 +154,7 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest(option: str) -> No
 
 
 def test_neumf_is_the_sum_of_products_and_tower() -> None:
-    model, batch = a_model("neumf", factors=3, embedding_dim=4, hidden=(6,)), a_batch()
+    model, batch = a_model("neumf", factors=3, embedding_dim=4, hidden_dims=(6,)), a_batch()
     vectors = looked_up(model.vectors, batch)
     products = (vectors["user"] * vectors["item"]) @ model.products.weight.T
     inputs = torch.cat([*looked_up(model.embeddings, batch).values(), dense(batch)], dim=1)
@@ -183,7 +185,7 @@ def test_pairwise_products_are_those_of_each_pair_once() -> None:
 
 
 def test_dlrm_is_its_top_over_numbers_and_products_beside_a_linear_model() -> None:
-    model, batch = a_model("dlrm", embedding_dim=4, bottom=(5,), hidden=(6,)), a_batch()
+    model, batch = a_model("dlrm", embedding_dim=4, bottom_mlp=(5,), hidden_dims=(6,)), a_batch()
     numbers = model.bottom.rest(model.bottom.first.linear(dense(batch)))
     genres, item, user = looked_up(model.embeddings, batch).values()
     pairs = [(genres, numbers), (item, numbers), (item, genres), (user, numbers), (user, genres), (user, item)]
@@ -193,7 +195,7 @@ def test_dlrm_is_its_top_over_numbers_and_products_beside_a_linear_model() -> No
 
 
 def test_dlrm_without_numbers_looks_at_the_pairs_of_ids_alone() -> None:
-    model, batch = a_model("dlrm", Schema(columns=(*IDS[:2], LABEL)), embedding_dim=4, hidden=()), a_batch()
+    model, batch = a_model("dlrm", Schema(columns=(*IDS[:2], LABEL)), embedding_dim=4, hidden_dims=()), a_batch()
     item, user = looked_up(model.embeddings, batch).values()
     product = (item * user).sum(1, keepdim=True)
     torch.testing.assert_close(
@@ -230,7 +232,12 @@ def test_a_rank_is_a_product_of_two_thin_matrices_and_the_full_one_is_any_matrix
 
 @pytest.mark.parametrize("rank", [None, 3])
 def test_dcn_stacks_its_tower_on_the_crosses_or_adds_both(rank: int | None) -> None:
-    options = {"embedding_dim": {"user": 3, "item": 4, "genres": 2}, "hidden": (6,), "rank": rank, "cross_layers": 3}
+    options = {
+        "embedding_dim": {"user": 3, "item": 4, "genres": 2},
+        "hidden_dims": (6,),
+        "rank": rank,
+        "cross_layers": 3,
+    }
     batch = a_batch()
     for structure in ("stacked", "parallel"):
         model = a_model("dcn-v2", structure=structure, **options)
@@ -271,7 +278,7 @@ def test_embeddings_cost_in_training_alone(name: str) -> None:
 @pytest.mark.parametrize("name", ["mlp", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_each_hidden_layer_is_normalised_where_it_is_asked_for(name: str, batch_norm: bool) -> None:
-    model = a_model(name, hidden=(6, 5), batch_norm=batch_norm)
+    model = a_model(name, hidden_dims=(6, 5), batch_norm=batch_norm)
     tower = model.get_submodule("top" if name == "dlrm" else "tower")
     assert sum(isinstance(module, BatchNorm) for module in tower.modules()) == 2 * batch_norm
 

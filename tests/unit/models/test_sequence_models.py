@@ -26,7 +26,7 @@ SCHEMA = Schema(
         Column(name="time", role=Role.TIMESTAMP, kind=Kind.NUMERIC, dtype="int64"),
     )
 )  # fmt: skip
-SMALL = {"dim": 32, "length": LENGTH, "dropout": 0.0}
+SMALL = {"embedding_dim": 32, "max_seq_len": LENGTH, "dropout": 0.0}
 ALL = ["sasrec", "gru4rec", "bert4rec"]
 
 
@@ -65,7 +65,7 @@ def told(model: SequenceModel) -> float:
     """How often the item that follows has the highest score of those that were not met."""
     met = torch.stack([torch.from_numpy(item_at(EVERYBODY.numpy(), step)) for step in range(10)], dim=1).long() - 3
     with torch.inference_mode():
-        best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).scatter(1, met, -torch.inf).argmax(dim=1)
+        best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).scatter(1, met, -torch.inf).argmax(embedding_dim=1)
     return float((best == torch.from_numpy(item_at(EVERYBODY.numpy(), 10))).float().mean())
 
 
@@ -74,9 +74,9 @@ def told(model: SequenceModel) -> float:
     [
         ("sasrec", {}),
         ("gru4rec", {}),
-        ("bert4rec", {"blocks": 1, "last_share": 0.9}),
-        ("sasrec", {"negatives": 8}),
-        ("gru4rec", {"negatives": 8}),
+        ("bert4rec", {"num_layers": 1, "last_share": 0.9}),
+        ("sasrec", {"num_negatives": 8}),
+        ("gru4rec", {"num_negatives": 8}),
     ],
 )
 def test_the_item_that_follows_is_told(name: str, options: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ def test_positions_are_counted_from_the_end(name: str) -> None:
         network.positions.zero_()
         none = network(vectors, counts)[latest]
     for place in range(LENGTH):
-        moves = (at_the_end(place) - none).abs().amax(dim=1) > 1e-4
+        moves = (at_the_end(place) - none).abs().amax(embedding_dim=1) > 1e-4
         assert moves.tolist() == [count >= LENGTH - place for count in counts.tolist()]
 
 
@@ -177,7 +177,7 @@ def test_a_user_is_read_once_for_a_batch(name: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
 def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
-    model = a_model(name, length=9).eval()  # whole histories and the whole catalog: nothing is drawn
+    model = a_model(name, max_seq_len=9).eval()  # whole histories and the whole catalog: nothing is drawn
     weight = torch.arange(60.0) / 16
 
     def loss(users: torch.Tensor, **fields: Any) -> torch.Tensor:
@@ -191,7 +191,7 @@ def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
 def test_loss_is_the_cross_entropy_of_each_next_item_among_those_not_met_before(name: str) -> None:
-    model: Any = a_model(name, length=9).eval()
+    model: Any = a_model(name, max_seq_len=9).eval()
     items = torch.from_numpy(np.stack([item_at(EVERYBODY.numpy(), step) for step in range(10)], axis=1)).long()
     table = model.items.table("item").detach()
     states = model.states(table[items[:, :-1]], torch.full((60,), 9))
@@ -219,9 +219,9 @@ def test_negatives_are_drawn_by_their_count_to_the_power(power: float, name: str
     items = np.concatenate([often, seldom])
     users = (3 + np.arange(len(items)) % USERS).astype(np.int32)
     rows = Interactions(users, items, np.ones(len(items), np.float32), times=np.arange(len(items)))
-    model = a_model(name, negatives=20, negatives_power=power)
+    model = a_model(name, num_negatives=20, negative_sampling_power=power)
     model.set_context(TrainingContext(lambda: rows, dict))
-    drawn, log_expected = zip(*(model.negatives.draw() for _ in range(1_000)), strict=True)
+    drawn, log_expected = zip(*(model.num_negatives.draw() for _ in range(1_000)), strict=True)
     counts = torch.bincount(torch.cat(drawn), minlength=ITEMS + 3).double()
     expected = torch.zeros(ITEMS + 3, dtype=torch.float64)
     expected[3:] = torch.tensor([300.0, 3.0, *[0.0] * (ITEMS - 2)]).double() ** power
@@ -241,7 +241,7 @@ def test_bert4rec_takes_what_is_not_masked_for_no_alternative() -> None:
 
 
 def test_blocks_change_little_of_what_they_read_at_first() -> None:
-    model: Any = build("sasrec", {"dropout": 0.0, "length": 20}, SCHEMA)
+    model: Any = build("sasrec", {"dropout": 0.0, "max_seq_len": 20}, SCHEMA)
     states = torch.randn(4, 20, 64) * 0.08  # as items begin: a deviation of 0.01, times the root of the width
     with torch.inference_mode():
         changed = states
@@ -289,4 +289,4 @@ def test_tables_may_be_kept_on_the_host_and_not_be_sharded(name: str) -> None:
 
 def test_heads_share_the_width() -> None:
     with pytest.raises(ConfigError, match="dim is 32, which 5 heads cannot share equally"):
-        build("sasrec", {**SMALL, "heads": 5}, SCHEMA)
+        build("sasrec", {**SMALL, "num_heads": 5}, SCHEMA)

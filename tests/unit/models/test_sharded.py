@@ -37,7 +37,7 @@ def a_config(placement: str, *, dims: Any = DIMS, optimizer: str = "adagrad", **
         "learning_rate": 0.05,
         "device": "cpu",
         "precision": "fp32",
-        "sparse": True,
+        "sparse_embeddings": True,
     }
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},

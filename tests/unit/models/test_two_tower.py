@@ -39,24 +39,24 @@ def chosen(model: Model, steps: int = 400) -> torch.Tensor:
 
 def a_model(**options: object) -> Model:
     torch.manual_seed(0)
-    model = build("two-tower", {"dim": 8, "embedding_dim": 8, "temperature": 0.2, **options}, SCHEMA)
+    model = build("two-tower", {"output_dim": 8, "embedding_dim": 8, "temperature": 0.2, **options}, SCHEMA)
     assert isinstance(model, Model)
     return model
 
 
 def test_with_log_q_scores_tell_what_a_user_chooses() -> None:
-    torch.testing.assert_close(chosen(a_model(negatives=0)), CONDITIONAL, atol=0.01, rtol=0)
+    torch.testing.assert_close(chosen(a_model(num_negatives=0)), CONDITIONAL, atol=0.01, rtol=0)
 
 
 def test_without_log_q_popular_items_are_pushed_down() -> None:
-    found = chosen(a_model(negatives=0, log_q=False))
+    found = chosen(a_model(num_negatives=0, log_q=False))
     by_popularity = CONDITIONAL / CONDITIONAL.sum(dim=0)
     torch.testing.assert_close(found, by_popularity / by_popularity.sum(dim=1, keepdim=True), atol=0.01, rtol=0)
     assert (found - CONDITIONAL)[:, 0].abs().min() > 0.3
 
 
 def test_drawn_items_count_as_often_as_they_are_to_be_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = a_model(negatives=240)
+    model = a_model(num_negatives=240)
     monkeypatch.setattr(
         ItemCatalog,
         "draw",
@@ -70,7 +70,7 @@ def test_what_a_user_likes_too_is_left_out_where_it_is_avoided() -> None:
     batch = Batch({"user": torch.tensor([3, 3]), "item": torch.tensor([3, 4])}, {"label": torch.ones(2)})
     losses = []
     for avoid in (True, False):
-        model = a_model(negatives=0, avoid_positives=avoid)
+        model = a_model(num_negatives=0, filter_false_negatives=avoid)
         model.set_context(
             TrainingContext(lambda: Interactions(np.full(2, 3, np.int32), both, np.ones(2, np.float32)), dict)
         )
@@ -84,7 +84,7 @@ def test_large_batches_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     assert [(part.start, part.stop) for part in two_tower._parts(7)] == [(0, 2), (2, 4), (4, 7)]
     assert [(part.start, part.stop) for part in two_tower._parts(0)] == [(0, 0)]
     data = planted()
-    model = a_model(negatives=0)
+    model = a_model(num_negatives=0)
     model.set_context(data.known())
 
     def loss(*rows: int) -> torch.Tensor:
@@ -127,7 +127,7 @@ def known(age: float, genre: int) -> TrainingContext:
 @pytest.mark.parametrize("hidden", [(), (16,)])
 def test_each_tower_looks_at_the_features_of_its_id(hidden: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    model = build("two-tower", {"hidden": hidden}, FEATURES).eval()
+    model = build("two-tower", {"hidden_dims": hidden}, FEATURES).eval()
     assert isinstance(model, Model)
     ids = torch.tensor([5, 6])
 
@@ -160,10 +160,10 @@ def test_widths_are_given_for_columns_of_towers() -> None:
         build("two-tower", {"embedding_dim": {"hour": 3}}, FEATURES)
 
 
-@pytest.mark.parametrize("options", [{}, {"negatives": 0}, {"hidden": (32,), "avoid_positives": True}])
+@pytest.mark.parametrize("options", [{}, {"num_negatives": 0}, {"hidden_dims": (32,), "filter_false_negatives": True}])
 def test_planted_groups_are_found(options: dict[str, object]) -> None:
     data = planted()
     torch.manual_seed(0)
-    model = learn(build("two-tower", {"dim": 16, **options}, SCHEMA), data)
+    model = learn(build("two-tower", {"output_dim": 16, **options}, SCHEMA), data)
     assert popularity(data) < 0.25
     assert found_by(model, data) > 0.5

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from recsys_cli.page import Axis, Group, Line, Steps, bars, chart
+from recsys_cli.page import Axis, BarGroup, Histogram, LineSeries, bars, chart
 
 X, Y = Axis("x", low=0, high=10), Axis("y", low=0, high=1)
 
@@ -17,7 +17,7 @@ def svg(drawn: str) -> ElementTree.Element:
 
 
 def test_line_goes_through_its_points() -> None:
-    drawn = svg(chart("A", [Line((0, 5, 10), (0, 1, 0.5))], x=X, y=Y))
+    drawn = svg(chart("A", [LineSeries((0, 5, 10), (0, 1, 0.5))], x=X, y=Y))
     points = [tuple(map(float, point.split(","))) for point in drawn.find("polyline").get("points").split()]  # type: ignore[union-attr]
     (left, ground), (middle, top), (right, half) = points
     assert middle == pytest.approx((left + right) / 2, abs=0.1)
@@ -27,7 +27,7 @@ def test_line_goes_through_its_points() -> None:
 
 
 def test_band_goes_from_the_upper_ends_back_along_the_lower_ones_and_the_axis_holds_it() -> None:
-    line = Line((0, 10), (0.5, 0.5), band=[(0.25, 1.0), (0.5, 0.5)])
+    line = LineSeries((0, 10), (0.5, 0.5), band=[(0.25, 1.0), (0.5, 0.5)])
     drawn = svg(chart("A", [line], x=X, y=Axis("y", low=0)))
     points = [tuple(map(float, point.split(","))) for point in drawn.find("polygon").get("points").split()]  # type: ignore[union-attr]
     upper, right, other, lower = points
@@ -40,12 +40,12 @@ def test_band_goes_from_the_upper_ends_back_along_the_lower_ones_and_the_axis_ho
 
 
 def test_single_point_is_marked() -> None:
-    drawn = svg(chart("A", [Line((5,), (0.5,), name="one")], x=Axis("x"), y=Axis("y")))
+    drawn = svg(chart("A", [LineSeries((5,), (0.5,), name="one")], x=Axis("x"), y=Axis("y")))
     assert len(drawn.findall("circle")) == 1
 
 
 def test_histogram_has_a_bar_for_each_interval_that_is_not_empty() -> None:
-    drawn = svg(chart("A", [Steps((1, 10, 100, 1000), (4, 0, 2))], x=Axis("x", kind="log"), y=Axis("y", low=0)))
+    drawn = svg(chart("A", [Histogram((1, 10, 100, 1000), (4, 0, 2))], x=Axis("x", kind="log"), y=Axis("y", low=0)))
     heights = [float(bar.get("height", "")) for bar in drawn.findall("rect")]
     assert len(heights) == 2
     assert heights[0] == pytest.approx(2 * heights[1], abs=0.2)
@@ -53,7 +53,7 @@ def test_histogram_has_a_bar_for_each_interval_that_is_not_empty() -> None:
 
 
 def test_bars_are_as_long_as_their_values_and_leave_gaps() -> None:
-    groups = [Group("a", [1.0, None], [(0.5, 1.5), None]), Group("b", [2.0, 0.5])]
+    groups = [BarGroup("a", [1.0, None], [(0.5, 1.5), None]), BarGroup("b", [2.0, 0.5])]
     drawn = svg(bars("A", ["first", "second"], groups, x=Axis("x")))
     widths = [float(bar.get("width", "")) for bar in drawn.findall("rect")]
     assert widths == pytest.approx([widths[0], 2 * widths[0], widths[0] / 2], abs=0.2)
@@ -61,33 +61,35 @@ def test_bars_are_as_long_as_their_values_and_leave_gaps() -> None:
 
 
 def test_nothing_to_draw_is_no_figure() -> None:
-    assert chart("A", [Line((), ())], x=X, y=Y) == ""
-    assert bars("A", ["a"], [Group("a", [None])], x=X) == ""
+    assert chart("A", [LineSeries((), ())], x=X, y=Y) == ""
+    assert bars("A", ["a"], [BarGroup("a", [None])], x=X) == ""
 
 
 def test_legend_names_what_is_drawn_in_its_colour() -> None:
-    drawn = chart("A", [Line((), (), name="none"), Line((1,), (1,), name="a"), Line((1, 2), (1, 1))], x=X, y=Y)
+    drawn = chart(
+        "A", [LineSeries((), (), name="none"), LineSeries((1,), (1,), name="a"), LineSeries((1, 2), (1, 1))], x=X, y=Y
+    )
     assert re.findall(r'<span class="(\w+)">(\w+)</span>', drawn) == [("s2", "a")]
 
 
 def test_text_is_escaped_everywhere() -> None:
     bad = "</svg><script>"
-    drawn = chart(bad, [Line((1,), (1,), name=bad)], x=Axis(bad), y=Axis(bad))
-    drawn += bars(bad, [bad], [Group(bad, [1.0])], x=Axis(bad))
+    drawn = chart(bad, [LineSeries((1,), (1,), name=bad)], x=Axis(bad), y=Axis(bad))
+    drawn += bars(bad, [bad], [BarGroup(bad, [1.0])], x=Axis(bad))
     assert "<script>" not in drawn
     assert "&lt;script&gt;" in drawn
 
 
 def test_figures_take_all_colours_from_the_page() -> None:
-    drawn = chart("A", [Line((0, 1), (0, 1)), Steps((0, 1), (1,))], x=X, y=Y) + bars(
-        "A", ["a"], [Group("a", [1.0])], x=X
+    drawn = chart("A", [LineSeries((0, 1), (0, 1)), Histogram((0, 1), (1,))], x=X, y=Y) + bars(
+        "A", ["a"], [BarGroup("a", [1.0])], x=X
     )
     assert not re.search(r"#[0-9a-fA-F]{3}|rgb|fill=|stroke=", drawn)
 
 
 def test_points_may_stand_by_themselves_below_names() -> None:
     axis = Axis("x", kind="names", names=("[64]", "[128]", "[256]"))
-    drawn = svg(chart("A", [Line((0, 2), (0.1, 0.9), joined=False, colour=3)], x=axis, y=Y))
+    drawn = svg(chart("A", [LineSeries((0, 2), (0.1, 0.9), joined=False, colour=3)], x=axis, y=Y))
     assert drawn.find("polyline") is None
     dots = drawn.findall("circle")
     assert {dot.get("class") for dot in dots} == {"dot s3"}

@@ -24,7 +24,7 @@ from recsys_cli.stages.bench import bench_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 GOOD = {"name": "ease", "positive_only": True}
-STEPS = {"name": "mlp", "embedding_dim": 4, "hidden": [8]}
+STEPS = {"name": "mlp", "embedding_dim": 4, "hidden_dims": [8]}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from rated import FEATURES
 
 from recsys_cli.config import RunConfig
-from recsys_cli.evaluation.problem import value_hashes
+from recsys_cli.evaluation.fingerprint import value_hashes
 from recsys_cli.features.columns import USER_HASH
 from recsys_cli.features.hashing import hash_values
 from recsys_cli.features.schema import UNSEEN

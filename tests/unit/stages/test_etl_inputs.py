@@ -149,7 +149,7 @@ def test_memory_and_chunks_change_nothing(workspace: Workspace, expected: dict[s
     monkeypatch.setattr("recsys_cli.etl.inputs.chunk_bytes", lambda *_: 1_000)
 
     for interactions in ("one.csv", "mixed", "tiny.parquet"):
-        small = etl(config(interactions, etl={"shard_rows": 600, "memory": 256}), workspace, force=True)
+        small = etl(config(interactions, etl={"shard_rows": 600, "memory_mib": 256}), workspace, force=True)
         assert prepared(small.artifact) == expected
 
 

@@ -36,7 +36,7 @@ def config(data: PreparedData) -> RunConfig:
     return RunConfig.model_validate({
         "dataset": {"name": "movielens-latest-small"},
         "features": FittedPlan.read(data.folder).plan,
-        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
+        "model": {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16]},
         "train": {"epochs": 6, "batch_size": 100, "learning_rate": 0.02, "device": "cpu", "precision": "fp32"},
         "evaluate": EVALUATE,
     })  # fmt: skip

@@ -23,8 +23,8 @@ from recsys_cli.models import build
 from recsys_cli.stages.compare import compare
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
-from recsys_cli.stages.finished import model_of
 from recsys_cli.stages.inspect import inspect_user
+from recsys_cli.stages.loaded_run import model_of
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
@@ -199,8 +199,8 @@ def test_inspect_shows_the_number(logistic: TrainedRun, folder: Path) -> None:
     "model",
     [
         "{name: fm, embedding_dim: 4}",
-        "{name: mlp, embedding_dim: 8, hidden: [16]}",
-        "{name: lightgbm, num_trees: 60, factors: 2, positions: 2, min_data_in_leaf: 5}",
+        "{name: mlp, embedding_dim: 8, hidden_dims: [16]}",
+        "{name: lightgbm, num_trees: 60, embedding_dim: 2, positions: 2, min_data_in_leaf: 5}",
     ],
 )
 def test_ranking_models_learn_numbers(model: str, folder: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_model_of_the_order_alone_has_no_errors(folder: Path) -> None:
 def test_a_number_says_from_where_on_rows_are_relevant(logistic: TrainedRun, folder: Path) -> None:
     workspace = Workspace(folder / "workspace")
     run = evaluate(
-        logistic, workspace, config=config_of(folder, "{name: fm}", "evaluate.relevant=340").evaluate
+        logistic, workspace, config=config_of(folder, "{name: fm}", "evaluate.relevance=340").evaluate
     ).artifact
     try:
         found = Evaluation.read(run.evaluation)

@@ -27,7 +27,7 @@ from recsys_cli.stages.run_selection import run_key
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
-MODEL = {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.1}
+MODEL = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.1}
 TRAIN = {"epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu"}
 
 
@@ -190,7 +190,7 @@ def test_without_valid_the_best_is_the_last(make_prepared: MakePrepared, workspa
 def test_a_loss_that_is_not_finite_names_the_step(make_prepared: MakePrepared, workspace: Workspace) -> None:
     with pytest.raises(TrainingError, match=r"not a finite number at step \d+ \(epoch \d\)") as caught:
         train_on(
-            make_prepared(), a_config(epochs=9, learning_rate=1e30, model={"name": "mlp", "hidden": []}), workspace
+            make_prepared(), a_config(epochs=9, learning_rate=1e30, model={"name": "mlp", "hidden_dims": []}), workspace
         )
     assert "learning_rate" in str(caught.value.hint)
     (left,) = workspace.runs()

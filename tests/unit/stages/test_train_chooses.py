@@ -20,7 +20,7 @@ from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, Workspace
 
 QUICK = {"device": "cpu", "precision": "fp32", "trackers": []}
-SASREC = {"name": "sasrec", "dim": 8, "length": 10, "dropout": 0.0, "blocks": 1}
+SASREC = {"name": "sasrec", "embedding_dim": 8, "max_seq_len": 10, "dropout": 0.0, "num_layers": 1}
 
 
 def a_config(model: dict[str, Any], **train: Any) -> RunConfig:
@@ -55,7 +55,7 @@ def test_a_best_epoch_that_is_the_last_is_told(
     make_prepared, workspace: Workspace, options: dict[str, Any], last: bool
 ) -> None:
     """Of a checkerboard more is learnt in each epoch; where nothing is learnt, the first epoch is as good as any."""
-    model = {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.0, "embedding_dropout": 0.0}
+    model = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0}
     config = a_config(model, **{"batch_size": 256, "learning_rate": 0.003, "monitor": "ndcg@10", **options})
     run = train_on(make_prepared(), config, workspace).artifact
     assert (run.manifest["best_epoch"] == 3) == last
@@ -86,7 +86,7 @@ def aged(broken: str | None) -> RunConfig:
             {"op": "Categorify", "columns": ["user", "item"]}, {"op": "Normalize", "columns": ["age"]},
         ]},
         "etl": {"engine": "polars"},
-        "model": {"name": "mlp", "embedding_dim": 4, "hidden": [4]},
+        "model": {"name": "mlp", "embedding_dim": 4, "hidden_dims": [4]},
         "train": {"epochs": 2, "batch_size": 64, **QUICK},
     })  # fmt: skip
 

@@ -40,7 +40,7 @@ def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
-        "model": model or {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.0, "embedding_dropout": 0.0},
+        "model": model or {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0},
         "train": {**TRAIN, **train},
     })  # fmt: skip
 
@@ -116,8 +116,8 @@ def measured(run: TrainedRun) -> list[list[float]]:
 
 @pytest.mark.parametrize(
     "train",
-    [{}, {"sparse": True, "accumulate": 2}]
-    + [{"sparse": True, "embedding_optimizer": name} for name in ("adam", "adagrad", "sgd")],
+    [{}, {"sparse_embeddings": True, "gradient_accumulation_steps": 2}]
+    + [{"sparse_embeddings": True, "embedding_optimizer": name} for name in ("adam", "adagrad", "sgd")],
     ids=["dense", "accumulated", "adam", "adagrad", "sgd"],
 )
 def test_any_number_of_ranks_makes_the_same_steps(
@@ -142,13 +142,15 @@ def test_any_number_of_ranks_makes_the_same_steps(
             assert found == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.parametrize("train", [{}, {"sparse": True, "accumulate": 3}], ids=["dense", "accumulated"])
+@pytest.mark.parametrize(
+    "train", [{}, {"sparse_embeddings": True, "gradient_accumulation_steps": 3}], ids=["dense", "accumulated"]
+)
 def test_any_number_of_ranks_drops_the_same_elements(
     make_prepared: MakePrepared, tmp_path: Path, train: dict[str, Any]
 ) -> None:
     """At a small rate, because a large one makes much of what rounding begins."""
     data = make_prepared(rows=1_009)
-    model = {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.2, "embedding_dropout": 0.3}
+    model = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.2, "embedding_dropout": 0.3}
     config = a_config(model=model, **train | {"learning_rate": 0.001})
     one, two, three = (trained(data, config, tmp_path / str(ranks), ranks=ranks)[0] for ranks in (1, 2, 3))
     assert curve(two) == pytest.approx(curve(one), abs=2e-6)

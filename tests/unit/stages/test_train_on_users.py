@@ -26,7 +26,7 @@ def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
-        "model": {"name": "sasrec", "dim": 8, "length": 60, "dropout": 0.0, **(model or {})},
+        "model": {"name": "sasrec", "embedding_dim": 8, "max_seq_len": 60, "dropout": 0.0, **(model or {})},
         "train": {
             "epochs": 3, "batch_size": 7, "learning_rate": 0.01, "monitor": "ndcg@10", "device": "cpu", "precision": "fp32",
             "trackers": [], **train,
@@ -54,7 +54,7 @@ def test_a_model_of_users_is_trained_and_measured(make_prepared: MakePrepared, w
     assert "users/s" in bars[-1].fields
 
 
-@pytest.mark.parametrize("options", [{}, {"sparse": True}], ids=["dense", "sparse"])
+@pytest.mark.parametrize("options", [{}, {"sparse_embeddings": True}], ids=["dense", "sparse"])
 def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, options: dict[str, Any]
 ) -> None:

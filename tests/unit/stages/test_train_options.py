@@ -36,7 +36,7 @@ def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:
             {"op": "Categorify", "columns": ["userId", "movieId"]},
             {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
         ]},
-        "model": model or {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.1},
+        "model": model or {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.1},
         "train": {"epochs": 2, "batch_size": 256, "learning_rate": 0.05, "device": "cpu", "precision": "fp32", **train},
     })  # fmt: skip
 
@@ -75,7 +75,7 @@ def test_early_stopping_goes_by_what_is_monitored(make_prepared: MakePrepared, w
     assert run.manifest["epochs"] == run.manifest["best_epoch"] + 2 < 30
 
 
-@pytest.mark.parametrize("options", [{}, {"ema": 0.9}, {"positive_weight": 4.0, "label_smoothing": 0.1}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"ema_decay": 0.9}, {"positive_weight": 4.0, "label_smoothing": 0.1}], ids=str)
 def test_validation_measures_what_evaluation_does_of_the_best_checkpoint(
     make_prepared: MakePrepared, workspace: Workspace, options: dict[str, Any]
 ) -> None:
@@ -204,13 +204,13 @@ def test_weights_of_positive_rows_raise_what_is_predicted(make_prepared: MakePre
         label = pa.array(np.random.default_rng(0).integers(0, 2, table.num_rows).astype(np.int8))
         pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
     reseal(data)
-    model = {"name": "mlp", "embedding_dim": 2, "hidden": []}
+    model = {"name": "mlp", "embedding_dim": 2, "hidden_dims": []}
     run = trained(data, workspace, model=model, batch_size=64, positive_weight=4.0, monitor="calibration")
     assert run.manifest["valid"]["calibration"] == pytest.approx(0.8 / 0.5, rel=0.1)
 
 
 def test_nothing_of_a_broken_step_is_saved(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    config = a_config(epochs=9, learning_rate=1e30, checkpoint_steps=1, model={"name": "mlp", "hidden": []})
+    config = a_config(epochs=9, learning_rate=1e30, checkpoint_steps=1, model={"name": "mlp", "hidden_dims": []})
     with pytest.raises(TrainingError, match=r"not a finite number at step (\d+) \(epoch 1\)") as caught:
         train_on(make_prepared(), config, workspace)
     (run,) = workspace.runs()
@@ -287,11 +287,11 @@ def same(one: TrainedRun, other: TrainedRun) -> bool:
 @pytest.mark.parametrize(
     "options",
     [
-        {"ema": 0.9},
-        {"ema": 0.9, "sparse": True},
-        {"precision": "fp16", "clip": 0.1},
+        {"ema_decay": 0.9},
+        {"ema_decay": 0.9, "sparse_embeddings": True},
+        {"precision": "fp16", "max_grad_norm": 0.1},
         {"schedule": {"name": "plateau", "gamma": 0.1, "warmup_steps": 3}, "learning_rate": 0.5},
-        {"schedule": "cosine", "clip": 0.1, "accumulate": 3, "sparse": True},
+        {"schedule": "cosine", "max_grad_norm": 0.1, "gradient_accumulation_steps": 3, "sparse_embeddings": True},
         {"positive_weight": "balanced", "label_smoothing": 0.1, "monitor": "log_loss", "early_stopping": 2},
     ],
     ids=str,
@@ -316,7 +316,7 @@ def test_a_compiled_run_resumes_too_and_says_how_long_compiling_took(
     events: list[Event] = []
     data = make_prepared()
     config = a_config(
-        epochs=2, checkpoint_steps=3, compile=True, model={"name": "mlp", "embedding_dim": 4, "hidden": [4]}
+        epochs=2, checkpoint_steps=3, compile=True, model={"name": "mlp", "embedding_dim": 4, "hidden_dims": [4]}
     )
     whole = train_on(data, config, workspace, emit=events.append).artifact
     assert same(broken_and_resumed(data, config, Workspace(tmp_path / "broken")), whole)

@@ -33,7 +33,7 @@ def a_config(*, dim: int = 8, placement: str = "device", **train: Any) -> RunCon
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
         "model": {
-            "name": "mlp", "embedding_dim": dim, "hidden": [32, 16], "dropout": 0.0, "embedding_dropout": 0.0,
+            "name": "mlp", "embedding_dim": dim, "hidden_dims": [32, 16], "dropout": 0.0, "embedding_dropout": 0.0,
             "embedding": {"placement": placement},
         },
         "train": {"batch_size": 256, "device": "cpu", "precision": "fp32", **train},
@@ -71,10 +71,10 @@ def state_bytes(training: Trainer, parameter: torch.nn.Parameter) -> int:
     "train",
     [
         {},
-        {"ema": 0.9},
-        {"sparse": True},
-        {"sparse": True, "embedding_optimizer": "adagrad"},
-        {"sparse": True, "embedding_optimizer": "sgd", "ema": 0.9},
+        {"ema_decay": 0.9},
+        {"sparse_embeddings": True},
+        {"sparse_embeddings": True, "embedding_optimizer": "adagrad"},
+        {"sparse_embeddings": True, "embedding_optimizer": "sgd", "ema_decay": 0.9},
     ],
     ids=["dense", "averaged", "adam by rows", "adagrad by rows", "sgd by rows"],
 )
@@ -96,8 +96,8 @@ def test_what_the_model_takes_is_exact(
     assert found["dense parameters"] == sum(parameter.nbytes for parameter in rest) + buffers
     dense = sum(state_bytes(training, parameter) + parameter.grad.nbytes for parameter in rest)  # type: ignore[union-attr]
     assert found["their optimizer state and gradients"] == dense
-    average = Average(training.model, decay=config.train.ema or 0.5, sparse=config.train.sparse)
-    averaged = sum(kept.nbytes for kept in average.state().values()) if config.train.ema else 0
+    average = Average(training.model, decay=config.train.ema_decay or 0.5, sparse=config.train.sparse_embeddings)
+    averaged = sum(kept.nbytes for kept in average.state().values()) if config.train.ema_decay else 0
     assert found.get("moving average", 0) == pytest.approx(averaged, abs=8 * sum(1 for _ in training.model.buffers()))
 
 
@@ -114,14 +114,18 @@ def test_gradients_are_whole_tables_or_the_rows_of_a_batch(make_prepared: MakePr
         assert told["gradient"] == pytest.approx(real, rel=0.1)
 
 
-@pytest.mark.parametrize("train", [{}, {"sparse": True}, {"precision": "bf16"}, {"accumulate": 4}], ids=str)
+@pytest.mark.parametrize(
+    "train", [{}, {"sparse_embeddings": True}, {"precision": "bf16"}, {"gradient_accumulation_steps": 4}], ids=str
+)
 def test_activations_are_those_of_a_real_batch(
     make_prepared: MakePrepared, workspace: Workspace, train: dict[str, Any]
 ) -> None:
     data, config = make_prepared(users=3_000, rows=8_000), a_config(**{"batch_size": 2_048, **train})
     told = needed(plan_on(data, config))["activations of a batch"]
     training = trained(data, config, workspace)
-    batch = next(iter(Loader(data, "train", batch_size=2_048 // config.train.accumulate, shuffle=True, seed=9)))
+    batch = next(
+        iter(Loader(data, "train", batch_size=2_048 // config.train.gradient_accumulation_steps, shuffle=True, seed=9))
+    )
     own = {tensor.untyped_storage().data_ptr() for tensor in (*training.model.parameters(), *batch.features.values())
            if isinstance(tensor, torch.Tensor)}  # fmt: skip
     saved: dict[int, int] = {}
@@ -150,7 +154,7 @@ def test_tables_that_nobody_has_memory_for_are_planned_at_once(make_prepared: Ma
     assert plan["tables"][0]["weights"] == 400_000_000 * 64 * 4
     assert plan["tables"][0]["state"] == 2 * 400_000_000 * 64 * 4 + 4
     assert [place["fits"] for place in plan["places"]] == [False]
-    assert plan["ways"][0]["set"] == "train.sparse=true"
+    assert plan["ways"][0]["set"] == "train.sparse_embeddings=true"
     assert plan["ways"][0]["short"] == pytest.approx(3 * 400_000_000 * 64 * 4 - plan["places"][0]["there"], rel=0.01)
 
 
@@ -168,7 +172,7 @@ def test_the_rows_of_the_data_are_what_the_loader_holds(make_prepared: MakePrepa
 def test_rows_that_do_not_fit_are_streamed(make_prepared: MakePrepared) -> None:
     plan = plan_on(make_prepared(users=90_000, rows=400_000, shards=10), a_config(memory=2))
     assert needed(plan)["rows of train"] == 2 << 20
-    assert "streamed within train.memory=2" in [need["note"] for need in plan["needs"]]
+    assert "streamed within train.memory_mib=2" in [need["note"] for need in plan["needs"]]
 
 
 def test_each_process_has_tables_of_its_own_unless_they_are_sharded(make_prepared: MakePrepared) -> None:
@@ -207,11 +211,14 @@ def test_nothing_is_advised_where_it_fits(make_prepared: MakePrepared) -> None:
 def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None:
     """Tables of 3.2 MB: whole gradients go with sparse, the moments with Adagrad, and then there is nothing but fewer rows."""
     data = make_prepared(users=100_000)
-    assert ways(data, room(data, a_config(sparse=True))) == [("train.sparse=true", True)]
-    both = [("train.sparse=true", False), ("train.embedding_optimizer=adagrad", True)]
+    assert ways(data, room(data, a_config(sparse=True))) == [("train.sparse_embeddings=true", True)]
+    both = [("train.sparse_embeddings=true", False), ("train.embedding_optimizer=adagrad", True)]
     small = room(data, a_config(sparse=True, embedding_optimizer="adagrad"))
     assert ways(data, small) == both
-    assert ways(data, small, embedding_weight_decay=0.1)[0][0] == "train.sparse=true train.embedding_weight_decay=0"
+    assert (
+        ways(data, small, embedding_weight_decay=0.1)[0][0]
+        == "train.sparse_embeddings=true train.embedding_weight_decay=0"
+    )
     counted(data, [500] * 20_000 + [12] * 30_000 + [4] * 50_000)
     (*_, last) = ways(data, small - 1_000_000)
     assert last == ("freq_threshold: 5 in features.ops, where Categorify is", True)
@@ -222,7 +229,7 @@ def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None
 def test_smaller_parts_of_a_batch_are_advised_where_activations_are_the_most(make_prepared: MakePrepared) -> None:
     data = make_prepared()
     there = room(data, a_config(batch_size=2_000, accumulate=4))
-    assert ways(data, there, batch_size=2_000) == [("train.accumulate=4", True)]
+    assert ways(data, there, batch_size=2_000) == [("train.gradient_accumulation_steps=4", True)]
 
 
 def test_where_nothing_helps_it_is_said(make_prepared: MakePrepared) -> None:

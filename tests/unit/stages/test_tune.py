@@ -24,7 +24,7 @@ from recsys_cli.workspace import PreparedData, TunedStudy, Workspace
 pytest.importorskip("optuna")
 
 RATES = {"train.learning_rate": {"choices": [1e-6, 0.05]}}
-RANGE = {"train.learning_rate": {"low": 1e-5, "high": 0.1, "log": True}, "model.hidden": {"choices": [[8], [16]]}}
+RANGE = {"train.learning_rate": {"low": 1e-5, "high": 0.1, "log": True}, "model.hidden_dims": {"choices": [[8], [16]]}}
 
 MakePrepared = Callable[..., PreparedData]
 
@@ -33,7 +33,7 @@ def a_config(space: dict[str, Any] | None = None, *, train: dict[str, Any] | Non
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
-        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
+        "model": {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16]},
         "train": {"epochs": 3, "batch_size": 256, "device": "cpu", "precision": "fp32", **(train or {})},
         "tune": {"space": space or RATES, "trials": 4, "pruning": "none", **tune},
     })  # fmt: skip
@@ -143,7 +143,7 @@ def test_a_lower_loss_is_better(make_prepared: MakePrepared, workspace: Workspac
 def test_a_trial_that_cannot_be_trained_is_failed_and_the_study_goes_on(
     make_prepared: MakePrepared, workspace: Workspace
 ) -> None:
-    space = {"train.learning_rate": {"choices": [0.05, 1e30]}, "model.hidden": {"choices": [[]]}}
+    space = {"train.learning_rate": {"choices": [0.05, 1e30]}, "model.hidden_dims": {"choices": [[]]}}
     study = tune_on(make_prepared(), a_config(space, trials=5), workspace).artifact
     failed = [entry for entry in ranking(study) if entry["state"] == "failed"]
     assert failed
@@ -153,10 +153,10 @@ def test_a_trial_that_cannot_be_trained_is_failed_and_the_study_goes_on(
 
 
 def test_values_that_exclude_each_other_are_a_failed_trial(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    space = {"train.sparse": {"choices": [True, False]}}
+    space = {"train.sparse_embeddings": {"choices": [True, False]}}
     config = a_config(space, trials=4, train={"embedding_weight_decay": 0.1, "epochs": 1})
     study = tune_on(make_prepared(), config, workspace).artifact
-    states = {entry["changes"]["train.sparse"]: entry["state"] for entry in ranking(study)}
+    states = {entry["changes"]["train.sparse_embeddings"]: entry["state"] for entry in ranking(study)}
     assert states == {True: "failed", False: "finished"}
 
 
@@ -191,7 +191,7 @@ def test_another_error_ends_the_search_and_can_be_seen(
 
 
 def test_where_all_fail_the_last_reason_is_told(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    config = a_config({"train.learning_rate": {"choices": [1e30]}, "model.hidden": {"choices": [[]]}}, trials=2)
+    config = a_config({"train.learning_rate": {"choices": [1e30]}, "model.hidden_dims": {"choices": [[]]}}, trials=2)
     data = make_prepared()
     for _ in range(2):  # the second time there is nothing left to try
         with pytest.raises(TrainingError, match="none of 2 trials could be finished; the last one: the same values as"):

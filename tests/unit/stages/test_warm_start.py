@@ -27,7 +27,7 @@ from recsys_cli.stages.warm_start import carry_over, start_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
-MODEL = {"name": "mlp", "embedding_dim": 8, "hidden": [16], "dropout": 0.0, "embedding_dropout": 0.0}
+MODEL = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0}
 
 
 def a_config(*, model: dict[str, Any] | None = None, **train: Any) -> RunConfig:

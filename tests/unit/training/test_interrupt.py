@@ -71,7 +71,7 @@ def test_a_terminal_that_is_closed_ends_training_with_its_last_step_kept(
     data = make_prepared()
     config = RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"}, "features": FEATURES,
-        "model": {"name": "mlp", "embedding_dim": 4, "hidden": [4]},
+        "model": {"name": "mlp", "embedding_dim": 4, "hidden_dims": [4]},
         "train": {
             "epochs": 10_000, "batch_size": 1_000, "device": "cpu", "trackers": [], "checkpoint_steps": 10_000,
             "devices": devices,

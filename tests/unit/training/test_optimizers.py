@@ -47,7 +47,9 @@ def test_dense_is_one_adam_with_a_rate_and_a_decay_for_each_kind() -> None:
 
 def test_sparse_is_a_row_adam_beside_an_adamw() -> None:
     net = Net()
-    rows, dense = build(net, TrainConfig(sparse=True, learning_rate=0.1, embedding_learning_rate=0.2, weight_decay=0.3))
+    rows, dense = build(
+        net, TrainConfig(sparse_embeddings=True, learning_rate=0.1, embedding_learning_rate=0.2, weight_decay=0.3)
+    )
     assert isinstance(rows, RowAdam)
     assert isinstance(dense, AdamW)
     assert [(len(g["params"]), g["lr"]) for g in rows.param_groups] == [(2, 0.2)]
@@ -57,7 +59,7 @@ def test_sparse_is_a_row_adam_beside_an_adamw() -> None:
 @pytest.mark.parametrize(("name", "kind"), [("adam", RowAdam), ("adagrad", RowAdagrad), ("sgd", RowSGD)])
 def test_sparse_takes_the_optimizer_that_is_named(name: Any, kind: type) -> None:
     net = Net()
-    rows, _ = build(net, TrainConfig(sparse=True, embedding_optimizer=name, embedding_learning_rate=0.3))
+    rows, _ = build(net, TrainConfig(sparse_embeddings=True, embedding_optimizer=name, embedding_learning_rate=0.3))
     assert type(rows) is kind
     assert [(len(g["params"]), g["lr"]) for g in rows.param_groups] == [(2, 0.3)]
 
@@ -71,11 +73,11 @@ def test_an_optimizer_of_rows_needs_sparse(name: Any) -> None:
 @pytest.mark.parametrize("name", ["adam", "adagrad", "sgd"])
 def test_optimizers_of_rows_have_no_decay(name: Any) -> None:
     with pytest.raises(ValidationError, match="embedding_weight_decay is not there with sparse: true"):
-        TrainConfig(sparse=True, embedding_optimizer=name, embedding_weight_decay=0.1)
+        TrainConfig(sparse_embeddings=True, embedding_optimizer=name, embedding_weight_decay=0.1)
 
 
 def test_embeddings_train_at_the_common_rate_where_none_is_given() -> None:
-    rows, _ = build(Net(), TrainConfig(sparse=True, learning_rate=0.7))
+    rows, _ = build(Net(), TrainConfig(sparse_embeddings=True, learning_rate=0.7))
     assert rows.param_groups[0]["lr"] == 0.7
 
 
@@ -93,7 +95,9 @@ def test_adamw_without_decay_is_adam() -> None:
 
 
 def test_a_model_without_tables_has_one_optimizer() -> None:
-    assert [type(optimizer) for optimizer in build(nn.Linear(2, 1), TrainConfig(sparse=True))] == [uncompiled.AdamW]
+    assert [type(optimizer) for optimizer in build(nn.Linear(2, 1), TrainConfig(sparse_embeddings=True))] == [
+        uncompiled.AdamW
+    ]
 
 
 def test_steps_do_not_load_the_compiler() -> None:

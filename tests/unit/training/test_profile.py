@@ -34,7 +34,7 @@ def a_config(**train: Any) -> RunConfig:
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
-        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
+        "model": {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16]},
         "train": {"batch_size": 256, "device": "cpu", **train},
     })  # fmt: skip
 
@@ -70,8 +70,8 @@ class Slow(Loader):
 
 
 def test_what_is_slow_is_found(make_prepared: MakePrepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, config = make_prepared(), TrainConfig(epochs=30, batch_size=256, device="cpu", accumulate=2)
-    model = build("mlp", {"embedding_dim": 4, "hidden": [8]}, data.schema)
+    data, config = make_prepared(), TrainConfig(epochs=30, batch_size=256, device="cpu", gradient_accumulation_steps=2)
+    model = build("mlp", {"embedding_dim": 4, "hidden_dims": [8]}, data.schema)
     loss = model.loss
 
     def slow_loss(*args: Any, **options: Any) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.config import TrainConfig
-from recsys_cli.config.schedule import Place
+from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.errors import TrainingError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models import build
@@ -22,7 +22,7 @@ from recsys_cli.models.model import Model
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step, clip
 
-START = Place(step=0, steps_per_epoch=10, epochs=1)
+START = TrainingPosition(step=0, steps_per_epoch=10, epochs=1)
 SCHEMA = Schema(
     columns=(
         Column(name="user", role=Role.USER, kind=Kind.CATEGORICAL, dtype="int32", cardinality=30, vocabulary="u"),
@@ -54,8 +54,8 @@ def a_batch(num_rows: int, *, weights: bool = False) -> Batch:
 def a_step(*, hidden: tuple[int, ...] = (), sparse: bool = False, **config: Any) -> Step:
     """A step of a small network; without hidden layers there is no BatchNorm, which looks at the rows of a part together."""
     torch.manual_seed(0)
-    model = build("mlp", {"embedding_dim": 4, "hidden": hidden, **WITHOUT_DROPOUT}, SCHEMA, sparse=sparse)
-    return Step(model, TrainConfig(sparse=sparse, **{"precision": "fp32", **config}), Ranks())
+    model = build("mlp", {"embedding_dim": 4, "hidden_dims": hidden, **WITHOUT_DROPOUT}, SCHEMA, sparse=sparse)
+    return Step(model, TrainConfig(sparse_embeddings=sparse, **{"precision": "fp32", **config}), Ranks())
 
 
 def gradients(step: Step, batch: Batch) -> dict[str, Tensor]:
@@ -98,12 +98,12 @@ def test_the_loss_of_parts_is_the_mean_over_the_rows() -> None:
 
 
 def test_random_numbers_follow_from_seed_and_step() -> None:
-    def drawn(place: Place, seed: int = 0) -> float:
+    def drawn(place: TrainingPosition, seed: int = 0) -> float:
         step = a_step(seed=seed)
         step(a_batch(4), place)
         return float(torch.rand(()))
 
-    later = Place(step=1, steps_per_epoch=10, epochs=1)
+    later = TrainingPosition(step=1, steps_per_epoch=10, epochs=1)
     assert drawn(START) == drawn(START)
     assert len({drawn(START), drawn(later), drawn(START, seed=1)}) == 3
 
@@ -113,7 +113,7 @@ def test_the_rate_of_each_group_is_what_the_schedule_makes_of_it() -> None:
     step = a_step(sparse=True, **config)
     rates = []
     for number in range(5):
-        step(a_batch(8), Place(step=number, steps_per_epoch=10, epochs=1))
+        step(a_batch(8), TrainingPosition(step=number, steps_per_epoch=10, epochs=1))
         rates.append([group["lr"] for optimizer in step.optimizers for group in optimizer.param_groups])
     assert rates == [pytest.approx([0.4 * share, 0.2 * share]) for share in (0.25, 0.5, 0.75, 1.0, 1.0)]
     assert step.learning_rate == pytest.approx(0.2)
@@ -190,7 +190,7 @@ def weights(step: Step) -> list[float]:
 
 def chosen_step(**config: Any) -> Step:
     torch.manual_seed(0)
-    options = TrainConfig(**{"precision": "fp16", "sparse": True, "learning_rate": 0.1, **config})
+    options = TrainConfig(**{"precision": "fp16", "sparse_embeddings": True, "learning_rate": 0.1, **config})
     return Step(Chosen(sparse=options.sparse), options, Ranks())
 
 

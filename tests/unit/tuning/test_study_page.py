@@ -23,7 +23,7 @@ def a_study(ranking: list[dict[str, Any]]) -> dict[str, Any]:
     states = [entry["state"] for entry in ranking]
     return {
         "metric": {"name": "auc", "better": "higher"},
-        "space": {"train.lr": {"low": 0.001, "high": 1.0, "log": True}, "model.hidden": {"choices": [[64], [128, 128]]}},
+        "space": {"train.lr": {"low": 0.001, "high": 1.0, "log": True}, "model.hidden_dims": {"choices": [[64], [128, 128]]}},
         "trials": {"wanted": 9, **{s: states.count(s) for s in ("finished", "pruned", "running", "failed")}},
         "best": next((entry for entry in ranking if entry["state"] == "finished"), None),
         "ranking": ranking,
@@ -31,11 +31,11 @@ def a_study(ranking: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 RANKING = [
-    an_entry(3, "finished", [0.6, 0.8], **{"train.lr": 0.01, "model.hidden": [64]}),
-    an_entry(1, "finished", [0.5, 0.7], **{"train.lr": 0.1, "model.hidden": [128, 128]}),
-    an_entry(2, "pruned", [0.4], **{"train.lr": 1.0, "model.hidden": [64]}),
+    an_entry(3, "finished", [0.6, 0.8], **{"train.lr": 0.01, "model.hidden_dims": [64]}),
+    an_entry(1, "finished", [0.5, 0.7], **{"train.lr": 0.1, "model.hidden_dims": [128, 128]}),
+    an_entry(2, "pruned", [0.4], **{"train.lr": 1.0, "model.hidden_dims": [64]}),
     an_entry(4, "running", []),
-    an_entry(5, "failed", [], **{"train.lr": 0.5, "model.hidden": [64]}),
+    an_entry(5, "failed", [], **{"train.lr": 0.5, "model.hidden_dims": [64]}),
 ]
 
 

@@ -54,7 +54,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "features.drop": (["stars"], "data"),
     "etl.engine": ("polars", "none"),
     "etl.device": ("gpu", "none"),
-    "etl.memory": (512, "none"),
+    "etl.memory_mib": (512, "none"),
     "etl.cluster": ("local", "none"),
     "etl.workers": (2, "none"),
     "etl.layout": ("flat", "data"),
@@ -68,7 +68,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "train.epochs": (3, "run"),
     "train.batch_size": (77, "run"),
     "train.seed": (1, "run"),
-    "train.sparse": (True, "run"),
+    "train.sparse_embeddings": (True, "run"),
     "train.embedding_optimizer": ("sgd", "run"),
     "train.learning_rate": (0.5, "run"),
     "train.embedding_learning_rate": (0.5, "run"),
@@ -77,11 +77,11 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "train.scale_learning_rate": ("sqrt", "run"),
     "train.reference_batch_size": (5, "run"),
     "train.schedule": ({"name": "constant", "warmup_steps": 7}, "run"),
-    "train.clip": (1.0, "run"),
-    "train.accumulate": (2, "run"),
+    "train.max_grad_norm": (1.0, "run"),
+    "train.gradient_accumulation_steps": (2, "run"),
     "train.positive_weight": (2.0, "run"),
     "train.label_smoothing": (0.1, "run"),
-    "train.ema": (0.9, "run"),
+    "train.ema_decay": (0.9, "run"),
     "train.precision": ("bf16", "run"),
     "train.tf32": (True, "run"),
     "train.compile": (True, "run"),
@@ -91,12 +91,12 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "train.trackers": ([], "none"),
     "train.device": ("cpu", "none"),
     "train.devices": (2, "none"),
-    "train.memory": (512, "run"),
+    "train.memory_mib": (512, "run"),
     "evaluate.split": ("valid", "evaluation"),
     "evaluate.k": ([5, 10], "evaluation"),
     "evaluate.metrics": (["theirs"], "evaluation"),
-    "evaluate.ranking_users": (3, "evaluation"),
-    "evaluate.relevant": ("all", "evaluation"),
+    "evaluate.max_ranking_users": (3, "evaluation"),
+    "evaluate.relevance": ("all", "evaluation"),
     "evaluate.candidates": ("sampled-uniform", "evaluation"),
     "evaluate.sampled_items": (7, "evaluation"),
     "evaluate.bootstrap": (11, "evaluation"),
@@ -147,7 +147,7 @@ def keys(config: dict[str, Any], workspace: Workspace) -> dict[Stage, str]:
     return {"data": data.key, "run": run, "evaluation": evaluation_key(run, whole.evaluate), "study": study}
 
 
-DENSE_ONLY = ("train.sparse", "train.embedding_weight_decay")
+DENSE_ONLY = ("train.sparse_embeddings", "train.embedding_weight_decay")
 """Fields that are tried without sparse updates; those of `train` and of placement are tried with them, as some need them."""
 
 
@@ -164,7 +164,7 @@ def with_value(field: str, value: Any) -> dict[str, Any]:
 def base_of(field: str) -> dict[str, Any]:
     config: dict[str, Any] = json.loads(json.dumps(BASE))
     if field.startswith(("train.", "model.embedding")):
-        config["train"] = {"sparse": field not in DENSE_ONLY}
+        config["train"] = {"sparse_embeddings": field not in DENSE_ONLY}
     return config
 
 

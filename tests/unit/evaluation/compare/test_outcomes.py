@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from browser import see
 
-from recsys_cli.evaluation.compare.comparison import Compared, Comparison, figures_of
+from recsys_cli.evaluation.compare.comparison import ComparedRun, Comparison, figures_of
+from recsys_cli.evaluation.compare.format import verdicts
 from recsys_cli.evaluation.compare.latex import paper_table
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.page import show
 from recsys_cli.evaluation.compare.runs import in_common
-from recsys_cli.evaluation.compare.words import verdicts
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.metrics.auc import AUC
 from recsys_cli.metrics.log_loss import LOG_LOSS
@@ -131,7 +131,7 @@ def a_comparison() -> Comparison:
     return Comparison(
         against="mf_a",
         runs=tuple(
-            Compared(
+            ComparedRun(
                 label=label,
                 run=f"run-{label}",
                 model="mf",
@@ -175,7 +175,7 @@ def test_latex_marks_what_counts_and_what_is_best() -> None:
 
 def test_latex_marks_all_that_cannot_be_told_apart_from_the_best() -> None:
     systems = {"one": Outcomes.of(kept(1)), "twin": Outcomes.of(kept(2)), "bad": Outcomes.of(kept(4, share=0.1))}
-    runs = tuple(Compared(label=label, run=label, model="mf", data="d", dataset="toys") for label in systems)
+    runs = tuple(ComparedRun(label=label, run=label, model="mf", data="d", dataset="toys") for label in systems)
     figures = figures_of(systems, ["hr@10"], **OPTIONS)
     text = paper_table(a_comparison().model_copy(update={"figures": figures, "against": "one", "runs": runs}))
     (line,) = (line for line in text.splitlines() if line.startswith("HR@10"))

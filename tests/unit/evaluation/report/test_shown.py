@@ -11,12 +11,12 @@ import pytest
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.cold_items import ColdItems
-from recsys_cli.evaluation.met import Splits
-from recsys_cli.evaluation.names import Names
+from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.report.recommended import CONSUMED, Shown, metrics_at_k, popularity_curves
-from recsys_cli.evaluation.report.users import Line, User, sample_users
+from recsys_cli.evaluation.report.recommended import CONSUMED, RankingSection, metrics_at_k, popularity_curves
+from recsys_cli.evaluation.report.users import ExampleUser, ListedItem, sample_users
 from recsys_cli.evaluation.result import Curve
+from recsys_cli.evaluation.user_history import SplitInteractions
 from recsys_cli.features.schema import FIRST
 from recsys_cli.interactions import Interactions
 from recsys_cli.workspace import PreparedData
@@ -90,7 +90,7 @@ def test_popularity_is_the_share_of_the_most_popular_items() -> None:
 
 
 @pytest.fixture
-def splits() -> Splits:
+def splits() -> SplitInteractions:
     """User 3 met items 3 (liked), 4 and 5 (liked) in train, in this order, and in valid items 6 and 7 (liked) and 8."""
 
     def rows(user: list[int], item: list[int], label: list[int], times: list[int]) -> Interactions:
@@ -99,13 +99,13 @@ def splits() -> Splits:
         )
 
     day = 86_400
-    return Splits({
+    return SplitInteractions({
         "train": rows([3, 4, 3, 3], [3, 9, 4, 5], [1, 1, 0, 1], [10**9, 5, 10**9 + day, 10**9 + 2 * day]),
         "valid": rows([3, 3, 3, 4], [6, 7, 8, 3], [1, 1, 0, 1], [10**9] * 4),
     })  # fmt: skip
 
 
-def user(splits: Splits, data: PreparedData, **config: str) -> User:
+def user(splits: SplitInteractions, data: PreparedData, **config: str) -> ExampleUser:
     titles = pa.array([f"title {number}" for number in range(30)])
     ranked = rankings({"model": [[7, 9, 0, 0], [3, 0, 0, 0]]}, [{6, 7}, {3}])
     one = replace(
@@ -116,31 +116,31 @@ def user(splits: Splits, data: PreparedData, **config: str) -> User:
         items={"model": ranked.items["model"][:1]},
         hits={"model": ranked.hits["model"][:1]},
     )
-    (found,) = sample_users(one, splits, Names(data, titles), EvaluateConfig.model_validate(config))
+    (found,) = sample_users(one, splits, IdNames(data, titles), EvaluateConfig.model_validate(config))
     return found
 
 
 def test_a_user_is_shown_with_history_recommendations_and_what_was_to_be_found(
-    splits: Splits, make_prepared: MakePrepared
+    splits: SplitInteractions, make_prepared: MakePrepared
 ) -> None:
     found = user(splits, make_prepared())
 
     assert found.name == "0"
     assert found.history == [
-        Line("title 2", "Odd", "2001-09-11", is_marked=True),
-        Line("title 1", "Even, Both", "2001-09-10"),
-        Line("title 0", "Odd", "2001-09-09", is_marked=True),
+        ListedItem("title 2", "Odd", "2001-09-11", is_marked=True),
+        ListedItem("title 1", "Even, Both", "2001-09-10"),
+        ListedItem("title 0", "Odd", "2001-09-09", is_marked=True),
     ]
-    assert found.recommended == [Line("title 4", "Odd", "1", is_marked=True), Line("title 6", "Odd", "2")]
+    assert found.recommended == [ListedItem("title 4", "Odd", "1", is_marked=True), ListedItem("title 6", "Odd", "2")]
     assert found.wanted == [
-        Line("title 4", "Odd", "place 1", is_marked=True),
-        Line("title 3", "Even, Both", "–"),
+        ListedItem("title 4", "Odd", "place 1", is_marked=True),
+        ListedItem("title 3", "Even, Both", "–"),
     ]
     assert found.rows.startswith("3 rows before, 2 of them with label 1; 2 to be found")
     assert found.rows.endswith("the first 2 places hold 1")
 
 
-def test_what_is_to_be_found_follows_the_config(splits: Splits, make_prepared: MakePrepared) -> None:
+def test_what_is_to_be_found_follows_the_config(splits: SplitInteractions, make_prepared: MakePrepared) -> None:
     found = user(splits, make_prepared(), relevant="all")
     assert [line.title for line in found.wanted] == ["title 4", "title 3", "title 5"]
 
@@ -151,7 +151,7 @@ def test_the_sample_follows_from_the_seed_and_from_who_the_users_are(make_prepar
 
     def chosen(found: Rankings, seed: int) -> list[str]:
         empty = Interactions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
-        users = sample_users(found, Splits({"train": empty}), Names(data), EvaluateConfig(seed=seed))
+        users = sample_users(found, SplitInteractions({"train": empty}), IdNames(data), EvaluateConfig(seed=seed))
         return [user.name for user in users]
 
     first = chosen(ranked, 0)
@@ -164,4 +164,4 @@ def test_the_sample_follows_from_the_seed_and_from_who_the_users_are(make_prepar
 
 def test_without_rankings_nothing_is_shown(make_prepared: MakePrepared) -> None:
     data = make_prepared()
-    assert Shown.of(rankings({}, []), data, Names(data), EvaluateConfig()) is None
+    assert RankingSection.of(rankings({}, []), data, IdNames(data), EvaluateConfig()) is None

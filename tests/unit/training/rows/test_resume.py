@@ -26,9 +26,13 @@ every_rule = pytest.mark.parametrize("rule", RATES)
 def trainer(data: PreparedData, rule: Any, *, epochs: int) -> Trainer:
     torch.manual_seed(1)
     config = TrainConfig(
-        epochs=epochs, batch_size=256, sparse=True, embedding_optimizer=rule, embedding_learning_rate=RATES[rule]
+        epochs=epochs,
+        batch_size=256,
+        sparse_embeddings=True,
+        embedding_optimizer=rule,
+        embedding_learning_rate=RATES[rule],
     )
-    model = build("mlp", {"embedding_dim": 8, "hidden": [16], "dropout": 0.1}, data.schema, sparse=True)
+    model = build("mlp", {"embedding_dim": 8, "hidden_dims": [16], "dropout": 0.1}, data.schema, sparse=True)
     train = Loader(data, "train", batch_size=256, shuffle=True, seed=42)
     batches = TrainingData(train, Loader(data, "valid", batch_size=256))
     return Trainer(model, batches, config, objective=Objective(label="label"))

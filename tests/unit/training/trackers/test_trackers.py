@@ -30,7 +30,7 @@ def a_config(*trackers: str, **train: Any) -> RunConfig:
     return RunConfig.model_validate({
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
-        "model": {"name": "mlp", "embedding_dim": 8, "hidden": [16]},
+        "model": {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16]},
         "train": {"epochs": 3, "batch_size": 256, "device": "cpu", "checkpoint_steps": 3, "trackers": trackers, **train},
     })  # fmt: skip
 
@@ -155,7 +155,9 @@ def test_tensorboard_shows_a_broken_run_as_one_series(make_prepared: MakePrepare
 
 def test_events_are_there_before_the_file_is_closed(tmp_path: Path) -> None:
     run = TrainedRun(tmp_path)
-    tracker = find(["tensorboard"])["tensorboard"](Series(run, {"train": {"epochs": 1, "clip": None, "trackers": []}}))
+    tracker = find(["tensorboard"])["tensorboard"](
+        Series(run, {"train": {"epochs": 1, "max_grad_norm": None, "trackers": []}})
+    )
     tracker.log(1, {"step/loss": 0.5, "step/other": float("nan")})
     assert in_tensorboard(run)[0]["step/loss"] == [(1, 0.5)]
     tracker.close(finished=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recsys_cli.config import Placement, RunConfig, load
 from recsys_cli.etl.titles import read_titles
-from recsys_cli.evaluation.names import Names
+from recsys_cli.evaluation.names import IdNames
 from recsys_cli.features.schema import Role
 from recsys_cli.models import build
 from recsys_cli.models.model import Model
@@ -49,7 +49,7 @@ def earlier_splits(config: RunConfig, data: PreparedData) -> tuple[str, ...]:
     return ("train", "valid") if held_out_split(config, data) == "test" and data.rows("valid") else ("train",)
 
 
-def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> Names:
+def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> IdNames:
     """Return what users and items are called, with titles where the raw data has them.
 
     Args:
@@ -61,6 +61,6 @@ def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, tit
     Raises:
         ConfigError: There is no such column.
     """
-    ids = Names(data).values(Role.ITEM)
+    ids = IdNames(data).values(Role.ITEM)
     titles = read_titles(config, workspace.raw(config.dataset.name).folder, ids, title=title)
-    return Names(data, titles)
+    return IdNames(data, titles)

@@ -25,7 +25,7 @@ from recsys_cli.models.model import Model, TrainingContext
 
 
 @dataclass(frozen=True)
-class Loans:
+class TemporaryIds:
     """Lends ids of the data to new users, to as many at a time as there are ids.
 
     Attributes:
@@ -55,7 +55,7 @@ class Loans:
 
 
 @dataclass
-class ForEverybody:
+class FoldInScorer:
     """A scorer that takes the ids of new users as well; when it is done, a model that folds in has begun with their history.
 
     Attributes:
@@ -69,7 +69,7 @@ class ForEverybody:
     model: Model
     make: Callable[[], Scorer]
     new: NewUsers
-    loans: Loans
+    loans: TemporaryIds
     candidates: Tensor
     _begun: int | None = field(default=None, init=False)
     _scorer: Scorer | None = field(default=None, init=False)

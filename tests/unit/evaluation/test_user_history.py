@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.met import newest_first, num_positive, rows_of, to_find
+from recsys_cli.evaluation.user_history import newest_first, num_positive, rows_of, to_find
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_interactions

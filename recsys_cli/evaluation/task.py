@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from recsys_cli.config import EvaluateConfig
 from recsys_cli.evaluation.clusters import Clusters
+from recsys_cli.evaluation.fingerprint import problem_hash, rows_hash
 from recsys_cli.evaluation.held_out import HeldOut, Ints, hold_out
-from recsys_cli.evaluation.new_users import ByUser
-from recsys_cli.evaluation.problem import problem_hash, rows_hash
+from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import Protocol
 from recsys_cli.evaluation.sampling import drawn
@@ -20,7 +20,7 @@ from recsys_cli.metrics import Ranked
 
 
 @dataclass(frozen=True)
-class Asked:
+class EvaluationTask:
     """The questions.
 
     Attributes:
@@ -30,11 +30,11 @@ class Asked:
     """
 
     split: str
-    by_user: ByUser
+    by_user: SplitByUser
     held_out: HeldOut
 
     @classmethod
-    def of(cls, by_user: ByUser, split: str, config: EvaluateConfig) -> Asked:
+    def of(cls, by_user: SplitByUser, split: str, config: EvaluateConfig) -> EvaluationTask:
         """Work out the ranking problem.
 
         Args:
@@ -42,7 +42,7 @@ class Asked:
             split: `valid` or `test`.
             config: Whom to rank for, what, and what they should find.
         """
-        users, items, met = by_user.users, by_user.items, by_user.train.met()
+        users, items, met = by_user.users, by_user.items, by_user.train.observed()
         candidates = by_user.cold.candidates(met)
         held_out = hold_out(
             by_user.wanted,

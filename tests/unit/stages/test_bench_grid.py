@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recsys_cli.config import BenchConfig
-from recsys_cli.stages.cells import cells_of, seconds_left
+from recsys_cli.stages.bench_grid import cells_of, seconds_left
 
 
 def wanted(*models: str, seeds: tuple[int, ...]) -> BenchConfig:

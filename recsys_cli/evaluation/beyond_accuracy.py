@@ -12,12 +12,12 @@ from recsys_cli.evaluation.held_out import HeldOut, Ints
 from recsys_cli.evaluation.result import Estimate, Estimates
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.loader import Tables
+from recsys_cli.loader import DimensionTables
 from recsys_cli.metrics import BEYOND, Catalogue, Ranked, Recommended
 from recsys_cli.metrics.foreign import extended
 
 
-def catalogue_of(candidates: Ints, train: Interactions, tables: Tables, schema: Schema) -> Catalogue:
+def catalogue_of(candidates: Ints, train: Interactions, tables: DimensionTables, schema: Schema) -> Catalogue:
     """Gather what is known of the candidates (I,): rows of train, and as features all categories that go with an item's id.
 
     Args:

@@ -11,7 +11,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Tally:
+class ScoreCounts:
     """How many positive and negative rows have each score.
 
     Attributes:
@@ -25,7 +25,7 @@ class Tally:
     negative: Floats
 
     @classmethod
-    def of(cls, labels: npt.NDArray[np.float32], logits: npt.ArrayLike) -> Tally:
+    def of(cls, labels: npt.NDArray[np.float32], logits: npt.ArrayLike) -> ScoreCounts:
         """Group rows by score, exactly: one group for each distinct score; labels (N,) and logits (N,)."""
         scores = np.asarray(logits)
         order = np.argsort(scores)
@@ -34,7 +34,9 @@ class Tally:
         return cls(scores[order][starts].astype(np.float64), positive, rows - positive)
 
     @classmethod
-    def grouped(cls, labels: npt.NDArray[np.float32], logits: npt.ArrayLike) -> tuple[Tally, npt.NDArray[np.int64]]:
+    def grouped(
+        cls, labels: npt.NDArray[np.float32], logits: npt.ArrayLike
+    ) -> tuple[ScoreCounts, npt.NDArray[np.int64]]:
         """Do the same, and return the group of each row as well; shape (N,)."""
         scores, group = np.unique(np.asarray(logits, dtype=np.float64), return_inverse=True)
         positive = np.bincount(group, weights=labels, minlength=len(scores)).astype(np.float64)
@@ -42,7 +44,7 @@ class Tally:
         return cls(scores, positive, rows - positive), group.astype(np.int64)
 
     @classmethod
-    def of_errors(cls, labels: npt.NDArray[np.float32], predictions: npt.ArrayLike) -> Tally:
+    def of_errors(cls, labels: npt.NDArray[np.float32], predictions: npt.ArrayLike) -> ScoreCounts:
         """Group rows by how far a prediction is above the label, both (N,): all that figures of numbers need to know."""
         errors = np.asarray(predictions, dtype=np.float64) - labels
         return cls.of(np.ones(len(errors), np.float32), errors)
@@ -63,7 +65,7 @@ class Tally:
         middle = np.cumsum(rows) - rows / 2
         return np.minimum((middle * (groups / max(float(rows.sum()), 1.0))).astype(np.int64), groups - 1)
 
-    def compressed(self, groups: int) -> Tally:
+    def compressed(self, groups: int) -> ScoreCounts:
         """Merge neighbouring scores into at most `groups`, each with the mean score of its rows."""
         if len(self.logits) <= groups:
             return self
@@ -71,7 +73,7 @@ class Tally:
         starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
         positive, negative = (np.add.reduceat(counts, starts) for counts in (self.positive, self.negative))
         total = np.add.reduceat(self.logits * self.rows, starts)
-        return Tally(total / (positive + negative), positive, negative)
+        return ScoreCounts(total / (positive + negative), positive, negative)
 
 
 def run_starts(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:

@@ -17,7 +17,7 @@ SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
-class Met:
+class Interaction:
     """That a user met an item.
 
     Attributes:
@@ -38,7 +38,7 @@ class Met:
 
 
 @dataclass(frozen=True)
-class Splits:
+class SplitInteractions:
     """The rows that happened, by split, without those that were drawn."""
 
     rows: dict[str, Interactions]
@@ -55,28 +55,28 @@ def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interacti
     """Read the rows of one user or one item that happened, with times, by the splits that have rows; no others are kept."""
     only = {data.schema.only(role).name: encoded}
     return {
-        split: read_interactions(data, split, times=True, only=only, cold_items=True).met()
+        split: read_interactions(data, split, times=True, only=only, cold_items=True).observed()
         for split in SPLITS
         if data.rows(split)
     }
 
 
-def newest_first(found: dict[str, Interactions], splits: Sequence[str]) -> list[Met]:
+def newest_first(found: dict[str, Interactions], splits: Sequence[str]) -> list[Interaction]:
     """Return the rows of some splits one by one, the newest by (time, row number) first; as they stand where there are no times."""
     rows = (met for split in splits if split in found for met in _one_by_one(found[split], split))
     return sorted(rows, key=lambda met: (-(met.time or 0), -met.row_number))
 
 
 def to_find(
-    found: dict[str, Interactions], splits: Sequence[str], before: Sequence[Met], *, relevant: str | float
-) -> list[Met]:
+    found: dict[str, Interactions], splits: Sequence[str], before: Sequence[Interaction], *, relevant: str | float
+) -> list[Interaction]:
     """Return what a ranking for a user should find: as `hold_out` counts it.
 
     Args:
         found: The user's rows, by split.
         splits: Those that are held out.
         before: Those that the user had met before, which are not to be found again.
-        relevant: As `evaluate.relevant`: `positive`, `all`, or the least label.
+        relevant: As `evaluate.relevance`: `positive`, `all`, or the least label.
 
     Returns:
         A row for each item; for each row of items without an id of their own, which nothing can find.
@@ -93,9 +93,9 @@ def num_positive(rows: Interactions) -> int:
     return int(np.count_nonzero(rows.positive))
 
 
-def _one_by_one(rows: Interactions, split: str) -> Iterator[Met]:
+def _one_by_one(rows: Interactions, split: str) -> Iterator[Interaction]:
     times = [None] * len(rows) if rows.times is None else rows.times.tolist()
     numbers = [0] * len(rows) if rows.row_numbers is None else rows.row_numbers.tolist()
     columns = rows.item_idx.tolist(), rows.labels.tolist(), rows.positive.tolist(), times, numbers
     for item_idx, label, is_positive, time, number in zip(*columns, strict=True):
-        yield Met(item_idx, label, is_positive, time, split, number)
+        yield Interaction(item_idx, label, is_positive, time, split, number)

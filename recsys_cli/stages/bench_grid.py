@@ -11,7 +11,7 @@ from recsys_cli.models import kind_of
 
 
 @dataclass(frozen=True)
-class Cell:
+class BenchCell:
     """One run of a bench.
 
     Attributes:
@@ -30,7 +30,7 @@ class Cell:
         return self.label if self.deterministic else f"{self.label}, seed {self.seed}"
 
 
-def cells_of(wanted: BenchConfig) -> list[Cell]:
+def cells_of(wanted: BenchConfig) -> list[BenchCell]:
     """List all models with the first seed, then those with chance in them with the next.
 
     So a bench that is broken off has something of each model.
@@ -38,12 +38,17 @@ def cells_of(wanted: BenchConfig) -> list[Cell]:
     entries = [(*pair, _deterministic(pair[1].name)) for pair in zip(wanted.labels, wanted.models, strict=True)]
     first, *others = wanted.seeds
     return [
-        *(Cell(label, model, first, deterministic) for label, model, deterministic in entries),
-        *(Cell(label, model, seed) for seed in others for label, model, deterministic in entries if not deterministic),
+        *(BenchCell(label, model, first, deterministic) for label, model, deterministic in entries),
+        *(
+            BenchCell(label, model, seed)
+            for seed in others
+            for label, model, deterministic in entries
+            if not deterministic
+        ),
     ]
 
 
-def seconds_left(left: Sequence[Cell], took: Mapping[str, Collection[float]]) -> float | None:
+def seconds_left(left: Sequence[BenchCell], took: Mapping[str, Collection[float]]) -> float | None:
     """Reckon how long cells will take: as long as the same model with other seeds did, or as a model does on the mean.
 
     Args:

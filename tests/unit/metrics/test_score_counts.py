@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from recsys_cli.evaluation.curves import reliability_curve, roc_curve
 from recsys_cli.metrics import POINTWISE
-from recsys_cli.metrics.tally import Tally
+from recsys_cli.metrics.score_counts import ScoreCounts
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
 
 def test_auc_and_log_loss_equal_those_of_training_and_scikit_learn(rows) -> None:
     labels, logits = rows
-    tally = Tally.of(labels, logits)
+    tally = ScoreCounts.of(labels, logits)
 
     auc, loss = POINTWISE["auc"].compute(tally), POINTWISE["log_loss"].compute(tally)
 
@@ -32,13 +32,13 @@ def test_auc_and_log_loss_equal_those_of_training_and_scikit_learn(rows) -> None
 
 
 def test_log_loss_of_certain_and_wrong_rows_is_finite() -> None:
-    tally = Tally.of(np.array([1, 0], np.float32), [-1000.0, 1000.0])
+    tally = ScoreCounts.of(np.array([1, 0], np.float32), [-1000.0, 1000.0])
 
     assert POINTWISE["log_loss"].compute(tally) == 1000
 
 
 def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
-    tally = Tally.of(*rows)
+    tally = ScoreCounts.of(*rows)
     small = tally.compressed(500)
 
     assert len(small.logits) == 500
@@ -51,34 +51,34 @@ def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
 
 
 def test_compressed_is_the_same_where_there_are_few_scores() -> None:
-    tally = Tally.of(np.array([0, 1, 1], np.float32), [1.0, 2.0, 2.0])
+    tally = ScoreCounts.of(np.array([0, 1, 1], np.float32), [1.0, 2.0, 2.0])
 
     assert tally.compressed(2) is tally
     assert tally.compressed(1).rows.tolist() == [3]
 
 
 def test_roc_curve_has_the_area_that_auc_says(rows) -> None:
-    curve = roc_curve(Tally.of(*rows))
+    curve = roc_curve(ScoreCounts.of(*rows))
 
     assert (curve.x[0], curve.y[0], curve.x[-1], curve.y[-1]) == (0, 0, 1, 1)
     assert len(curve.x) <= 201
     steps = zip(curve.x, curve.x[1:], curve.y, curve.y[1:], strict=False)
     area = sum((right - left) * (low + high) / 2 for left, right, low, high in steps)
-    assert area == pytest.approx(POINTWISE["auc"].compute(Tally.of(*rows)), abs=1e-3)
+    assert area == pytest.approx(POINTWISE["auc"].compute(ScoreCounts.of(*rows)), abs=1e-3)
 
 
 def test_roc_curve_of_a_constant_is_the_diagonal() -> None:
-    curve = roc_curve(Tally.of(np.array([0, 1, 1], np.float32), [0.5, 0.5, 0.5]))
+    curve = roc_curve(ScoreCounts.of(np.array([0, 1, 1], np.float32), [0.5, 0.5, 0.5]))
 
     assert (curve.x, curve.y) == ((0, 1), (0, 1))
 
 
 def test_roc_curve_of_one_class_is_empty() -> None:
-    assert roc_curve(Tally.of(np.ones(3, np.float32), [1.0, 2.0, 3.0])).x == ()
+    assert roc_curve(ScoreCounts.of(np.ones(3, np.float32), [1.0, 2.0, 3.0])).x == ()
 
 
 def test_reliability_curve_of_honest_scores_is_near_the_diagonal(rows) -> None:
-    curve = reliability_curve(Tally.of(*rows))
+    curve = reliability_curve(ScoreCounts.of(*rows))
 
     assert len(curve.x) == 15
     assert curve.y == pytest.approx(curve.x, abs=0.05)

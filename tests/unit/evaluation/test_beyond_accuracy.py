@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_cli.evaluation.beyond import catalogue_of
-from recsys_cli.loader import Tables
+from recsys_cli.evaluation.beyond_accuracy import catalogue_of
+from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.metrics import Recommended
 from recsys_cli.metrics.diversity import diversity
@@ -20,7 +20,7 @@ def test_a_feature_that_an_item_has_twice_is_one_feature(make_prepared) -> None:
     pq.write_table(pa.table({"genres": pa.array(genres, pa.list_(pa.int32()))}), data.table("movieId"))
     candidates = np.array([3, 4, 5, 6])
 
-    catalogue = catalogue_of(candidates, read_interactions(data, "train"), Tables(data), data.schema)
+    catalogue = catalogue_of(candidates, read_interactions(data, "train"), DimensionTables(data), data.schema)
 
     assert np.diff(catalogue.offsets).tolist() == [1, 1, 2, 1]
     lists = np.array([[0, 1], [0, 3], [1, 2]], dtype=np.int32)

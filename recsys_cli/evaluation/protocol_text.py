@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.evaluation.asked import Asked
 from recsys_cli.evaluation.fold_in import HISTORY
 from recsys_cli.evaluation.result import Counts, Protocol
+from recsys_cli.evaluation.task import EvaluationTask
 from recsys_cli.features.schema import FIRST, UNSEEN
 from recsys_cli.models.model import Model
 
 _COLD = " Models that look at features of items rank the latter by them; for all others they come last."
 
 
-def count(asked: Asked, *, num_empty: int) -> Counts:
+def count(asked: EvaluationTask, *, num_empty: int) -> Counts:
     """Count what the figures rest on; `num_empty` users got no recommendation."""
     by_user, held_out = asked.by_user, asked.held_out
     rows = by_user.rows
@@ -41,7 +41,7 @@ def count(asked: Asked, *, num_empty: int) -> Counts:
     )
 
 
-def on_new_users(asked: Asked, model: Model) -> list[str]:
+def on_new_users(asked: EvaluationTask, model: Model) -> list[str]:
     """Say what a reader of a model's figures has to know of the users whom train does not know.
 
     Args:
@@ -78,9 +78,9 @@ def describe(split: str, config: EvaluateConfig, counts: Counts, *, mean: float 
         mean: Of a label that is a number, its mean in train.
     """
     earlier = "train or valid" if split == "test" else "train"
-    relevant = "whatever their label" if config.relevant == "all" else f"with {positive_in_words(mean)}"
-    if not isinstance(config.relevant, str):
-        relevant = f"with a label of at least {config.relevant:g}"
+    relevant = "whatever their label" if config.relevance == "all" else f"with {positive_in_words(mean)}"
+    if not isinstance(config.relevance, str):
+        relevant = f"with a label of at least {config.relevance:g}"
     return Protocol(
         split=f"Rows of {split}: {counts.rows:,}. Train rows are for fitting the model and the baselines.",
         candidates=f"{_candidates(config, counts)} Equal scores: the item with more train rows first, then the lower id.",
