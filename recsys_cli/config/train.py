@@ -35,7 +35,8 @@ class TrainConfig(Section):
     """Update only the embedding rows of the batch, by `embedding_optimizer`, beside AdamW for the rest, instead of Adam for all."""
     embedding_optimizer: Literal["adam", "adagrad", "sgd"] = "adam"
     """How `sparse_embeddings` updates a row: `adam` (as SparseAdam; state of twice the tables), `adagrad` (row-wise, as
-    FBGEMM and DLRM; one number a row), `sgd` (no state). Good rates to begin with: `learning_rate` for adam and ten times it for adagrad; for sgd 3 at a
+    FBGEMM and DLRM; one number a row),
+    `sgd` (no state). Good rates to begin with: `learning_rate` for adam and ten times it for adagrad; for sgd 3 at a
     batch of 1,024 rows, and more at larger ones, because the gradient is that of the mean over the batch."""
     learning_rate: float = Field(0.01, gt=0)
     """Step size of all parameters, or of all but the embeddings where `embedding_learning_rate` is given."""

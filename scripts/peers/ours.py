@@ -67,7 +67,7 @@ class Ours:
         if self.kind == "top-k":
             return CONFIG.format(Path(self.files["test"]).parent)
         sections = {
-            "dataset": {"name": "movielens-latest-small"}, "features": FEATURES, 
+            "dataset": {"name": "movielens-latest-small"}, "features": FEATURES,
             "evaluate": {"max_ranking_users": 10, "bootstrap": 10},
         }  # fmt: skip
         return yaml.safe_dump(sections, sort_keys=False)
