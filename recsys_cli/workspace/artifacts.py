@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from recsys_cli import __version__
-from recsys_cli.errors import RecsysError
+from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.features.schema import Schema, file_of
 from recsys_cli.features.steps import COLD
 from recsys_cli.workspace.checksums import check_sizes, checksums, verify
@@ -19,7 +19,7 @@ from recsys_cli.workspace.reading import read_json
 from recsys_cli.workspace.writing import write_json
 
 MANIFEST = "manifest.json"
-FORMAT = 6
+FORMAT = 7
 """Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
 
 
@@ -72,9 +72,16 @@ class Artifact:
 
         Raises:
             MissingArtifactError: There is no manifest.
-            DataError: The manifest is damaged.
+            DataError: The manifest is damaged, or of another format version.
         """
-        return read_json(self.folder / MANIFEST, hint=self.remake, expected=self.expected)
+        manifest = read_json(self.folder / MANIFEST, hint=self.remake, expected=self.expected)
+        if (version := manifest.get("format", FORMAT)) != FORMAT:
+            raise DataError(
+                f"{self.folder} has artifact format {version} (recsys {manifest.get('recsys')}); "
+                f"recsys {__version__} reads format {FORMAT}",
+                hint=self.remake,
+            )
+        return manifest
 
     @property
     def key(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -161,3 +162,15 @@ def test_manifest_that_cannot_be_read_is_named(workspace: Workspace) -> None:
 
     with pytest.raises(DataError, match=r"data/k/manifest.json is damaged: "):
         _ = data.manifest
+
+
+def test_artifact_of_another_format_is_named(workspace: Workspace) -> None:
+    data = workspace.data("k")
+    with workspace.create(data, {"key": "k", "rows": {}}):
+        pass
+    write_text(data.folder / "manifest.json", json.dumps({**data.manifest, "format": 6, "recsys": "0.0.9"}))
+
+    with pytest.raises(DataError, match=r"data/k has artifact format 6 \(recsys 0\.0\.9\)"):
+        _ = data.manifest
+    assert data.damage is not None
+    assert not data.is_made("k")
