@@ -31,7 +31,7 @@ def board(*, seeds: tuple[int, ...] = (1, 2, 3)) -> dict[str, Any]:
         "users": 610, "rows": 10_090, "seeds": seeds, "protocol": {}, "report": None,
         "standings": [
             standing(1, "ease", None, deterministic=True, seeds=1),
-            standing(2, "mlp embedding_dim=32, hidden=[128,128], epochs=9", 0.0021),
+            standing(2, "mlp embedding_dim=32, hidden_dims=[128,128], epochs=9", 0.0021),
             standing(3, "gru4rec", 0.0034, seeds=2),
             standing(4, "item mean", None, **baseline),
         ],
@@ -96,7 +96,7 @@ def test_a_paper_has_what_is_best_bold_and_what_is_worse_marked() -> None:
     assert r"ease & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- \\" in lines
     (mlp,) = (line for line in lines if line.startswith("mlp"))
     assert mlp.startswith(
-        r"mlp embedding\_dim=32, hidden=[128,128], epochs=9 & 0.2300$^{-}$ $\pm$ 0.0021 & 0.1000 $\pm$ 0.0021 &"
+        r"mlp embedding\_dim=32, hidden_dims=[128,128], epochs=9 & 0.2300$^{-}$ $\pm$ 0.0021 & 0.1000 $\pm$ 0.0021 &"
     )
     assert r"gru4rec & \textbf{0.2200} $\pm$ 0.0034 &" in "\n".join(lines)
     assert r"item mean (baseline) & \textbf{0.2100} $\pm$ -- & -- &" in "\n".join(lines)

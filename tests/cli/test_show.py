@@ -68,7 +68,7 @@ def test_validate_says_that_it_is_valid_or_every_problem(recsys: Recsys) -> None
     assert answer.code == 2
     assert f"error: {demo}: 2 problems\n" in answer.err
     assert "train.epoch: unknown key (did you mean epochs?)" in answer.err
-    assert "model.hiden: unknown key (did you mean hidden?)" in answer.err
+    assert "model.hiden: unknown key (did you mean hidden_dims?)" in answer.err
 
 
 def test_config_prints_what_can_be_run_again(recsys: Recsys) -> None:

@@ -41,7 +41,7 @@ CASES = [(name, {}) for name in gradient_trained()] + [
     ("dcn-v2", {"structure": "parallel"}),
     ("mf", {"loss": "warp"}),
     ("mf", {"loss": "softmax"}),
-    ("two-tower", {"hidden": [8], "negatives": 0, "avoid_positives": True}),
+    ("two-tower", {"hidden_dims": [8], "num_negatives": 0, "filter_false_negatives": True}),
 ]
 OF_A_NUMBER = names_of(RankingModel)
 """Models that are also tried with a label that is a number."""

@@ -42,7 +42,7 @@ def trained(data: Any, workspace: Workspace, **train: Any) -> TrainedRun:
 def test_the_checkerboard_is_learnt_with_each_option(
     make_prepared, workspace: Workspace, options: dict[str, Any], sparse: bool
 ) -> None:
-    run = trained(make_prepared(rows=4_000), workspace, sparse=sparse, **options)
+    run = trained(make_prepared(rows=4_000), workspace, sparse_embeddings=sparse, **options)
     assert run.manifest["device"] == "cuda"
     assert run.manifest["valid"]["auc"] > 0.95
 
@@ -58,7 +58,8 @@ def test_fp16_keeps_its_scale_in_the_checkpoint(make_prepared, workspace: Worksp
 def test_a_compiled_loss_trains_as_the_loss_does(make_prepared, workspace: Workspace, sparse: bool) -> None:
     data = make_prepared(rows=4_000)
     plain, compiled = (
-        trained(data, workspace, epochs=2, precision="fp32", sparse=sparse, compile=choice) for choice in (False, True)
+        trained(data, workspace, epochs=2, precision="fp32", sparse_embeddings=sparse, compile=choice)
+        for choice in (False, True)
     )
     assert compiled.manifest["seconds"]["compiling"] > 0
     losses = [[record["train_loss"] for record in run.manifest["history"]] for run in (plain, compiled)]

@@ -43,10 +43,10 @@ def test_an_entry_replaces_the_model_and_adds_to_train(write) -> None:
         "popularity",
         model_config_type("popularity")().model_dump(mode="json"),
     )
-    assert plain.model.options.get("hidden") != [
+    assert plain.model.options.get("hidden_dims") != [
         7
     ]  # the options of the config's own model are not those of the bench's
-    assert wide.model.options["hidden"] == [16]
+    assert wide.model.options["hidden_dims"] == [16]
     assert [cell.train.batch_size for cell in (popularity, plain, wide)] == [111, 111, 222]
     assert wide.train.epochs == 9
     assert plain.train.epochs == train_defaults(model_config_type("mlp")).get("epochs", config.train.epochs)
@@ -59,7 +59,7 @@ def test_a_models_own_defaults_hold_where_nothing_is_written(write, tmp_path: Pa
     assert train_defaults(model_config_type("ease"))["monitor"] == "ndcg@10"
     for own in ("ease", "mlp"):
         config = load(
-            write("bench: {models: [ease, mlp]}", head=HEAD.replace("name: mlp, hidden: [7]", f"name: {own}"))
+            write("bench: {models: [ease, mlp]}", head=HEAD.replace("name: mlp, hidden_dims: [7]", f"name: {own}"))
         )
         assert [cell.train.monitor for cell in cells(config)] == ["ndcg@10", "auc"]
         later = tmp_path / "current.yaml"
@@ -89,21 +89,24 @@ def test_a_trial_has_no_bench(write) -> None:
 def test_models_of_one_name_are_called_by_what_differs(write) -> None:
     bench = load(write(GOOD)).bench
     assert bench is not None
-    assert bench.labels == ("popularity", "mlp", "mlp hidden=[16], batch_size=222, epochs=9")
+    assert bench.labels == ("popularity", "mlp", "mlp hidden_dims=[16], batch_size=222, epochs=9")
 
 
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
         ("- poplarity", "x.yaml:14: bench.models.1: model.name: unknown model 'poplarity' (did you mean popularity?)"),
-        ("- {name: mlp, hiden: [3]}", "x.yaml:14: bench.models.1: model.hiden: unknown key (did you mean hidden?)"),
+        (
+            "- {name: mlp, hiden: [3]}",
+            "x.yaml:14: bench.models.1: model.hiden: unknown key (did you mean hidden_dims?)",
+        ),
         ("- {name: mlp, train: {epochs: 0}}", "x.yaml:14: bench.models.1: train.epochs: has to be at least 1, not 0"),
         (
             "- {name: mlp, train: {epoch: 3}}",
             "x.yaml:14: bench.models.1: train.epoch: unknown key (did you mean epochs?)",
         ),
         ("- {name: mlp, train: {seed: 3}}", "bench.models.1.train: train.seed is what bench.seeds says"),
-        ("- {hidden: [3]}", "x.yaml:14: bench.models.1.name: is missing"),
+        ("- {hidden_dims: [3]}", "x.yaml:14: bench.models.1.name: is missing"),
         ("- popularity", "bench.models: has popularity twice"),
     ],
 )
@@ -135,5 +138,5 @@ def test_what_is_wrong_with_the_rest_is_told(problems, write, line: str, expecte
 
 
 def test_what_is_wrong_with_the_config_is_told_once(problems, write) -> None:
-    (found,) = problems(write(GOOD, head=HEAD.replace("hidden: [7]", "hiden: [7]")))
-    assert found == "x.yaml:9: model.hiden: unknown key (did you mean hidden?)"
+    (found,) = problems(write(GOOD, head=HEAD.replace("hidden_dims: [7]", "hiden: [7]")))
+    assert found == "x.yaml:9: model.hiden: unknown key (did you mean hidden_dims?)"

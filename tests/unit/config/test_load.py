@@ -55,7 +55,7 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
     config = load(config_file)
     assert config.dataset.name == "movielens-25m"
     assert [op.op for op in config.features.ops] == ["JoinExternal", "Categorify", "LambdaOp"]
-    assert config.model.options == full("mlp", hidden=[128, 128])
+    assert config.model.options == full("mlp", hidden_dims=[128, 128])
     assert (config.train.epochs, config.train.batch_size) == (1, 1_024)  # what was written, and what the model says
 
 
@@ -78,11 +78,11 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
             "  {sparse: true, embedding_weight_decay: 0.1}",
             "x.yaml:15: train: embedding_weight_decay is not there with sparse: true, because decay touches every row",
         ),
-        ("  hidden", "  hiden", "x.yaml:14: model.hiden: unknown key (did you mean hidden?)"),
+        ("  hidden_dims", "  hiden", "x.yaml:14: model.hiden: unknown key (did you mean hidden_dims?)"),
         ("[128, 128]", "128", "x.yaml:14: model.hidden_dims: has to be a list, not 128"),
         ("[128, 128]", "[128, wide]", "x.yaml:14: model.hidden_dims.1: has to be a whole number, not 'wide'"),
         (
-            "  hidden: [128, 128]",
+            "  hidden_dims: [128, 128]",
             "  embedding_dim: wide",
             "x.yaml:14: model.embedding_dim: has to be a whole number or a mapping (keys with values), not 'wide'",
         ),
@@ -154,7 +154,7 @@ def test_load_names_the_mistake(problems, config_file: Path, old: str, new: str,
 
 def test_load_says_every_problem_in_the_order_of_the_file(problems, config_file: Path) -> None:
     config_file.write_text(
-        GOOD.replace("movielens-25m", "movilens").replace("hidden", "hiden").replace("epochs", "epoch")
+        GOOD.replace("movielens-25m", "movilens").replace("hidden_dims", "hiden").replace("epochs", "epoch")
         + "evaluate: {k: [ten]}\n"
     )
     found = problems(config_file, "etl.engine=gpu")
@@ -308,7 +308,7 @@ def test_the_hint_is_about_what_has_the_mistake(config_file: Path) -> None:
     with pytest.raises(ConfigError, match="unknown key") as caught:
         load(config_file, ["train.epoch=3"])
     assert caught.value.hint == f"mend it on the line; all keys that there are: recsys config {config_file}"
-    change(config_file, "hidden", "hiden")
+    change(config_file, "hidden_dims", "hiden")
     with pytest.raises(ConfigError, match="2 problems") as caught:
         load(config_file, ["train.epoch=3"])
     assert caught.value.hint == f"mend it, then check it with: recsys validate {config_file}"
@@ -333,7 +333,7 @@ def test_dump_spells_out_every_default(config_file: Path) -> None:
 
 def test_model_config_type_takes_an_import_path() -> None:
     assert model_config_type("recsys_cli.models.mlp") is model_config_type("mlp")
-    assert model_config("mlp", {"hidden": [8]}).model_dump()["hidden"] == (8,)
+    assert model_config("mlp", {"hidden_dims": [8]}).model_dump()["hidden_dims"] == (8,)
 
 
 def test_model_config_type_says_which_package_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,9 +368,9 @@ def test_another_model_takes_the_options_of_the_one_before_away(config_file: Pat
 
     assert changed.model.name == "popularity"
     assert changed.model.options == full("popularity")
-    assert load(config_file, ["model.name=mlp"]).model.options == full("mlp", hidden=[128, 128])
+    assert load(config_file, ["model.name=mlp"]).model.options == full("mlp", hidden_dims=[128, 128])
     both = load(config_file, ["model.dropout=0.5", "model.name=mlp"]).model.options
-    assert both == full("mlp", hidden=[128, 128], dropout=0.5)
+    assert both == full("mlp", hidden_dims=[128, 128], dropout=0.5)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_ml25m_is_the_recipe_of_the_notebooks() -> None:
     assert config.features.categorified == ("userId", "movieId", "genres")
     assert [text for op in config.features.ops for text in op.expressions.values()] == ["rating > 3"]
     assert [(op.table, op.on, op.columns) for op in config.features.joins] == [("movies", "movieId", ("genres",))]
-    recipe = {"embedding_dim": None, "hidden": [128, 128, 128], "dropout": 0.0, "embedding_dropout": 0.0}
+    recipe = {"embedding_dim": None, "hidden_dims": [128, 128, 128], "dropout": 0.0, "embedding_dropout": 0.0}
     assert config.model.options == model_config_type("mlp")(**recipe).model_dump(mode="json")
     assert (config.train.epochs, config.train.batch_size, config.train.learning_rate) == (1, 32_768, 0.01)
 

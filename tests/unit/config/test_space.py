@@ -52,7 +52,7 @@ def test_a_good_space_is_read_and_written(write) -> None:
             "train.learningrate: {low: 0.1, high: 1.0}",
             "tune.space: train.learningrate: unknown key (did you mean learning_rate?)",
         ),
-        ("model.hiden: {choices: [[64]]}", "tune.space: model.hiden: unknown key (did you mean hidden?)"),
+        ("model.hiden: {choices: [[64]]}", "tune.space: model.hiden: unknown key (did you mean hidden_dims?)"),
         (
             "model.hidden_dims: {choices: [[64], [64, wide]]}",
             "tune.space: model.hidden_dims.1: has to be a whole number, not 'wide'",
@@ -136,7 +136,7 @@ def test_vary_replaces_values_and_leaves_tuning_out(write) -> None:
     config = load(write(GOOD))
     changed = vary(config, ["model.hidden_dims=[64]", "train.learning_rate=1e-05"])
     assert changed.tune is None
-    assert changed.model.options == {**config.model.options, "hidden": [64]}
+    assert changed.model.options == {**config.model.options, "hidden_dims": [64]}
     assert changed.train == config.train.model_copy(update={"learning_rate": 1e-5})
     assert changed.features == config.features
 

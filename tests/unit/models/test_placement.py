@@ -39,7 +39,7 @@ def a_config(placement: str, *, model: dict[str, Any] | None = None, **train: An
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
         # No BatchNorm: a bias before one has no gradient, and Adam would make the noise of rounding as large as any step.
-        "model": {"embedding_dim": DIMS, "hidden": [], "embedding": {"placement": placement}, **(model or {})},
+        "model": {"embedding_dim": DIMS, "hidden_dims": [], "embedding": {"placement": placement}, **(model or {})},
         "train": options,
     })  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_on_a_cpu_host_computes_what_device_does_bit_for_bit(
 def test_clipping_looks_at_tables_in_host_memory_too(make_prepared: MakePrepared, tmp_path: Path) -> None:
     data = make_prepared(rows=600)
     runs = [
-        train_on(data, a_config(place, clip=0.01, epochs=1), Workspace(tmp_path / place)).artifact
+        train_on(data, a_config(place, max_grad_norm=0.01, epochs=1), Workspace(tmp_path / place)).artifact
         for place in ("device", "host")
     ]
     assert torch.equal(*(tensors(run)["model.embeddings.tables.of_userId.weight"] for run in runs))

@@ -43,7 +43,7 @@ def a_config(placement: str, *, dims: Any = DIMS, optimizer: str = "adagrad", **
         "dataset": {"name": "synthetic-small"},
         "features": FEATURES,
         # No BatchNorm: a bias before one has no gradient, and Adam would make the noise of rounding as large as any step.
-        "model": {"embedding_dim": dims, "hidden": [], **QUIET, "embedding": {"placement": placement}},
+        "model": {"embedding_dim": dims, "hidden_dims": [], **QUIET, "embedding": {"placement": placement}},
         "train": {**options, "trackers": [], "embedding_optimizer": optimizer, **train},
     })  # fmt: skip
 

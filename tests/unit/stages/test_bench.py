@@ -142,7 +142,7 @@ def test_a_model_that_fails_is_told_and_the_others_go_on(
     train_on = stage.train_on
     monkeypatch.setattr(stage, "train_on", broken)
     events: list[Event] = []
-    diverging = {**STEPS, "hidden": [], "train": {"learning_rate": 1e30}}
+    diverging = {**STEPS, "hidden_dims": [], "train": {"learning_rate": 1e30}}
     config = a_config(data, "popularity", diverging, GOOD, seeds=(1, 2))
     found = bench_on(data, config, workspace, emit=events.append)
     assert [(one["label"], one["seed"]) for one in found.failures] == [("popularity", 1), ("mlp", 1), ("mlp", 2)]

@@ -64,7 +64,7 @@ MakePrepared = Callable[..., PreparedData]
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_train_learns_the_checkerboard(make_prepared: MakePrepared, workspace: Workspace, sparse: bool) -> None:
-    run = train_on(make_prepared(rows=4_000), a_config(epochs=6, sparse=sparse), workspace).artifact
+    run = train_on(make_prepared(rows=4_000), a_config(epochs=6, sparse_embeddings=sparse), workspace).artifact
     assert run.manifest["valid"]["auc"] > 0.95
     assert run.manifest["history"][-1]["train_loss"] < 0.4
 
@@ -114,7 +114,7 @@ def test_train_is_skipped_where_it_is_done(make_prepared: MakePrepared, workspac
     assert (again.up_to_date, again.artifact) == (True, first.artifact)
     elsewhere = a_config(epochs=1, checkpoint_steps=3)
     assert train_on(data, elsewhere, workspace).up_to_date
-    assert not train_on(data, a_config(epochs=1, memory=64), workspace).up_to_date
+    assert not train_on(data, a_config(epochs=1, memory_mib=64), workspace).up_to_date
     assert train_on(data, config, workspace, resume=True).up_to_date
     assert not train_on(data, a_config(epochs=1, seed=1), workspace).up_to_date
     forced = train_on(data, config, workspace, force=True)
@@ -233,7 +233,7 @@ def test_sparse_leaves_unused_rows_as_they_began(make_prepared: MakePrepared, wo
 
     from recsys_cli.models import build
 
-    data, config = make_prepared(users=500, rows=300), a_config(epochs=1, sparse=True)
+    data, config = make_prepared(users=500, rows=300), a_config(epochs=1, sparse_embeddings=True)
     run = train_on(data, config, workspace).artifact
     used = set(pq.read_table(data.folder / "train")["userId"].to_pylist())
     unused = sorted(set(range(503)) - used)
@@ -290,7 +290,7 @@ def test_a_killed_run_resumes_to_the_same_bits(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, sparse: bool
 ) -> None:
     """8 steps an epoch and a checkpoint every 3: killed in step 14, it goes on from step 12, in the second of 4 epochs."""
-    data, config = make_prepared(), a_config(epochs=4, sparse=sparse, checkpoint_steps=3)
+    data, config = make_prepared(), a_config(epochs=4, sparse_embeddings=sparse, checkpoint_steps=3)
     whole = train_on(data, config, workspace).artifact
     broken = Workspace(tmp_path / "broken")
     assert stopped_by(signal.SIGKILL, data, config, broken.root, step=14) == -signal.SIGKILL

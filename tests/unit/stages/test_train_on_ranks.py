@@ -129,7 +129,7 @@ def test_any_number_of_ranks_makes_the_same_steps(
     pq.write_table(pq.read_table(first).slice(0, 0), first.with_name("99999.parquet"))
     runs = {}
     for ranks in (1, 2, 3):
-        runs[ranks], told = trained(data, a_config(**train, clip=1.0), tmp_path / str(ranks), ranks=ranks)
+        runs[ranks], told = trained(data, a_config(**train, max_grad_norm=1.0), tmp_path / str(ranks), ranks=ranks)
         assert told[0]["written"]
         assert [one["written"] for one in told[1:]] == [[]] * (ranks - 1)
         assert [one["told"] for one in told[1:]] == [[]] * (ranks - 1)
@@ -159,7 +159,7 @@ def test_any_number_of_ranks_drops_the_same_elements(
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_more_ranks_than_rows_make_the_same_steps(make_prepared: MakePrepared, tmp_path: Path, sparse: bool) -> None:
-    data, config = make_prepared(rows=5, shards=1), a_config(batch_size=2, sparse=sparse)
+    data, config = make_prepared(rows=5, shards=1), a_config(batch_size=2, sparse_embeddings=sparse)
     one, three = (trained(data, config, tmp_path / str(ranks), ranks=ranks)[0] for ranks in (1, 3))
     assert len(curve(one)) == 2 * 2  # the last row joins the step before
     assert curve(three) == pytest.approx(curve(one), abs=1e-3)
@@ -178,7 +178,7 @@ def test_what_is_measured_is_exactly_the_same_for_the_same_weights(make_prepared
 def test_a_run_that_was_asked_to_stop_goes_on_with_any_number_of_ranks(
     make_prepared: MakePrepared, tmp_path: Path
 ) -> None:
-    data, config = make_prepared(rows=1_009), a_config(sparse=True, batch_size=128)
+    data, config = make_prepared(rows=1_009), a_config(sparse_embeddings=True, batch_size=128)
     whole, _ = trained(data, config, tmp_path / "whole", ranks=2)
     left, told = trained(data, config, tmp_path / "left", ranks=2, stop=3)
     assert [one["told"][-1] for one in told] == ["interrupted"] * 2
@@ -298,7 +298,7 @@ def test_the_error_of_the_rank_that_failed_is_the_one_that_is_told(
     (package / "config.py").write_text("from recsys_cli.models.mlp.config import Config\n")
     monkeypatch.syspath_prepend(tmp_path / "mine")
     monkeypatch.setenv("RECSYS_TRUST", "my_models")
-    config = a_config(devices=2, model={"name": "my_models.failing", "embedding_dim": 4, "hidden": [8]})
+    config = a_config(devices=2, model={"name": "my_models.failing", "embedding_dim": 4, "hidden_dims": [8]})
     with pytest.raises(RuntimeError, match="rank 1: ValueError: bad luck") as caught:
         train_on(make_prepared(), config, workspace)
     assert "in loss" in caught.value.__notes__[0]
@@ -319,7 +319,7 @@ def test_more_gpus_than_there_are_is_an_error_before_anything_is_started(
 
 @pytest.mark.slow
 def test_torchrun_starts_the_command(make_prepared: MakePrepared, tmp_path: Path) -> None:
-    data, config = make_prepared(rows=1_009), a_config(sparse=True)
+    data, config = make_prepared(rows=1_009), a_config(sparse_embeddings=True)
     (tmp_path / "x.yaml").write_text(dump(config))
     program = (
         "import sys; from pathlib import Path; from recsys_cli.config import load; from recsys_cli.stages.train import train_on; "

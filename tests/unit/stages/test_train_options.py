@@ -162,7 +162,7 @@ def test_where_a_figure_is_not_defined_the_loss_decides(make_prepared: MakePrepa
 
 
 def test_best_holds_the_average_and_last_both(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    run = trained(make_prepared(), workspace, epochs=1, ema=0.9)
+    run = trained(make_prepared(), workspace, epochs=1, ema_decay=0.9)
     best, last = load_file(run.checkpoint("best")), load_file(run.checkpoint("last"))
     averaged = {name.removeprefix("average."): tensor for name, tensor in last.items() if name.startswith("average.")}
     assert "embeddings.tables.of_userId.weight" in averaged
@@ -242,7 +242,7 @@ def test_weights_that_are_no_numbers_are_not_saved(
 
 
 def test_fp16_learns_and_keeps_its_scale(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    run = trained(make_prepared(rows=4_000), workspace, epochs=6, precision="fp16", sparse=True)
+    run = trained(make_prepared(rows=4_000), workspace, epochs=6, precision="fp16", sparse_embeddings=True)
     assert run.manifest["precision"] == "fp16"
     assert run.manifest["valid"]["auc"] > 0.95
     scaler = Checkpoint.load(run.checkpoint("last")).meta["scaler"]

@@ -103,9 +103,9 @@ def test_what_the_model_takes_is_exact(
 
 def test_gradients_are_whole_tables_or_the_rows_of_a_batch(make_prepared: MakePrepared, workspace: Workspace) -> None:
     data = make_prepared(users=4_000)
-    dense, sparse = plan_on(data, a_config()), plan_on(data, a_config(sparse=True))
+    dense, sparse = plan_on(data, a_config()), plan_on(data, a_config(sparse_embeddings=True))
     assert dense["tables"][0]["gradient"] == dense["tables"][0]["weights"] == 4_003 * 8 * 4
-    training = trained(data, a_config(sparse=True), workspace)
+    training = trained(data, a_config(sparse_embeddings=True), workspace)
     tables, _ = optimizers.split(training.model)
     for table, told in zip(sorted(tables, key=lambda table: -table.nbytes), sparse["tables"], strict=True):
         gradient = table.grad
@@ -170,15 +170,18 @@ def test_the_rows_of_the_data_are_what_the_loader_holds(make_prepared: MakePrepa
 
 
 def test_rows_that_do_not_fit_are_streamed(make_prepared: MakePrepared) -> None:
-    plan = plan_on(make_prepared(users=90_000, rows=400_000, shards=10), a_config(memory=2))
+    plan = plan_on(make_prepared(users=90_000, rows=400_000, shards=10), a_config(memory_mib=2))
     assert needed(plan)["rows of train"] == 2 << 20
     assert "streamed within train.memory_mib=2" in [need["note"] for need in plan["needs"]]
 
 
 def test_each_process_has_tables_of_its_own_unless_they_are_sharded(make_prepared: MakePrepared) -> None:
     data = make_prepared()
-    one, two = plan_on(data, a_config(sparse=True)), plan_on(data, a_config(sparse=True, devices=2))
-    sharded = plan_on(data, a_config(sparse=True, devices=2, placement="sharded"))
+    one, two = (
+        plan_on(data, a_config(sparse_embeddings=True)),
+        plan_on(data, a_config(sparse_embeddings=True, devices=2)),
+    )
+    sharded = plan_on(data, a_config(sparse_embeddings=True, devices=2, placement="sharded"))
     assert needed(two)["embedding tables"] == 2 * needed(one)["embedding tables"]
     assert needed(sharded)["embedding tables"] == needed(one)["embedding tables"]
     assert needed(two)["activations of a batch"] == pytest.approx(needed(one)["activations of a batch"], rel=0.3)
@@ -211,9 +214,9 @@ def test_nothing_is_advised_where_it_fits(make_prepared: MakePrepared) -> None:
 def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None:
     """Tables of 3.2 MB: whole gradients go with sparse, the moments with Adagrad, and then there is nothing but fewer rows."""
     data = make_prepared(users=100_000)
-    assert ways(data, room(data, a_config(sparse=True))) == [("train.sparse_embeddings=true", True)]
+    assert ways(data, room(data, a_config(sparse_embeddings=True))) == [("train.sparse_embeddings=true", True)]
     both = [("train.sparse_embeddings=true", False), ("train.embedding_optimizer=adagrad", True)]
-    small = room(data, a_config(sparse=True, embedding_optimizer="adagrad"))
+    small = room(data, a_config(sparse_embeddings=True, embedding_optimizer="adagrad"))
     assert ways(data, small) == both
     assert (
         ways(data, small, embedding_weight_decay=0.1)[0][0]
@@ -228,7 +231,7 @@ def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None
 
 def test_smaller_parts_of_a_batch_are_advised_where_activations_are_the_most(make_prepared: MakePrepared) -> None:
     data = make_prepared()
-    there = room(data, a_config(batch_size=2_000, accumulate=4))
+    there = room(data, a_config(batch_size=2_000, gradient_accumulation_steps=4))
     assert ways(data, there, batch_size=2_000) == [("train.gradient_accumulation_steps=4", True)]
 
 

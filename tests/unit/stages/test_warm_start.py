@@ -81,7 +81,7 @@ def continued(run: TrainedRun, data: PreparedData, workspace: Workspace, **model
 
 
 def test_old_pairs_score_the_same_on_new_ids(data: PreparedData, grown: PreparedData, workspace: Workspace) -> None:
-    run = train_on(data, a_config(sparse=True), workspace).artifact
+    run = train_on(data, a_config(sparse_embeddings=True), workspace).artifact
     before = build("mlp", MODEL_OPTIONS, data.schema)
     load_weights(before, run.checkpoint("best"))
     after = continued(run, grown, workspace)
@@ -153,9 +153,9 @@ def test_what_does_not_fit_is_named(data: PreparedData, grown: PreparedData, wor
     with pytest.raises(ConfigError, match=r"the embedding of movieId is 16 wide and was 8"):
         continued(run, grown, workspace, embedding_dim={"movieId": 16, "userId": 8, "genres": 8})
     with pytest.raises(ConfigError, match=r"first\.linear\.weight is 5 × 24 and was 16 × 24"):
-        continued(run, grown, workspace, hidden=[5])
+        continued(run, grown, workspace, hidden_dims=[5])
     with pytest.raises(ConfigError, match=r"rest\.5\.weight is 1 × 16 and was not there"):
-        continued(run, grown, workspace, hidden=[16, 16])
+        continued(run, grown, workspace, hidden_dims=[16, 16])
 
 
 def test_other_columns_are_named(data: PreparedData, grown: PreparedData, workspace: Workspace) -> None:

@@ -69,7 +69,7 @@ def gradients(step: Step, batch: Batch) -> dict[str, Tensor]:
 @pytest.mark.parametrize(("rows", "parts"), [(64, 2), (64, 7), (5, 9), (1, 4)])
 def test_parts_of_a_batch_have_its_gradient_together(rows: int, parts: int, sparse: bool, weights: bool) -> None:
     batch = a_batch(rows, weights=weights)
-    whole, cut = a_step(sparse=sparse), a_step(sparse=sparse, accumulate=parts)
+    whole, cut = a_step(sparse_embeddings=sparse), a_step(sparse_embeddings=sparse, gradient_accumulation_steps=parts)
     expected, found = gradients(whole, batch), gradients(cut, batch)
     assert expected.keys() == found.keys() != set()
     for name, gradient in expected.items():
@@ -85,7 +85,7 @@ def test_a_table_may_have_no_rows_in_the_first_part_of_a_step() -> None:
     assert isinstance(keys, Ragged)
     late = Ragged(keys.values[:5], torch.cat([torch.zeros(60, dtype=torch.int64), torch.arange(1, 6)]))
     batch = Batch({**batch.features, "keys": late}, batch.labels)
-    whole, cut = a_step(sparse=True), a_step(sparse=True, accumulate=4)
+    whole, cut = a_step(sparse_embeddings=True), a_step(sparse_embeddings=True, gradient_accumulation_steps=4)
     expected, found = gradients(whole, batch), gradients(cut, batch)
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-7)
@@ -94,7 +94,7 @@ def test_a_table_may_have_no_rows_in_the_first_part_of_a_step() -> None:
 def test_the_loss_of_parts_is_the_mean_over_the_rows() -> None:
     batch = a_batch(64, weights=True)
     expected = a_step().model.eval().loss(batch).item()
-    assert float(a_step(accumulate=5)(batch, START)) == pytest.approx(expected, rel=1e-5)
+    assert float(a_step(gradient_accumulation_steps=5)(batch, START)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_random_numbers_follow_from_seed_and_step() -> None:
@@ -110,7 +110,7 @@ def test_random_numbers_follow_from_seed_and_step() -> None:
 
 def test_the_rate_of_each_group_is_what_the_schedule_makes_of_it() -> None:
     config = {"learning_rate": 0.2, "embedding_learning_rate": 0.4, "schedule": {"name": "constant", "warmup_steps": 4}}
-    step = a_step(sparse=True, **config)
+    step = a_step(sparse_embeddings=True, **config)
     rates = []
     for number in range(5):
         step(a_batch(8), TrainingPosition(step=number, steps_per_epoch=10, epochs=1))
@@ -151,7 +151,10 @@ def test_clipping_leaves_what_is_short_enough() -> None:
 
 def test_a_step_clips_what_it_has() -> None:
     batch = a_batch(64)
-    whole, short = gradients(a_step(sparse=True), batch), gradients(a_step(sparse=True, clip=0.01), batch)
+    whole, short = (
+        gradients(a_step(sparse_embeddings=True), batch),
+        gradients(a_step(sparse_embeddings=True, max_grad_norm=0.01), batch),
+    )
     before = sum(float(gradient.square().sum()) for gradient in whole.values()) ** 0.5
     assert before > 0.01
     for name, gradient in whole.items():
@@ -200,7 +203,7 @@ def test_an_overflow_anywhere_skips_the_step_of_all_and_halves_the_scale(
     overflow: tuple[float, float], longest: float | None
 ) -> None:
     """A finite loss whose scaled gradient is not: 1e36 times 65,536 is more than a float32 holds."""
-    step = chosen_step(clip=longest)
+    step = chosen_step(max_grad_norm=longest)
     before, scale = weights(step), step.scaler.get_scale()
     loss = step(numbers(*overflow), START)
     assert torch.isfinite(loss)
@@ -212,7 +215,7 @@ def test_an_overflow_anywhere_skips_the_step_of_all_and_halves_the_scale(
 
 
 def test_clipping_comes_after_unscaling() -> None:
-    step = chosen_step(clip=5.0)
+    step = chosen_step(max_grad_norm=5.0)
     step(numbers(3.0, 4.0), START)  # its norm is 5, and that of the scaled gradient 327,680
     assert [p.grad.to_dense().flatten()[0].item() for p in step.model.parameters()] == pytest.approx([3.0, 4.0])  # type: ignore[union-attr]
 
@@ -251,7 +254,9 @@ def compiled_afresh() -> Iterator[None]:
 @pytest.mark.usefixtures("compiled_afresh")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 def test_a_loss_is_compiled_and_the_time_taken() -> None:
-    plain, compiled = (chosen_step(precision="fp32", sparse=False, compile=choice) for choice in (False, True))
+    plain, compiled = (
+        chosen_step(precision="fp32", sparse_embeddings=False, compile=choice) for choice in (False, True)
+    )
     torch.testing.assert_close(compiled(numbers(2.0, 3.0), START), plain(numbers(2.0, 3.0), START))
     assert weights(compiled) == pytest.approx(weights(plain))
     assert compiled.compiled is not None
@@ -266,7 +271,10 @@ def test_a_compiled_step_is_the_step_also_where_others_share_the_batch(monkeypat
     monkeypatch.setattr(
         BatchNorm, "gather", staticmethod(lambda value: torch.stack([value, 0 * value]))
     )  # others without rows
-    plain, compiled = a_step(sparse=True, hidden=(4,)), a_step(sparse=True, hidden=(4,), compile=True)
+    plain, compiled = (
+        a_step(sparse_embeddings=True, hidden_dims=(4,)),
+        a_step(sparse_embeddings=True, hidden_dims=(4,), compile=True),
+    )
     assert plain.model.state_dict().keys() == compiled.model.state_dict().keys()
     for rows in (64, 33):
         expected, found = gradients(plain, a_batch(rows)), gradients(compiled, a_batch(rows))
