@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from scripts.soak.arena import Arena, Outcome
 
@@ -51,8 +53,14 @@ def _once(number: int, rng: random.Random, base: Arena, folder: Path, outcome: O
 
 
 def _near(arena: Arena, base: Arena) -> bool:
-    """Compare figures; where the latest run is a new one it was trained anew, to the same."""
-    return bool(arena.figures()["pointwise"] == base.figures()["pointwise"])
+    """Compare the figures of the latest run with those of the run with its key before: a run made anew has a new time in its name."""
+    path = sorted(arena.workspace.glob("runs/*/evaluation.json"))[-1]
+    before = list(base.workspace.glob(f"runs/*{path.parent.name.partition('-')[2]}/evaluation.json"))
+    return bool(before) and _pointwise(path) == _pointwise(before[0])
+
+
+def _pointwise(path: Path) -> Any:
+    return json.loads(path.read_text())["pointwise"]
 
 
 def cut(path: Path, rng: random.Random) -> None:
