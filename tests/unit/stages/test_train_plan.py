@@ -244,7 +244,7 @@ def test_where_nothing_helps_it_is_said(make_prepared: MakePrepared) -> None:
 def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make_prepared: MakePrepared) -> None:
     data = make_prepared()
     config = RunConfig.model_validate({
-        **a_config().model_dump(), "model": {"name": name, "dim": 8, "negatives": 16}, "train": {"batch_size": 64}
+        **a_config().model_dump(), "model": {"name": name, "embedding_dim": 8, "num_negatives": 16}, "train": {"batch_size": 64}
     })  # fmt: skip
     plan = plan_on(data, config)
     width = {"mf": 8, "two-tower": 64}[name]
