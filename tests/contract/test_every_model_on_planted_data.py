@@ -40,7 +40,14 @@ from recsys_cli.training.step import Step
 
 OF_ROWS, OF_RANKINGS = 2 / 3, 2 / 5
 """The parts of the way."""
-SMALL = {"embedding_dim": 8, "output_dim": 8, "mf_dim": 8, "hidden_dims": [32], "dropout": 0.0, "embedding_dropout": 0.0}
+SMALL = {
+    "embedding_dim": 8,
+    "output_dim": 8,
+    "mf_dim": 8,
+    "hidden_dims": [32],
+    "dropout": 0.0,
+    "embedding_dropout": 0.0,
+}
 """Options for few factors, of which a model is given those that it has."""
 REGULAR = {name: {"regularization": 0.02} for name in names_of(RankingModel)} | {
     "ease": {},  # it chooses its penalty by itself

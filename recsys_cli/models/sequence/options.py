@@ -50,5 +50,7 @@ class TransformerOptions(SequenceOptions):
     @model_validator(mode="after")
     def _heads_are_of_one_width(self) -> Self:
         if self.embedding_dim % self.num_heads:
-            raise ValueError(f"num_heads: embedding_dim is {self.embedding_dim}, which {self.num_heads} heads cannot share equally")
+            raise ValueError(
+                f"num_heads: embedding_dim is {self.embedding_dim}, which {self.num_heads} heads cannot share equally"
+            )
         return self

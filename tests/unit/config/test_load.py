@@ -65,7 +65,11 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ("  epochs: 1", "  epoch: 1", "x.yaml:16: train.epoch: unknown key (did you mean epochs?)"),
         ("  epochs: 1", "  epochs: 1.5", "x.yaml:16: train.epochs: has to be a whole number, not 1.5"),
         ("  epochs: 1", "  epochs: 0", "x.yaml:16: train.epochs: has to be at least 1, not 0"),
-        ("  epochs: 1", "  sparse_embeddings: maybe", "x.yaml:16: train.sparse_embeddings: has to be true or false, not 'maybe'"),
+        (
+            "  epochs: 1",
+            "  sparse_embeddings: maybe",
+            "x.yaml:16: train.sparse_embeddings: has to be true or false, not 'maybe'",
+        ),
         ("  epochs: 1", "  learning_rate:", "x.yaml:16: train.learning_rate: has to be a number, not nothing"),
         ("train:", "trian:", "x.yaml:15: trian: unknown key (did you mean train?)"),
         (
@@ -435,7 +439,11 @@ def test_defaults_of_another_way_to_update_tables_are_left_out(
     defaults = {"sparse_embeddings": True, "embedding_optimizer": "adagrad", "embedding_learning_rate": 0.1}
     monkeypatch.setattr(model_config_type("mlp"), "train_defaults", defaults, raising=False)
     found = load(config_file, [written]).train
-    assert (found.sparse_embeddings, found.embedding_optimizer, found.embedding_learning_rate) == (sparse, optimizer, rate)
+    assert (found.sparse_embeddings, found.embedding_optimizer, found.embedding_learning_rate) == (
+        sparse,
+        optimizer,
+        rate,
+    )
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,9 @@ def test_history_may_hold_more_than_train() -> None:
 def test_sample_is_stable_and_grows_by_adding() -> None:
     rows = [(user, 5, 1) for user in range(10, 210)]
 
-    small, large, other = (problem(*rows, max_ranking_users=size, seed=seed) for size, seed in ((20, 0), (40, 0), (20, 1)))
+    small, large, other = (
+        problem(*rows, max_ranking_users=size, seed=seed) for size, seed in ((20, 0), (40, 0), (20, 1))
+    )
 
     assert len(small.user_idx) == 20
     assert set(small.user_idx) < set(large.user_idx)
