@@ -30,9 +30,9 @@ PLAIN = "plain torch"
 MODES: dict[str, dict[str, Any]] = {
     PLAIN: {},
     "dense adam": {},
-    "sparse adam": {"sparse": True},
-    "sparse adagrad": {"sparse": True, "embedding_optimizer": "adagrad"},
-    "sparse sgd": {"sparse": True, "embedding_optimizer": "sgd"},
+    "sparse adam": {"sparse_embeddings": True},
+    "sparse adagrad": {"sparse_embeddings": True, "embedding_optimizer": "adagrad"},
+    "sparse sgd": {"sparse_embeddings": True, "embedding_optimizer": "sgd"},
 }
 UPDATES = ("adagrad", "adagrad without FBGEMM", "FBGEMM adagrad", "sgd", "sgd without FBGEMM", "FBGEMM sgd", "adam")
 
@@ -87,7 +87,7 @@ def whole_steps(mode: str, number: int) -> list[float]:
     if mode == PLAIN:
         take = plain_step(schema)
         return timed([lambda batch=batch: take(batch) for batch in made])
-    step = Step(build("mlp", NOTEBOOK, schema, sparse=config.sparse).train(), config, Ranks())
+    step = Step(build("mlp", NOTEBOOK, schema, sparse=config.sparse_embeddings).train(), config, Ranks())
     return timed(
         [lambda batch=batch, at=at: step(batch, TrainingPosition(at, number + 2, 1)) for at, batch in enumerate(made)]
     )

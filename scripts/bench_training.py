@@ -25,9 +25,9 @@ BATCH = 32_768
 HERE = Path(__file__).resolve().parent
 MERLIN = HERE.parents[1] / "shared" / "baselines" / "merlin_train.py"
 OURS = {
-    "sparse adam": {"sparse": True},
-    "sparse adagrad": {"sparse": True, "embedding_optimizer": "adagrad"},
-    "sparse sgd": {"sparse": True, "embedding_optimizer": "sgd"},
+    "sparse adam": {"sparse_embeddings": True},
+    "sparse adagrad": {"sparse_embeddings": True, "embedding_optimizer": "adagrad"},
+    "sparse sgd": {"sparse_embeddings": True, "embedding_optimizer": "sgd"},
     "dense adam": {},
 }
 NOTEBOOK = {"embedding_dim": None, "dropout": 0.0, "embedding_dropout": 0.0}
@@ -53,7 +53,7 @@ def work(folder: Path, steps: int, options: dict[str, Any]) -> dict[str, Any]:
     keep_freed_memory()
     torch.manual_seed(42)
     config = TrainConfig(batch_size=BATCH, device="cpu", **options)
-    model = build("mlp", NOTEBOOK, data.schema, sparse=config.sparse)
+    model = build("mlp", NOTEBOOK, data.schema, sparse=config.sparse_embeddings)
     loader = Loader(data, "train", batch_size=BATCH, shuffle=True)
     trainer = Trainer(model, TrainingData(loader), config, objective=Objective(label="label"))
     started = waited = 0.0

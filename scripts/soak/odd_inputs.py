@@ -133,7 +133,7 @@ def _config(draw: Draw, engine: str) -> dict[str, Any]:
     features = {"user": "user", "item": "item", "label": "label", "timestamp": draw.choice(["time", None]), "ops": ops}
     if features["timestamp"] is None and split["method"] in {"temporal", "leave-last-out"}:
         features["timestamp"] = "time"
-    etl = {"engine": engine, "memory": draw.choice([256, 1024]), "on_bad_rows": draw.choice(["error", "skip"])}
+    etl = {"engine": engine, "memory_mib": draw.choice([256, 1024]), "on_bad_rows": draw.choice(["error", "skip"])}
     return {"split": split, "features": features, "etl": etl}
 
 

@@ -198,7 +198,9 @@ def test_no_command_imports_what_is_not_trusted(recsys: Recsys, line: list[str],
 
 
 def test_a_trusted_dataset_and_model_work_from_validate_to_evaluate(recsys: Recsys) -> None:
-    config = written(f"{FOREIGN}.data:source", f"model: {{name: {FOREIGN}.net, hidden: [4]}}\ntrain: {{epochs: 1}}\n")
+    config = written(
+        f"{FOREIGN}.data:source", f"model: {{name: {FOREIGN}.net, hidden_dims: [4]}}\ntrain: {{epochs: 1}}\n"
+    )
     assert recsys("validate", config, "--trust", FOREIGN).code == 0
     assert "RECSYS_TRUST" not in os.environ
     assert recsys("validate", config).code == 2

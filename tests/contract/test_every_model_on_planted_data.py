@@ -40,14 +40,21 @@ from recsys_cli.training.step import Step
 
 OF_ROWS, OF_RANKINGS = 2 / 3, 2 / 5
 """The parts of the way."""
-SMALL = {"embedding_dim": 8, "dim": 8, "factors": 8, "hidden_dims": [32], "dropout": 0.0, "embedding_dropout": 0.0}
+SMALL = {
+    "embedding_dim": 8,
+    "output_dim": 8,
+    "mf_dim": 8,
+    "hidden_dims": [32],
+    "dropout": 0.0,
+    "embedding_dropout": 0.0,
+}
 """Options for few factors, of which a model is given those that it has."""
 REGULAR = {name: {"regularization": 0.02} for name in names_of(RankingModel)} | {
     "ease": {},  # it chooses its penalty by itself
     "slim": {"l2": 500.0},
     "ials": {"regularization": 10.0},
     "mf": {"regularization": 0.05},
-    "two-tower": {"temperature": 0.5, "negatives": 250},
+    "two-tower": {"temperature": 0.5, "num_negatives": 250},
     "logistic": {},
 }
 """How models are kept from learning rows by heart, where the default is for MovieLens, whose tastes differ in many directions."""

@@ -34,7 +34,8 @@ def a_config(placement: str, **train: Any) -> RunConfig:
             {"op": "Categorify", "columns": ["userId", "movieId"]},
             {"op": "LambdaOp", "expression": "rating > 3", "output": "label", "dtype": "int8"},
         ]},
-        "model": {"embedding_dim": {"userId": 6, "movieId": 8, "genres": 6}, "hidden_dims": [], "dropout": 0.0, "embedding_dropout": 0.0,
+        "model": {"embedding_dim": {"userId": 6, "movieId": 8, "genres": 6}, "hidden_dims": [],
+                  "dropout": 0.0, "embedding_dropout": 0.0,
                   "embedding": {"placement": placement}},
         "train": {**options, "trackers": [], **train},
     })  # fmt: skip

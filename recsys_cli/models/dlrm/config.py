@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from recsys_cli.models.ranking.options import TowerOptions
+from recsys_cli.models.ranking.options import RankingOptions
 
 
-class Config(TowerOptions):
+class Config(RankingOptions):
     """Dot products of all pairs of embeddings, and of the numbers as one more, into a tower (Naumov et al., 2019).
 
     Beside it stands a linear model, which the paper has not.

@@ -20,7 +20,7 @@ from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampl
 class Model(RetrievalModel):
     """He et al., "LightGCN: Simplifying and powering graph convolution network for recommendation", 2020.
 
-    A vector is the mean of what 0, 1, …, `layers` steps along the graph bring to its node; only the vectors at step 0 are
+    A vector is the mean of what 0, 1, …, `num_layers` steps along the graph bring to its node; only the vectors at step 0 are
     learnt. Every step of training looks at all of them, so their gradients are dense. The graph is that of the
     positives of the context: those of train, and at a test those of valid too.
 

@@ -45,10 +45,12 @@ class TransformerOptions(SequenceOptions):
     num_layers: PositiveInt = 2
     """Layers of attention, each followed by a dense network."""
     num_heads: PositiveInt = 2
-    """Parts of the vector that attend on their own; `dim` has to be a multiple."""
+    """Parts of the vector that attend on their own; `embedding_dim` has to be a multiple."""
 
     @model_validator(mode="after")
     def _heads_are_of_one_width(self) -> Self:
         if self.embedding_dim % self.num_heads:
-            raise ValueError(f"heads: dim is {self.embedding_dim}, which {self.num_heads} heads cannot share equally")
+            raise ValueError(
+                f"num_heads: embedding_dim is {self.embedding_dim}, which {self.num_heads} heads cannot share equally"
+            )
         return self

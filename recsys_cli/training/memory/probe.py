@@ -55,7 +55,7 @@ def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) 
 
     Args:
         model: On the meta device; useless afterwards.
-        config: How to train: `sparse` as the model was built, and a precision other than `auto`.
+        config: How to train: `sparse_embeddings` as the model was built, and a precision other than `auto`.
         batch: Rows of the data, on the CPU.
         schema: Names their columns.
     """

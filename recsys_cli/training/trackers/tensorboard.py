@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -32,13 +33,12 @@ class TensorBoard:
         # The name is TensorBoard's; the step keeps a run that is resumed within a second from the file it had before.
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{series.done}"
         self._file = _Records(str(folder / name))
-        self._write(file_version="brain.Event:2")
-        if series.done:
-            self._write(step=series.done + 1, session_log=SessionLog(status=SessionLog.SessionStatus.START))
-        experiment, start, self._end = hparams(_plain(series.config), {})
-        self._write(summary=experiment)
-        self._write(summary=start)
-        self._file.flush()
+        try:
+            self._begin(series)
+        except BaseException:  # a full disk: nobody has this tracker yet, who could close it
+            with suppress(OSError):
+                self._file.close()
+            raise
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Write scalars."""
@@ -51,6 +51,15 @@ class TensorBoard:
         if finished:
             self._write(summary=self._end)
         self._file.close()
+
+    def _begin(self, series: Series) -> None:
+        self._write(file_version="brain.Event:2")
+        if series.done:
+            self._write(step=series.done + 1, session_log=SessionLog(status=SessionLog.SessionStatus.START))
+        experiment, start, self._end = hparams(_plain(series.config), {})
+        self._write(summary=experiment)
+        self._write(summary=start)
+        self._file.flush()
 
     def _write(self, **content: Any) -> None:
         self._file.write(Event(wall_time=time.time(), **content).SerializeToString())

@@ -65,7 +65,11 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ("  epochs: 1", "  epoch: 1", "x.yaml:16: train.epoch: unknown key (did you mean epochs?)"),
         ("  epochs: 1", "  epochs: 1.5", "x.yaml:16: train.epochs: has to be a whole number, not 1.5"),
         ("  epochs: 1", "  epochs: 0", "x.yaml:16: train.epochs: has to be at least 1, not 0"),
-        ("  epochs: 1", "  sparse: maybe", "x.yaml:16: train.sparse_embeddings: has to be true or false, not 'maybe'"),
+        (
+            "  epochs: 1",
+            "  sparse_embeddings: maybe",
+            "x.yaml:16: train.sparse_embeddings: has to be true or false, not 'maybe'",
+        ),
         ("  epochs: 1", "  learning_rate:", "x.yaml:16: train.learning_rate: has to be a number, not nothing"),
         ("train:", "trian:", "x.yaml:15: trian: unknown key (did you mean train?)"),
         (
@@ -75,8 +79,8 @@ def test_load_reads_a_good_config(config_file: Path) -> None:
         ),
         (
             "  epochs: 1",
-            "  {sparse: true, embedding_weight_decay: 0.1}",
-            "x.yaml:15: train: embedding_weight_decay is not there with sparse: true, because decay touches every row",
+            "  {sparse_embeddings: true, embedding_weight_decay: 0.1}",
+            "x.yaml:15: train: embedding_weight_decay is not there with sparse_embeddings: true, because decay touches every row",
         ),
         ("  hidden_dims", "  hiden", "x.yaml:14: model.hiden: unknown key (did you mean hidden_dims?)"),
         ("[128, 128]", "128", "x.yaml:14: model.hidden_dims: has to be a list, not 128"),
@@ -254,14 +258,14 @@ def test_overrides_that_make_no_sense_are_named(config_file: Path, text: str, me
     ("overrides", "hint"),
     [
         (["model=bert4rec", "model.embedding_dim=64"], "write model.name=bert4rec"),
-        (["split=temporal", "split.dim=64"], "write split.method=temporal"),
-        (["train.epochs.dim=64"], None),
+        (["split=temporal", "split.embedding_dim=64"], "write split.method=temporal"),
+        (["train.epochs.embedding_dim=64"], None),
     ],
 )
 def test_options_beside_a_section_that_is_a_word_tell_how_to_name_it(
     config_file: Path, overrides: list[str], hint: str | None
 ) -> None:
-    with pytest.raises(ConfigError, match="which has no 'dim' in it") as caught:
+    with pytest.raises(ConfigError, match="which has no 'embedding_dim' in it") as caught:
         load(config_file, overrides)
     assert caught.value.hint == hint
 
@@ -411,7 +415,7 @@ def test_a_model_says_how_it_is_trained_where_the_config_does_not(
     assert load(config_file, ["train.batch_size=5"]).train.batch_size == 5
 
 
-@pytest.mark.parametrize("named", ["model:\n  name: mlp\n  hidden: [128, 128]\n", "  name: mlp\n"])
+@pytest.mark.parametrize("named", ["model:\n  name: mlp\n  hidden_dims: [128, 128]\n", "  name: mlp\n"])
 def test_a_model_that_is_not_named_is_trained_as_the_same_that_is(config_file: Path, named: str) -> None:
     expected = load(config_file).train
     change(config_file, named, "")
@@ -435,7 +439,11 @@ def test_defaults_of_another_way_to_update_tables_are_left_out(
     defaults = {"sparse_embeddings": True, "embedding_optimizer": "adagrad", "embedding_learning_rate": 0.1}
     monkeypatch.setattr(model_config_type("mlp"), "train_defaults", defaults, raising=False)
     found = load(config_file, [written]).train
-    assert (found.sparse, found.embedding_optimizer, found.embedding_learning_rate) == (sparse, optimizer, rate)
+    assert (found.sparse_embeddings, found.embedding_optimizer, found.embedding_learning_rate) == (
+        sparse,
+        optimizer,
+        rate,
+    )
 
 
 @pytest.mark.parametrize(

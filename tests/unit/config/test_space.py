@@ -142,5 +142,5 @@ def test_vary_replaces_values_and_leaves_tuning_out(write) -> None:
 
 
 def test_values_that_exclude_each_other_are_found_where_they_meet(write) -> None:
-    with pytest.raises(ConfigError, match="embedding_weight_decay is not there with sparse"):
+    with pytest.raises(ConfigError, match="embedding_weight_decay is not there with sparse_embeddings"):
         vary(load(write(GOOD)), ["train.sparse_embeddings=true"])

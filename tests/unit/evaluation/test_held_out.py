@@ -43,7 +43,7 @@ def test_relevant_are_positive_rows_each_item_once() -> None:
 
 
 def test_relevant_all_takes_negative_rows_too() -> None:
-    found = problem((3, 5, 1), (3, 6, 0), relevant="all")
+    found = problem((3, 5, 1), (3, 6, 0), relevance="all")
 
     assert found.candidates[found.relevant.values].tolist() == [5, 6]
 
@@ -96,7 +96,9 @@ def test_history_may_hold_more_than_train() -> None:
 def test_sample_is_stable_and_grows_by_adding() -> None:
     rows = [(user, 5, 1) for user in range(10, 210)]
 
-    small, large, other = (problem(*rows, ranking_users=size, seed=seed) for size, seed in ((20, 0), (40, 0), (20, 1)))
+    small, large, other = (
+        problem(*rows, max_ranking_users=size, seed=seed) for size, seed in ((20, 0), (40, 0), (20, 1))
+    )
 
     assert len(small.user_idx) == 20
     assert set(small.user_idx) < set(large.user_idx)
@@ -107,7 +109,7 @@ def test_sample_is_stable_and_grows_by_adding() -> None:
 
 @pytest.mark.parametrize("size", [None, 200, 10_000])
 def test_sample_of_enough_is_everybody(size: int | None) -> None:
-    found = problem(*[(user, 5, 1) for user in range(10, 210)], ranking_users=size)
+    found = problem(*[(user, 5, 1) for user in range(10, 210)], max_ranking_users=size)
 
     assert len(found.user_idx) == found.num_eligible == 200
 

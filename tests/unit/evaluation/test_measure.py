@@ -128,7 +128,7 @@ def test_measure_on_test_filters_what_was_met_in_valid(make_prepared) -> None:
     data = make_prepared()
     _add_split(data, "test", pq.read_table(data.shards("valid")[0]))
 
-    measured = measure(Half(), data, CONFIG.model_copy(update={"relevant": "all"}))
+    measured = measure(Half(), data, CONFIG.model_copy(update={"relevance": "all"}))
 
     assert measured.split == "test"
     assert measured.counts.users_ranked == 0  # the whole test split is a part of valid, so nothing is left to find

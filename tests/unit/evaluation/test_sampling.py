@@ -95,7 +95,7 @@ def test_sampled_figures_are_named_so_wherever_they_go(make_prepared) -> None:
     data = make_prepared()
     model = build("popularity", {}, data.schema)
     model.fit(make_context(data, "train"))
-    config = SOME.model_copy(update={"k": (3,), "relevant": "all", "bootstrap": 10})
+    config = SOME.model_copy(update={"k": (3,), "relevance": "all", "bootstrap": 10})
 
     measured, rankings = measure(model.eval(), data, config)
 

@@ -74,7 +74,7 @@ def test_vectors_are_computed_once_until_the_weights_change(monkeypatch: pytest.
     calls = []
     smoothed = Graph.smoothed
     monkeypatch.setattr(
-        Graph, "smoothed", lambda self, *tables, layers: calls.append(0) or smoothed(self, *tables, num_layers=layers)
+        Graph, "smoothed", lambda self, *tables, layers: calls.append(0) or smoothed(self, *tables, layers=layers)
     )
 
     def vectors() -> torch.Tensor:

@@ -65,7 +65,7 @@ def told(model: SequenceModel) -> float:
     """How often the item that follows has the highest score of those that were not met."""
     met = torch.stack([torch.from_numpy(item_at(EVERYBODY.numpy(), step)) for step in range(10)], dim=1).long() - 3
     with torch.inference_mode():
-        best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).scatter(1, met, -torch.inf).argmax(embedding_dim=1)
+        best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).scatter(1, met, -torch.inf).argmax(dim=1)
     return float((best == torch.from_numpy(item_at(EVERYBODY.numpy(), 10))).float().mean())
 
 
@@ -129,7 +129,7 @@ def test_positions_are_counted_from_the_end(name: str) -> None:
         network.positions.zero_()
         none = network(vectors, counts)[latest]
     for place in range(LENGTH):
-        moves = (at_the_end(place) - none).abs().amax(embedding_dim=1) > 1e-4
+        moves = (at_the_end(place) - none).abs().amax(dim=1) > 1e-4
         assert moves.tolist() == [count >= LENGTH - place for count in counts.tolist()]
 
 
@@ -221,7 +221,7 @@ def test_negatives_are_drawn_by_their_count_to_the_power(power: float, name: str
     rows = Interactions(users, items, np.ones(len(items), np.float32), times=np.arange(len(items)))
     model = a_model(name, num_negatives=20, negative_sampling_power=power)
     model.set_context(TrainingContext(lambda: rows, dict))
-    drawn, log_expected = zip(*(model.num_negatives.draw() for _ in range(1_000)), strict=True)
+    drawn, log_expected = zip(*(model.negatives.draw() for _ in range(1_000)), strict=True)
     counts = torch.bincount(torch.cat(drawn), minlength=ITEMS + 3).double()
     expected = torch.zeros(ITEMS + 3, dtype=torch.float64)
     expected[3:] = torch.tensor([300.0, 3.0, *[0.0] * (ITEMS - 2)]).double() ** power

@@ -354,7 +354,7 @@ def test_files_are_not_written_over(here: Path, workspace: Workspace) -> None:
         apply(str(data.folder), ["train.parquet"], workspace, output=here / "train.parquet", force=True)
     with pytest.raises(ConfigError, match="no new rows are given"):
         apply(str(data.folder), [], workspace)
-    with pytest.raises(ConfigError, match=r"only etl\.engine, etl\.device, etl\.memory go with --apply"):
+    with pytest.raises(ConfigError, match=r"only etl\.engine, etl\.device, etl\.memory_mib go with --apply"):
         apply(str(data.folder), ["valid.parquet"], workspace, overrides=["etl.seed=1"])
     Path("bad.csv").write_text("userId,movie,time,rating\n1,10,oops,4\n")
     with pytest.raises(DataError) as found:

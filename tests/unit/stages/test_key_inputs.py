@@ -66,7 +66,7 @@ def test_another_format_of_an_op_or_a_model_makes_other_artifacts(
 
 def test_the_memory_of_training_is_in_the_key(config: RunConfig, workspace: Workspace) -> None:
     data = etl(config, workspace).artifact
-    train = config.train.model_copy(update={"memory": config.train.memory_mib + 1})
+    train = config.train.model_copy(update={"memory_mib": config.train.memory_mib + 1})
     assert run_key(config, data) != run_key(config.model_copy(update={"train": train}), data)
 
 

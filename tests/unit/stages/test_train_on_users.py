@@ -58,7 +58,7 @@ def test_a_model_of_users_is_trained_and_measured(make_prepared: MakePrepared, w
 def test_a_run_broken_off_within_an_epoch_ends_in_the_same_bits(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    data, config = make_prepared(), a_config(model={"dropout": 0.2, "length": 10}, checkpoint_steps=4, **options)
+    data, config = make_prepared(), a_config(model={"dropout": 0.2, "max_seq_len": 10}, checkpoint_steps=4, **options)
     whole = train_on(data, config, workspace).artifact
     broken, steps = Workspace(tmp_path / "broken"), 0
 

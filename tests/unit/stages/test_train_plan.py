@@ -242,13 +242,13 @@ def test_where_nothing_helps_it_is_said(make_prepared: MakePrepared) -> None:
 
 @pytest.mark.parametrize("name", ["mf", "two-tower"])
 def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make_prepared: MakePrepared) -> None:
-    data = make_prepared()
+    data, width = make_prepared(), {"mf": "embedding_dim", "two-tower": "output_dim"}[name]
     config = RunConfig.model_validate({
-        **a_config().model_dump(), "model": {"name": name, "dim": 8, "negatives": 16}, "train": {"batch_size": 64}
+        **a_config().model_dump(), "model": {"name": name, width: 8, "num_negatives": 16}, "train": {"batch_size": 64}
     })  # fmt: skip
     plan = plan_on(data, config)
-    width = {"mf": 8, "two-tower": 64}[name]
-    assert [table["width"] for table in plan["tables"] if table["name"] == "userId"] == [width]
+    of_tables = {"mf": 8, "two-tower": 64}[name]
+    assert [table["width"] for table in plan["tables"] if table["name"] == "userId"] == [of_tables]
     assert needed(plan)["activations of a batch"] > 64 * 16 * 4  # of the scores of what is drawn alone
 
 

@@ -141,7 +141,7 @@ def test_a_user_is_shown_with_history_recommendations_and_what_was_to_be_found(
 
 
 def test_what_is_to_be_found_follows_the_config(splits: SplitInteractions, make_prepared: MakePrepared) -> None:
-    found = user(splits, make_prepared(), relevant="all")
+    found = user(splits, make_prepared(), relevance="all")
     assert [line.title for line in found.wanted] == ["title 4", "title 3", "title 5"]
 
 

@@ -245,6 +245,22 @@ def test_a_full_disk_ends_the_event_file_and_nothing_else(tmp_path: Path) -> Non
     assert "No space left on device" in said[0]
 
 
+def test_a_disk_that_is_full_from_the_start_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+
+    def fails(records: Any) -> None:
+        opened.append(records._writer)
+        raise OSError("No space left on device")
+
+    tracker = find(["tensorboard"])["tensorboard"]
+    monkeypatch.setattr(f"{tracker.__module__}._Records.flush", fails)
+    with pytest.raises(OSError, match="No space left"):
+        tracker(Series(TrainedRun(tmp_path), {}))
+    assert [file.closed for file in opened] == [True]
+
+
 def test_a_tracker_that_cannot_open_is_left_out(tmp_path: Path) -> None:
     events: list[Event] = []
     (tmp_path / "tensorboard").write_text("a file where the folder would be")
