@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from recsys_cli.metrics import BEYOND, GROUPED, OF_NUMBERS, POINTWISE, RANKING, Catalogue, Hits, Recommended
+from recsys_cli.metrics import BEYOND, GROUPED, OF_NUMBERS, POINTWISE, RANKING, Catalog, Hits, Recommended
 from recsys_cli.metrics.score_counts import ScoreCounts
 
 # Ranking, for one user: the places of the ranking that are hits (from 1), how much there was to find, and k.
@@ -268,8 +268,8 @@ def _lists(
     flat = np.array([feature for one in features for feature in sorted(one)], np.int64)
     hits = (rng.random(places.shape) < 0.3) & (places >= 0)
     popular = rng.integers(0, items, places.shape)
-    catalogue = Catalogue(counts, int(counts.sum()), flat, offsets)
-    lists = Recommended(hits, np.full(users, 9), places, popular, catalogue)
+    catalog = Catalog(counts, int(counts.sum()), flat, offsets)
+    lists = Recommended(hits, np.full(users, 9), places, popular, catalog)
     return lists, [[int(p) for p in row if p >= 0] for row in places], features
 
 
@@ -280,26 +280,26 @@ def test_metric_of_lists_equals_brute_force(name: str, k: int) -> None:
 
     values = BEYOND[name].compute(lists, k)
 
-    slow = SLOW_BEYOND[name](plain, k, lists.catalogue.counts.tolist(), features)
+    slow = SLOW_BEYOND[name](plain, k, lists.catalog.counts.tolist(), features)
     assert values == pytest.approx(np.array(slow), abs=1e-9, nan_ok=True)
 
 
 def test_serendipity_counts_hits_that_popularity_would_not_have_shown() -> None:
     hits = np.array([[True, True, False, True], [False] * 4])
     popular = np.array([[0, 2, 9, 7], [5, 6, 7, 8]])
-    catalogue = Catalogue(np.array([5, 4]), 9, np.empty(0, np.int64), np.zeros(3, np.int64))
-    lists = Recommended(hits, np.array([3, 1]), np.zeros((2, 4), np.int32), popular, catalogue)
+    catalog = Catalog(np.array([5, 4]), 9, np.empty(0, np.int64), np.zeros(3, np.int64))
+    lists = Recommended(hits, np.array([3, 1]), np.zeros((2, 4), np.int32), popular, catalog)
 
     assert BEYOND["serendipity"].compute(lists, 2).tolist() == [1 / 2, 0]
     assert BEYOND["serendipity"].compute(lists, 4).tolist() == [1 / 4, 0]
 
 
 def test_gini_is_0_where_all_are_shown_alike_and_near_1_where_one_is_all() -> None:
-    catalogue = Catalogue(np.ones(50, np.int64), 50, np.empty(0, np.int64), np.zeros(51, np.int64))
+    catalog = Catalog(np.ones(50, np.int64), 50, np.empty(0, np.int64), np.zeros(51, np.int64))
 
     def gini(places: np.ndarray) -> float:
         nothing = np.zeros(places.shape)
-        return float(BEYOND["gini"].compute(Recommended(nothing > 0, nothing[:, 0], places, nothing, catalogue), 1))
+        return float(BEYOND["gini"].compute(Recommended(nothing > 0, nothing[:, 0], places, nothing, catalog), 1))
 
     assert gini(np.arange(50)[:, None]) == pytest.approx(0)
     assert gini(np.zeros((50, 1), np.int32)) == pytest.approx(0.98)
