@@ -59,7 +59,7 @@ class Learn:
         program = self.fitted.program
         needed = program.columns_read(self.number)
         walk = self._walk()
-        numbered = any(step.op.numbers_rows for step, _ in walk)
+        numbered = any(step.op.needs_row_numbers for step, _ in walk)
         sampled = {program.draw.output} if program.draw else set()
         columns = list(dict.fromkeys([*needed, *sampled]))
         rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered)

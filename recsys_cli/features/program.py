@@ -93,7 +93,7 @@ class Program:
         needed: set[str] = set()
         chosen: list[tuple[PlanStep, Literal["fit", "apply"]]] = []
         for step in reversed([step for step in self.steps if step.home == home]):
-            if step.fitted and step.after == number and drawn in {None, step.op.learns_from_drawn}:
+            if step.fitted and step.after == number and drawn in {None, step.op.fits_on_sampled}:
                 chosen.append((step, "fit"))
                 needed |= set(step.op.reads)
             elif step.acts and step.known <= number and needed & set(step.writes):
@@ -178,7 +178,7 @@ class _Compiler:
             after = max((column.known for column in columns.values()), default=0)
             outputs = part.outputs({name: column.spec for name, column in columns.items()})
             if self.state is not None and part.fitted:
-                outputs = part.learnt(outputs, {name: self.state[index, name] for name in part.states})
+                outputs = part.fitted_outputs(outputs, {name: self.state[index, name] for name in part.states})
             lacks = frozenset().union(*(columns[name].lacks for name in part.reads_to_apply))
             if self.lacks is not None and op.phase == "draw":
                 lacks |= set(outputs)  # whether a row was drawn is no question of new rows
@@ -230,7 +230,7 @@ class _Compiler:
     def _parts(self, index: int, op: Op) -> Iterator[tuple[Op, str | None]]:
         """Cut an op where its columns live in several tables, or bring them to the interactions."""
         homes = {name: self.columns[name].home for name in op.reads}
-        tables = dict.fromkeys([*homes.values(), None] if op.numbers_rows else homes.values())
+        tables = dict.fromkeys([*homes.values(), None] if op.needs_row_numbers else homes.values())
         if len(tables) <= 1:
             yield from self._by_pass(op, next(iter(tables), None))
         elif op.columnwise and not op.separable:

@@ -28,8 +28,8 @@ class Lookup:
     phase: ClassVar[Phase] = "columns"
     fitted: ClassVar[bool] = False
     acts: ClassVar[bool] = True
-    numbers_rows: ClassVar[bool] = False
-    learns_from_drawn: ClassVar[bool] = False
+    needs_row_numbers: ClassVar[bool] = False
+    fits_on_sampled: ClassVar[bool] = False
     encodes: ClassVar[tuple[str, ...]] = ()
     learns: ClassVar[tuple[str, ...]] = ()
     renames: ClassVar[Mapping[str, str]] = {}
