@@ -72,7 +72,7 @@ class Learn:
         return learnt | self.engine.learn(self._walk(drawn=True), self.fitted, rows)
 
     def _walk(self, *, drawn: bool | None = None) -> Walk:
-        walk = self.fitted.program.walk(self.number, None, drawn=drawn)
+        walk = self.fitted.program.walk(self.number, None, sampled=drawn)
         kept = without_idle([step for step, _ in walk], self.fitted, train=True)
         return [(step, verb) for step, verb in walk if step in kept]
 

@@ -215,7 +215,7 @@ def test_joint_columns_live_in_one_place(tmp_path: Path) -> None:
         KEYS,
         Categorify(columns=("town", "city"), joint=True),
     )
-    with pytest.raises(ConfigError, match=r"live in one table.*town in the interactions, city in the table by item"):
+    with pytest.raises(ConfigError, match=r"belong to one table.*town in the interactions, city in the table by item"):
         made("polars", tmp_path, *ops, train=train, valid=train)
 
 

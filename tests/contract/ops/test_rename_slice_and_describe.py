@@ -99,10 +99,10 @@ def test_numbers_and_nulls_keep_their_values_under_a_new_name(name: str, layout:
 @pytest.mark.parametrize(
     ("ops", "message"),
     [
-        ((Rename(columns={"tags": "one"}),), "Rename: there is a column 'one' already"),
+        ((Rename(columns={"tags": "one"}),), "Rename: column 'one' exists already"),
         ((Rename(columns={"stars": "rating2"}),), "no column 'stars' in the interactions"),
-        ((JOIN, Rename(columns={"item": "movie"})), "Rename: it would take away 'item', by which a table is joined"),
-        ((IDS, JOIN, Rename(columns={"item": "movie"})), "it would take away 'item'"),
+        ((JOIN, Rename(columns={"item": "movie"})), "Rename: 'item' is the key of a joined table"),
+        ((IDS, JOIN, Rename(columns={"item": "movie"})), "'item' is the key of a joined table"),
         ((ListSlice(columns="user", start=2),), "ListSlice: 'user' holds a single value in each row"),
         ((ListSlice(columns="tags", start=2, pad=True),), "lists of string; only numbers and ids can be padded"),
         ((ValueCount(columns="rating"),), "ValueCount: 'rating' holds a single value"),

@@ -146,6 +146,6 @@ def test_what_is_made_of_a_label_is_no_feature() -> None:
     """`label` follows from the rating, so it may not stay when the rating is what is to be predicted."""
     changed = {**RECIPE.model_dump(), "label": {"name": "rating", "task": "regression"}}
     (problem,) = FeaturePlan.model_validate(changed).wrong_roles()
-    assert "'label' is made of the label 'rating', and would tell a model the answer" in problem
+    assert "'label' is computed from the label 'rating' and leaks the target" in problem
     assert FeaturePlan.model_validate({**changed, "drop": ["label"]}).wrong_roles() == []
     assert FeaturePlan.model_validate({**changed, "label": [changed["label"], "label"]}).wrong_roles() == []

@@ -69,7 +69,7 @@ def test_no_label_at_all_is_refused() -> None:
         ({"list_weights": {"user": "scores"}}, "list_weights: 'user' is no column of lists that are categorified"),
         ({"list_weights": {"tags": "boost"}}, "list_weights: 'boost' holds no list in each row, as 'tags' does"),
         ({"list_weights": {"tags": "genres"}}, "the list_weight 'genres' is categorified"),
-        ({"list_weights": {"tags": "shares"}}, "list_weights: 'tags' and 'shares' have to live in the same table"),
+        ({"list_weights": {"tags": "shares"}}, "list_weights: 'tags' and 'shares' have to belong to the same table"),
         ({"list_weights": {"tags": "score"}}, r"no column 'score' in the interactions \(did you mean scores\?\)"),
         ({"list_weights": {"tags": "scores"}, "drop": ["tags"]}, "no op makes ids of 'tags', or it is dropped"),
     ],
