@@ -1,4 +1,4 @@
-"""Precision: share of relevant items in the top k."""
+"""Precision: relevant share of the top k."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recall: share of the relevant items in the top k."""
+"""Recall: share of a user's relevant items found in the top k."""
 
 from __future__ import annotations
 

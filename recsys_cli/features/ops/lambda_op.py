@@ -27,8 +27,8 @@ class LambdaOp(Op):
 
     Functions of numbers: `log(x)` is the natural logarithm, -inf for 0 and null below; `round(x)` rounds halves to even;
     `min(a, b)`, `max(a, b)`; `clip(x, low, high)` is min(max(x, low), high).
-    Functions of time: `year(t)`, `month(t)` and `day(t)` from 1, `weekday(t)` with Monday 0, `hour(t)`, `minute(t)`, all in
-    UTC, of a time, a date or seconds since 1970; null outside the years 1 to 9999. The column of features.timestamp is a
+    Functions of time: `year(t)`, `month(t)` and `day(t)` from 1, `weekday(t)` with Monday 0, `hour(t)`, `minute(t)`. All are
+    in UTC, for a time, a date or seconds since 1970; null outside the years 1 to 9999. The column of features.timestamp is a
     time if it holds text, or numbers in ms, µs or ns.
     Functions of text: `length(text)` counts code points; `lower(text)` lowers each code point by the simple mapping of
     Unicode: É becomes é, İ becomes i, a final Σ becomes σ.

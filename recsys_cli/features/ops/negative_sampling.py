@@ -18,13 +18,12 @@ class NegativeSampling(Op):
 
     Negatives are sampled after the split, uniformly or by popularity in train, and join the split of their interaction. A
     negative of train avoids the user's interactions in train, one of valid those in train and valid, one of test those in
-    all splits. Train ignores held-out interactions, because their absence among the negatives would leak them. A held-out
-    interaction may repeat one of train, a negative never does; put Deduplicate first if repeats are no targets. Sampling
-    depends only on the seed and the order of the interactions; users with all items get no negatives.
-    Nulls: a negative has the user and `context` of its interaction and the sampled item; all else is null. Join item
-    features, and put ops on them after this op. Interactions without a user or an item get no negatives.
-    Fitted: nothing. Other ops are fitted on interactions only, except TargetEncoding, as it needs both
-    labels.
+    all splits. A negative of train may be a held-out interaction, because its exclusion would leak the held-out data. A
+    held-out interaction may repeat one of train, a negative never does; put Deduplicate first if repeats are no targets.
+    Sampling depends only on the seed and the order of the interactions; users with all items get no negatives.
+    Nulls: a negative has the user and `context` of its interaction and the sampled item; all else is null. Put the
+    join of item features, and ops on them, after this op. Interactions without a user or an item get no negatives.
+    Fitted: nothing. Other ops are fitted on interactions only, except TargetEncoding, as it needs both labels.
     Output: `output`, int8, 1 for negatives and 0 for interactions; never an input of the model. Derive a label from it,
     such as {op: LambdaOp, expression: "sampled == 0", output: label, dtype: int8}. Rankings and popularity ignore
     negatives.
