@@ -52,8 +52,8 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: E
         catalog: Of its candidates.
         config: The cut-offs, and the resamples of users behind each interval.
     """
-    popular = held_out.by_popularity(ranked.places)
-    lists = Recommended(ranked.hits, ranked.num_relevant, ranked.places, popular, catalog)
+    popular = held_out.by_popularity(ranked.candidates)
+    lists = Recommended(ranked.hits, ranked.num_relevant, ranked.candidates, popular, catalog)
     found = {
         f"{config.label}{metric.name}@{k}": metric.compute(lists, k)
         for k in sorted(set(config.k))

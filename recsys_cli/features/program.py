@@ -80,7 +80,7 @@ class Program:
         """Return the steps to fit in a pass over one table."""
         return [step for step in self.steps if step.fitted and step.after == number and step.home == home]
 
-    def walk(
+    def pass_steps(
         self, number: int, home: str | None, *, sampled: bool | None = None
     ) -> list[tuple[PlanStep, Literal["fit", "apply"]]]:
         """Return the required steps of a pass over one table, in order.
@@ -105,7 +105,7 @@ class Program:
         """Return the raw columns of the interactions required in a pass."""
         computed: set[str] = set()
         needed: dict[str, None] = {}
-        for step, verb in self.walk(number, None):
+        for step, verb in self.pass_steps(number, None):
             reads = step.op.reads if verb == "fit" else step.op.reads_to_apply
             needed |= dict.fromkeys(name for name in reads if name not in computed)
             computed |= set(step.writes)

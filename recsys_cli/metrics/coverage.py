@@ -18,8 +18,8 @@ def coverage(lists: Recommended, k: int) -> Floats:
 
 def times_shown(lists: Recommended, k: int) -> Floats:
     """Return the number of users with each candidate in their top k; shape (I,)."""
-    places = lists.places[:, :k]
-    return np.bincount(places[places >= 0], minlength=len(lists.catalog.counts)).astype(np.float64)
+    candidates = lists.candidates[:, :k]
+    return np.bincount(candidates[candidates >= 0], minlength=len(lists.catalog.counts)).astype(np.float64)
 
 
 COVERAGE = ListMetric("coverage", "coverage", "higher", coverage)

@@ -17,24 +17,24 @@ def diversity(lists: Recommended, k: int) -> Floats:
     Features are categories, such as genres: sets of size m and n with c in common have the cosine c / sqrt(m n). Items
     without features are left out; NaN for users with fewer than two items left. Ziegler et al. (WWW 2005).
     """
-    blocks = range(0, len(lists.places), _USERS)
-    parts = [_block(lists.places[start : start + _USERS, :k], lists.catalog) for start in blocks]
+    blocks = range(0, len(lists.candidates), _USERS)
+    parts = [_block(lists.candidates[start : start + _USERS, :k], lists.catalog) for start in blocks]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _block(places: npt.NDArray[np.int32], catalog: Catalog) -> Floats:
+def _block(candidates: npt.NDArray[np.int32], catalog: Catalog) -> Floats:
     # The sum of cosines over ordered pairs is the squared length of the sum of unit vectors, minus one per item.
-    user, column = np.nonzero(places >= 0)
-    item = places[user, column]
+    user, column = np.nonzero(candidates >= 0)
+    item = candidates[user, column]
     starts = catalog.offsets[item]
     lengths = catalog.offsets[item + 1] - starts
-    number = np.bincount(user[lengths > 0], minlength=len(places))
+    number = np.bincount(user[lengths > 0], minlength=len(candidates))
     row = np.repeat(np.arange(len(item)), lengths)
     feature = catalog.features[np.arange(len(row)) + (starts - np.cumsum(lengths) + lengths)[row]]
     width = int(catalog.features.max(initial=0)) + 1
     pairs, where = np.unique(user[row] * width + feature, return_inverse=True)
     sums = np.bincount(where, weights=1 / np.sqrt(lengths[row]), minlength=len(pairs))
-    squared = np.bincount(pairs // width, weights=sums**2, minlength=len(places))
+    squared = np.bincount(pairs // width, weights=sums**2, minlength=len(candidates))
     return np.where(number > 1, 1 - (squared - number) / np.maximum(number * (number - 1), 1), np.nan)
 
 

@@ -19,9 +19,9 @@ _KINDS = (PointwiseMetric, GroupedMetric, RankingMetric, ListMetric)
 _M = TypeVar("_M", PointwiseMetric, GroupedMetric, RankingMetric, ListMetric)
 
 
-def metric_of(figure: str) -> Metric | None:
+def metric_of(name: str) -> Metric | None:
     """Return the metric of a result name such as `auc` or `sampled_ndcg@10`; see `metric_named`."""
-    return metric_named(_base(figure))
+    return metric_named(_base(name))
 
 
 def metric_named(name: str) -> Metric | None:
@@ -50,32 +50,32 @@ def foreign(name: str) -> Metric | None:
     return replace(metric, name=name)
 
 
-def foreign_path(figure: str) -> str | None:
+def foreign_path(name: str) -> str | None:
     """Return the import path of a metric; None for a metric of this package.
 
     Raises:
         ConfigError: The import path is not trusted.
     """
-    name = _base(figure)
-    is_builtin = any(name in table for table in (POINTWISE, GROUPED, RANKING, BEYOND)) or name in {LOSS, ""}
-    return None if is_builtin else plugins.resolve(name, what="metric")
+    base = _base(name)
+    is_builtin = any(base in table for table in (POINTWISE, GROUPED, RANKING, BEYOND)) or base in {LOSS, ""}
+    return None if is_builtin else plugins.resolve(base, what="metric")
 
 
-def extended(known: Mapping[str, _M], figures: Iterable[str]) -> dict[str, _M]:
+def extended(builtin: Mapping[str, _M], names: Iterable[str]) -> dict[str, _M]:
     """Return the metrics of one type, followed by those of other packages of the same type and label task.
 
     Args:
-        known: Metrics of this package, by name; not empty.
-        figures: Names of metrics or results.
+        builtin: Metrics of this package, by name; not empty.
+        names: Names of metrics or results.
     """
-    like = next(iter(known.values()))
-    others = (foreign(_base(figure)) for figure in figures)
-    return {**known, **{one.name: one for one in others if isinstance(one, type(like)) and _same_task(one, like)}}
+    like = next(iter(builtin.values()))
+    others = (foreign(_base(name)) for name in names)
+    return {**builtin, **{one.name: one for one in others if isinstance(one, type(like)) and _same_task(one, like)}}
 
 
 def _same_task(one: Metric, other: Metric) -> bool:
     return getattr(one, "of_errors", None) == getattr(other, "of_errors", None)
 
 
-def _base(figure: str) -> str:
-    return figure.removeprefix(SAMPLED).partition("@")[0]
+def _base(name: str) -> str:
+    return name.removeprefix(SAMPLED).partition("@")[0]

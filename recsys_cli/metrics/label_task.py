@@ -40,7 +40,7 @@ COMPARED: Mapping[str, PointwiseMetric] = {
 """Pointwise metrics with paired tests, by name."""
 
 
-def headlines(known: Collection[str]) -> tuple[str, ...]:
+def headlines(names: Collection[str]) -> tuple[str, ...]:
     """Return the headline metrics among the names of pointwise metrics."""
-    task = BINARY if BINARY.default.name in known else REGRESSION
-    return tuple(name for name in task.headlines if name in known)
+    task = BINARY if BINARY.default.name in names else REGRESSION
+    return tuple(name for name in task.headlines if name in names)

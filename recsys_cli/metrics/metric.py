@@ -65,11 +65,11 @@ class PointwiseMetric:
             labels: Numeric labels, or binary ones, positive above 0.5; shape (N,).
             scores: Predictions in the units of the label, or logits; shape (N,).
         """
-        known = np.asarray(labels, dtype=np.float32)
+        targets = np.asarray(labels, dtype=np.float32)
         return self.compute(
-            ScoreCounts.of_errors(known, scores)
+            ScoreCounts.of_errors(targets, scores)
             if self.of_errors
-            else ScoreCounts.of((known > 0.5).astype(np.float32), scores)
+            else ScoreCounts.of((targets > 0.5).astype(np.float32), scores)
         )
 
 
@@ -120,10 +120,10 @@ class Ranked(Hits):
     """Hits and ranked candidates.
 
     Attributes:
-        places: Index of the candidate at each rank, -1 for an empty one; shape (U, P).
+        candidates: Index of the candidate at each rank, -1 for an empty one; shape (U, P).
     """
 
-    places: npt.NDArray[np.int32]
+    candidates: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ MAX_CUT_OFF = 10_000
 ARROWS: Mapping[Better | None, str] = {"higher": "↑", "lower": "↓", "one": "→1", None: ""}
 """Direction of a metric, as a symbol in tables."""
 
-Ends = tuple[float | None, float | None, float | None]
+IntervalEstimate = tuple[float | None, float | None, float | None]
 """Value, lower and upper end of its interval; None if absent."""
 
 
@@ -49,7 +49,7 @@ def find_metric(name: str) -> PointwiseMetric | CutOff | None:
     raise _unknown(name, [LOSS, *POINTWISE], RANKING)
 
 
-def check_figure(name: str) -> None:
+def check_reported(name: str) -> None:
     """Check that an evaluation reports a metric: those of `find_metric`, `gauc` and the beyond-accuracy metrics.
 
     Raises:
@@ -66,7 +66,7 @@ def check_figure(name: str) -> None:
         raise _unknown(name, [*POINTWISE, *GROUPED], [*RANKING, *BEYOND])
 
 
-def check_extra(name: str, *, of_numbers: bool) -> None:
+def check_additional(name: str, *, of_numbers: bool) -> None:
     """Check a name in `evaluate.metrics`: an additional metric of another package.
 
     Args:
@@ -120,7 +120,7 @@ def better_of(name: str) -> Better | None:
     return metric.better if isinstance(metric, PointwiseMetric | ListMetric) else "higher"
 
 
-def badness(value: float | None, better: Better | None) -> float:
+def sort_key(value: float | None, better: Better | None) -> float:
     """Return a sort key that puts better values first and undefined ones last."""
     if value is None:
         return math.inf
@@ -129,25 +129,25 @@ def badness(value: float | None, better: Better | None) -> float:
     return value if better == "lower" else -value
 
 
-def best_of(figures: Sequence[Ends], better: Better | None) -> list[bool]:
+def best_of(estimates: Sequence[IntervalEstimate], better: Better | None) -> list[bool]:
     """Mark the best of several values, and all with an interval that overlaps the interval of the best.
 
     Nothing is marked for a single value or without a direction.
 
     Args:
-        figures: Values of several systems, with intervals.
+        estimates: Values of several systems, with intervals.
         better: Direction of the metric.
     """
-    defined = [figure for figure in figures if figure[0] is not None]
+    defined = [one for one in estimates if one[0] is not None]
     if len(defined) < 2 or better is None:
-        return [False] * len(figures)
-    value, low, high = min(defined, key=lambda figure: badness(figure[0], better))
+        return [False] * len(estimates)
+    value, low, high = min(defined, key=lambda one: sort_key(one[0], better))
 
-    def is_best(one: Ends) -> bool:
+    def is_best(one: IntervalEstimate) -> bool:
         if one[0] is None or one[0] == value:
             return one[0] is not None
         if one[1] is None or one[2] is None or low is None or high is None:
             return False
         return one[1] <= high and low <= one[2]
 
-    return [is_best(one) for one in figures]
+    return [is_best(one) for one in estimates]

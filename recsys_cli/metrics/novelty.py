@@ -19,9 +19,9 @@ def novelty(lists: Recommended, k: int) -> Floats:
 
 def mean_shown(lists: Recommended, k: int, values: Floats) -> Floats:
     """Return the mean over each user's top k of item values (I,); NaN for an empty ranking; shape (U,)."""
-    places = lists.places[:, :k]
-    filled = places >= 0
-    total = np.where(filled, values[places], 0.0).sum(axis=1)
+    candidates = lists.candidates[:, :k]
+    filled = candidates >= 0
+    total = np.where(filled, values[candidates], 0.0).sum(axis=1)
     number = filled.sum(axis=1)
     return np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0)
 

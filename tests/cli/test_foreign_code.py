@@ -83,7 +83,7 @@ BRIER = PointwiseMetric(
 )
 OF_NUMBERS = PointwiseMetric("x", "X", "lower", BRIER.compute, BRIER.influence, of_errors=True)
 FIRST = RankingMetric("first", "first place", lambda found, k: found.hits[:, 0].astype(float))
-SHOWN = ListMetric("shown", "items shown", None, lambda lists, k: np.asarray(float((lists.places[:, :k] >= 0).sum())))
+SHOWN = ListMetric("shown", "items shown", None, lambda lists, k: np.asarray(float((lists.candidates[:, :k] >= 0).sum())))
 USERS = GroupedMetric("users", "users", lambda users, labels, scores: (np.ones(3), np.ones(3)))
 
 class Own(RankingMetric):

@@ -31,7 +31,7 @@ def parse(text: str) -> Expression:
     """
     text = text.strip()
     if len(text) > _LONGEST:
-        raise ConfigError(f"the expression has {len(text):,} characters; the maximum is {_LONGEST:,}")
+        raise ConfigError(f"the expression is too long: {len(text):,} characters; the maximum is {_LONGEST:,}")
     try:
         tree = ast.parse("".join(_callable_if(text)), mode="eval")
     except SyntaxError as error:
