@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from recsys_cli.config.bench import BenchModel
 from recsys_cli.config.document import Document, Key
 from recsys_cli.errors import ConfigError
-from recsys_cli.metrics.named import check_figure
+from recsys_cli.metrics.named import check_reported
 
 Check = Callable[[Document], list[str]]
 SEARCHES = ("bench", "tune")
@@ -59,7 +59,7 @@ def bench_problems(document: Document, check: Check) -> list[str]:
 def _metric_problems(document: Document, metrics: Any) -> Iterator[str]:
     for position, name in enumerate(metrics) if isinstance(metrics, list) else ():
         try:
-            check_figure(str(name))
+            check_reported(str(name))
         except ConfigError as error:
             hint = f"; {error.hint}" if error.hint else ""
             yield f"{_marker(document, ('bench', 'metrics', position))}{error.message}{hint}"

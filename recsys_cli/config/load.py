@@ -24,7 +24,7 @@ from recsys_cli.config.space import space_problems
 from recsys_cli.data import open_source
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics.label_task import REGRESSION
-from recsys_cli.metrics.named import check_extra, find_metric
+from recsys_cli.metrics.named import check_additional, find_metric
 from recsys_cli.plugins import guarded, require_subclass
 from recsys_cli.registry import DEFAULT_MODEL, ENGINES, MODELS, lookup
 from recsys_cli.registry import load as load_component
@@ -236,7 +236,7 @@ def _metric_problems(document: Document) -> list[str]:
         for position, name in enumerate(names if isinstance(names, list) else ())
         if isinstance(name, str)
         for problem in _attempt(
-            partial(check_extra, name, of_numbers=of_numbers), document, ("evaluate", "metrics", position)
+            partial(check_additional, name, of_numbers=of_numbers), document, ("evaluate", "metrics", position)
         )
     ]
 

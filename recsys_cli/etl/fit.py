@@ -59,7 +59,7 @@ class Learn:
         program = self.fitted.program
         needed = program.columns_read(self.number)
         walk = self._walk()
-        numbered = any(step.op.numbers_rows for step, _ in walk)
+        numbered = any(step.op.needs_row_numbers for step, _ in walk)
         sampled = {program.draw.output} if program.draw else set()
         columns = list(dict.fromkeys([*needed, *sampled]))
         rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered)
@@ -72,7 +72,7 @@ class Learn:
         return learnt | self.engine.learn(self._walk(drawn=True), self.fitted, rows)
 
     def _walk(self, *, drawn: bool | None = None) -> Walk:
-        walk = self.fitted.program.walk(self.number, None, drawn=drawn)
+        walk = self.fitted.program.pass_steps(self.number, None, sampled=drawn)
         kept = without_idle([step for step, _ in walk], self.fitted, train=True)
         return [(step, verb) for step, verb in walk if step in kept]
 
@@ -215,7 +215,7 @@ class Tables:
         """Return what the tables tell in this pass, each row weighed by the interactions that it stands for."""
         learnt: Learnt = {}
         for key in self.program.keys:
-            walk = self.program.walk(self.number, key)
+            walk = self.program.pass_steps(self.number, key)
             if walk:
                 raw = self.raw(key)
                 weights = self._weights(key, raw.num_rows)

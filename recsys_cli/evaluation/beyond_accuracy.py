@@ -13,11 +13,11 @@ from recsys_cli.evaluation.result import Estimate, Estimates
 from recsys_cli.features.schema import FIRST, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import DimensionTables
-from recsys_cli.metrics import BEYOND, Catalogue, Ranked, Recommended
+from recsys_cli.metrics import BEYOND, Catalog, Ranked, Recommended
 from recsys_cli.metrics.foreign import extended
 
 
-def catalogue_of(candidates: Ints, train: Interactions, tables: DimensionTables, schema: Schema) -> Catalogue:
+def catalog_of(candidates: Ints, train: Interactions, tables: DimensionTables, schema: Schema) -> Catalog:
     """Gather what is known of the candidates (I,): rows of train, and as features all categories that go with an item's id.
 
     Args:
@@ -40,20 +40,20 @@ def catalogue_of(candidates: Ints, train: Interactions, tables: DimensionTables,
     # An item has a feature or has it not: one that its list names twice counts once.
     pairs = np.unique(np.concatenate(owners) * max(before, 1) + np.concatenate(features))
     owner, feature = np.divmod(pairs, max(before, 1))
-    return Catalogue(counts, len(train), feature, np.searchsorted(owner, np.arange(len(candidates) + 1)))
+    return Catalog(counts, len(train), feature, np.searchsorted(owner, np.arange(len(candidates) + 1)))
 
 
-def measure_lists(ranked: Ranked, held_out: HeldOut, catalogue: Catalogue, config: EvaluateConfig) -> Estimates:
+def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: EvaluateConfig) -> Estimates:
     """Measure what rankings show, at each cut-off.
 
     Args:
         ranked: The rankings.
         held_out: The problem that they answer.
-        catalogue: Of its candidates.
+        catalog: Of its candidates.
         config: The cut-offs, and the resamples of users behind each interval.
     """
-    popular = held_out.by_popularity(ranked.places)
-    lists = Recommended(ranked.hits, ranked.num_relevant, ranked.places, popular, catalogue)
+    popular = held_out.by_popularity(ranked.candidates)
+    lists = Recommended(ranked.hits, ranked.num_relevant, ranked.candidates, popular, catalog)
     found = {
         f"{config.label}{metric.name}@{k}": metric.compute(lists, k)
         for k in sorted(set(config.k))

@@ -151,5 +151,5 @@ def _within(who: _CohortMask, ranked: Ranked, held_out: HeldOut) -> Hits | None:
         return None
     owners = np.repeat(np.arange(len(ranked.hits)), held_out.relevant.lengths)
     wanted = np.bincount(owners[who.places[held_out.relevant.values]], minlength=len(ranked.hits))
-    hits = ranked.hits & who.places[ranked.places]  # a place that is empty is no hit
+    hits = ranked.hits & who.places[ranked.candidates]  # a place that is empty is no hit
     return Hits(hits[wanted > 0], wanted[wanted > 0])

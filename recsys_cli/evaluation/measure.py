@@ -16,7 +16,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.baselines import RANKING as BASELINES
 from recsys_cli.evaluation.baselines import fit_baseline
 from recsys_cli.evaluation.baselines.cache import FittedCache
-from recsys_cli.evaluation.beyond_accuracy import catalogue_of, measure_lists
+from recsys_cli.evaluation.beyond_accuracy import catalog_of, measure_lists
 from recsys_cli.evaluation.bootstrap import ranking_estimates
 from recsys_cli.evaluation.cohorts import CohortParts, measure_cohorts
 from recsys_cli.evaluation.cold_start import FoldInScorer, TemporaryIds
@@ -212,10 +212,8 @@ class _Measurement:
         if not ranked:
             return {}
         candidates = asked.held_out.candidates
-        catalogue = catalogue_of(
-            candidates, asked.by_user.train.observed(), DimensionTables(self.data), self.data.schema
-        )
-        return {name: measure_lists(lists, asked.held_out, catalogue, self.config) for name, lists in ranked.items()}
+        catalog = catalog_of(candidates, asked.by_user.train.observed(), DimensionTables(self.data), self.data.schema)
+        return {name: measure_lists(lists, asked.held_out, catalog, self.config) for name, lists in ranked.items()}
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:

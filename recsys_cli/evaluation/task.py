@@ -83,7 +83,7 @@ class EvaluationTask:
             users=new.hidden_ids(there),
             user_hashes=users[there],
             num_relevant=held_out.num_relevant[: len(there)],
-            items={name: candidates[lists.places] for name, lists in ranked.items()},
+            items={name: candidates[lists.candidates] for name, lists in ranked.items()},
             hits={name: lists.hits for name, lists in ranked.items()},
             drawn=candidates[_padded(held_out)] if ranked else np.empty((0, 0), np.int32),
             logits=logits,

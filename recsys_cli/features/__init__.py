@@ -1,1 +1,1 @@
-"""What to compute: pure descriptions, no engine."""
+"""Feature engineering as pure, engine-neutral descriptions: ops, plans, splits and schemas."""

@@ -1,50 +1,50 @@
-"""Names of the columns and tables that the package adds to the user's own: each begins with a character that no raw name has."""
+"""Reserved names of columns and tables; their first character never occurs in raw names."""
 
 from __future__ import annotations
 
 PREFIX = "\x01"
-"""First character of each reserved name."""
+"""First character of reserved names."""
 
 # In prepared files.
 USER_HASH = f"{PREFIX}user"
-"""A column (uint64) that held-out rows have beside the schema's: a hash of the user who has no id of its own, null for others.
-Rows of train have it where the vocabulary leaves out users of train."""
+"""Column (uint64) of held-out rows, outside the schema: the hash of a user without an id, null for other users. Also in train
+if the vocabulary excludes train users."""
 ROW_NUMBER = f"{PREFIX}number"
-"""A column (int32 or int64) that prepared interactions with a timestamp have beside the schema's: the row's number in the raw
-input, over all files in their order; null for sampled negatives. It breaks ties in time. Staged rows have it where an op has left
-rows out; without it they are counted."""
+"""Column (int32 or int64) of prepared interactions with a timestamp, outside the schema: the number of the row in the raw
+input, over all files in order; null for sampled negatives. It breaks ties in time. Staged rows have it after an op that
+drops rows; without it they are numbered consecutively."""
 SHARED_ID = f"{PREFIX}id"
-"""A column (int32) that a table of joined features has where train does not know some of its keys: the encoded id of each row."""
+"""Column (int32) of a dimension table with cold keys: the encoded id of each row."""
 
 
 def row_column(key: str) -> str:
-    """Return the name of a column (int32) beside the schema's: the row of each key in the table of joined features.
+    """Return the name of a column (int32) outside the schema: the row of each key in the dimension table.
 
-    Splits with keys that are in the table and not in the vocabulary have it; everywhere else the row is the encoded id.
+    Present in splits with cold keys in the table; in others the row is the encoded id.
     """
     return f"{PREFIX}row of {key}"
 
 
-# In the rows that an engine gets.
+# In the rows passed to an engine.
 TRAIN_ROW = f"{PREFIX}row"
-"""A column (uint64) that rows of train may have: a number of each row, for ops that assign rows to folds."""
+"""Optional column (uint64) of train rows: the row number, for the assignment to folds."""
 ROW_WEIGHT = f"{PREFIX}weight"
-"""A column (int64) that a table by id may have: the number of interactions of train that each row stands for."""
+"""Optional column (int64) of a dimension table: the number of train interactions of each row."""
 EXACT = f"{PREFIX}exact "
-"""Prefix of the column with a label's values before the cast to their type."""
+"""Prefix of a column with the values of a label before its cast."""
 
-# In what an op has learnt: suffixes of the names of tables.
+# In the fitted state of an op: suffixes of table names.
 REST = f"{PREFIX}rest"
-"""A column's second table: the number of its values in train that are `null`, and that are `unseen` (infrequent)."""
+"""Second table of a column: the number of `null` and of `unseen` (infrequent) values in train."""
 COUNTS = f"{PREFIX}counts"
-"""A column's third table, where it shares a vocabulary: the `count` of its own values, row by row."""
+"""Third table of a column with a joint vocabulary: the `count` of the column's own values, row by row."""
 
-# While an op computes; gone when it is done.
+# Temporary columns of an op.
 POSITION = f"{PREFIX}position"
-"""A column (int64) with the position of a row among all of its flow, or of a batch."""
+"""Column (int64): position of a row in the whole flow, or in a batch."""
 KEEP = f"{PREFIX}keep"
-"""A column (bool): the condition of a Filter."""
+"""Column (bool): condition of a Filter."""
 GROUP, SIZE = f"{PREFIX}group", f"{PREFIX}size"
-"""Columns (int64): the number of a row's group, and the number of rows of a group."""
+"""Columns (int64): number of a row's group, and number of rows of a group."""
 CODE, VALUE = f"{PREFIX}code", f"{PREFIX}value"
-"""Columns of a vocabulary in a join: the encoded id, and the raw value."""
+"""Columns of a vocabulary in a join: encoded id and raw value."""

@@ -1,4 +1,4 @@
-"""FittedPlan: a feature plan with what was learnt from train."""
+"""FittedPlan: a feature plan with its fitted state."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from recsys_cli.features.spec import Spec
 
 @dataclass(frozen=True)
 class FittedPlan:
-    """A plan and its engine-neutral state: whichever engine fitted it, any engine can apply it.
+    """Feature plan with engine-neutral fitted state: any engine can apply it.
 
     Attributes:
         plan: The plan.
-        inputs: Columns and types of the raw tables that it was fitted on; of the interactions only those that are read.
-        state: What was learnt, by position of the op and name of the table.
+        inputs: Columns and types of the raw tables used for fitting; of the interactions, the input columns only.
+        state: Fitted state, by position of the op and name of the table.
     """
 
     plan: FeaturePlan
@@ -36,25 +36,25 @@ class FittedPlan:
 
     @cached_property
     def program(self) -> Program:
-        """The plan worked out, cardinalities included."""
+        """The compiled plan, with cardinalities."""
         return self.plan.compile(self.inputs, self.state)
 
     def for_new_rows(self, have: Collection[str]) -> FittedPlan:
-        """Return the plan for rows that it was not fitted on, which may lack columns: what needs those is left out.
+        """Return the plan for new rows, without the outputs that depend on missing columns.
 
-        Its program says what is lacking. Ops that choose rows are no part of it, nor are joins: the tables by id are there.
+        The program lists those as `lacking`. Ops that select rows and joins are left out: the dimension tables exist.
 
         Args:
-            have: The columns of the new rows.
+            have: Columns of the new rows.
         """
         lacks = frozenset(self.inputs[INTERACTIONS].names) - set(have)
-        made = replace(self)
-        made.__dict__["program"] = self.plan.compile(self.inputs, self.state, lacks=lacks)
-        return made
+        plan = replace(self)
+        plan.__dict__["program"] = self.plan.compile(self.inputs, self.state, lacks=lacks)
+        return plan
 
     @property
     def vocabularies(self) -> dict[str, pa.Table]:
-        """Each vocabulary by its name: `value` (raw type) and `count` (int64); row i is id i + 3."""
+        """Vocabularies by name, with `value` (raw type) and `count` (int64); row i is id i + 3."""
         return {
             name: table
             for (index, name), table in self.state.items()
@@ -62,35 +62,34 @@ class FittedPlan:
         }
 
     def vocabulary_of(self, column: str) -> pa.Table:
-        """Return a column's vocabulary with the counts of its own values, where it shares the vocabulary with others."""
+        """Return a column's vocabulary with the column's own counts, also for a joint vocabulary."""
         index, op = self.plan.encoder_of(column)
         counts = self.state[index, op.counts_of(column)].column("count")
         return pa.table({"value": self.state[index, op.vocabulary_of(column)].column("value"), "count": counts})
 
     def cold_keys(self, key: str) -> pa.Table | None:
-        """Return the keys of joined tables that the key's vocabulary lacks, as `steps.COLD` says; None where there is none."""
-        found = self.state.get((COLD, key))
-        return found if found is not None and found.num_rows else None
+        """Return the cold keys of a joined table, with the columns of `steps.COLD`; None without any."""
+        table = self.state.get((COLD, key))
+        return table if table is not None and table.num_rows else None
 
     def has_cold(self, key: str, *, train: bool) -> bool:
-        """Return whether rows of train, or held-out rows, may have cold keys."""
-        found = self.cold_keys(key)
-        return found is not None and (not train or bool(pc.max(found.column("count")).as_py()))
+        """Return whether train rows, or held-out rows, may have cold keys."""
+        table = self.cold_keys(key)
+        return table is not None and (not train or bool(pc.max(table.column("count")).as_py()))
 
     def of(self, index: int) -> dict[str, pa.Table]:
-        """Return what one op has learnt, by name."""
+        """Return the fitted state of an op, by table name."""
         return {name: table for (position, name), table in self.state.items() if position == index}
 
     def schema(self, layout: str) -> Schema:
-        """Describe the prepared columns.
+        """Return the schema of the prepared columns.
 
         Args:
-            layout: "star", or "flat" where joined columns stand in the interactions.
+            layout: "star", or "flat" with the joined columns in the interactions.
         """
         kept = {name: (spec, home) for name, spec, home in self.program.columns if name not in self.plan.drop}
-        labels = iter(
-            [name for name in self.plan.labels if name in kept]
-        )  # the main one first, whichever op came first
+        # The main label comes first, in any order of the ops.
+        labels = iter([name for name in self.plan.labels if name in kept])
         order = [next(labels) if self.plan.roles.get(name) is Role.LABEL else name for name in kept]
         columns = ((name, *kept[name]) for name in order)
         return Schema(
@@ -114,7 +113,7 @@ class FittedPlan:
         return Column(kind=Kind.NUMERIC, dtype=dtype, **shared)
 
     def write(self, folder: Path) -> None:
-        """Write plan.json, vocab/<name>.parquet, and what else was learnt to state/<position>/<name>.parquet."""
+        """Write plan.json, vocab/<name>.parquet, and the other state to state/<position>/<name>.parquet."""
         (folder / "plan.json").write_text(self.plan.model_dump_json(indent=2) + "\n")
         for name, schema in self.inputs.items():
             _write(schema.empty_table(), folder / "state" / "inputs" / file_of(name))
@@ -124,10 +123,10 @@ class FittedPlan:
 
     @classmethod
     def read(cls, folder: Path) -> FittedPlan:
-        """Read what `write` wrote.
+        """Read a plan from the files of `write`.
 
         Raises:
-            DataError: The files are missing or not of this version.
+            DataError: Missing files, or files of another version.
         """
         try:
             plan = FeaturePlan.model_validate_json((folder / "plan.json").read_text())
@@ -135,24 +134,24 @@ class FittedPlan:
                 unquote(p.stem): pq.read_schema(p) for p in sorted((folder / "state" / "inputs").glob("*.parquet"))
             }
             if INTERACTIONS not in inputs:
-                raise ValueError("it does not say what it was fitted on")
+                raise ValueError("the columns of the interactions are missing")
             state = {}
             for index, op in enumerate(plan.ops):
                 for name in op.states:
-                    beside = folder / ("vocab" if name in op.vocabularies else f"state/{index}")
-                    state[index, name] = pq.read_table(beside / file_of(name))
+                    source = folder / ("vocab" if name in op.vocabularies else f"state/{index}")
+                    state[index, name] = pq.read_table(source / file_of(name))
             for position in (GATHERED, COLD):
                 for path in sorted((folder / "state" / str(position)).glob("*.parquet")):
                     state[position, unquote(path.stem)] = pq.read_table(path)
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise DataError(
-                f"{folder}: not a fitted plan that this version reads: {error}", hint="recsys etl --force"
+                f"{folder}: not a fitted plan of this version: {error}", hint="recsys etl --force"
             ) from error
         return cls(plan, inputs, state)
 
 
 def _as_time(spec: Spec) -> dict[str, Any]:
-    """Return how a time is written: in its own unit, so that no two events become one."""
+    """Return the stored type of a time: its own unit, so that distinct times stay distinct."""
     if pa.types.is_timestamp(spec.element):
         return {"dtype": "int64", "unit": spec.element.unit}
     if pa.types.is_date(spec.element):

@@ -1,4 +1,4 @@
-"""The one hash that decides splits, shuffles and buckets: written out here, so it never changes with a library's version."""
+"""Hash of splits, shuffles and buckets: implemented here, so that no library version changes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNTER_MASK = (1 << 24) - 1
 
 
 def mix(seed: int, *streams: int) -> int:
-    """Fold small integers (a seed, a purpose, a shard number) into one 64-bit key."""
+    """Combine small integers (a seed, a purpose, a shard number) to a 64-bit key."""
     key = seed & _MASK
     for stream in streams:
         key = _finish((key + _GOLDEN * (stream + 1)) & _MASK)
@@ -25,14 +25,14 @@ def mix(seed: int, *streams: int) -> int:
 
 
 def hash_counters(counters: npt.NDArray[np.uint64], key: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Hash each counter with a key: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) started at `key`.
+    """Hash counters with a key: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) with the initial state `key`.
 
     Args:
-        counters: Numbers to hash, such as row numbers; not changed.
-        key: What `mix` returned, or one key for each counter: then the result is a hash of both, in this order.
+        counters: Numbers to hash, such as row numbers; not modified.
+        key: Result of `mix`; or one key per counter, for an ordered hash of both.
 
     Returns:
-        One uniform 64-bit number for each counter.
+        Uniform 64-bit numbers, one per counter.
     """
     values = counters * np.uint64(_GOLDEN)
     values += np.uint64(key)
@@ -48,7 +48,7 @@ def hash_counters(counters: npt.NDArray[np.uint64], key: int | npt.NDArray[np.ui
 
 
 def can_hash(kind: pa.DataType) -> bool:
-    """Whether `hash_values` takes values of a type."""
+    """Whether `hash_values` supports a type."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -57,15 +57,15 @@ def can_hash(kind: pa.DataType) -> bool:
 
 
 def hash_values(values: pa.Array) -> npt.NDArray[np.uint64]:
-    """Hash each value, on every machine and for ever to the same 64 bits; what a null or NaN hashes to means nothing.
+    """Hash values to 64 bits, identical on every machine and in every release; hashes of null and NaN are arbitrary.
 
-    A whole number v of any width, a truth value, date or time (as the integer that Arrow stores) is output number v, by its
-    64 bits, of SplitMix64 started at 0. A number with a fraction is hashed by the bits of its float64, where -0.0 is 0.0.
-    A text starts with output number n, its length in bytes, of SplitMix64 started at `mix(0, 1)`; each 8 bytes of its UTF-8,
-    as a little-endian word w with zeros behind the last, turn a hash h into output number w of SplitMix64 started at h.
+    An integer v of any width, a boolean, date or time (as stored by Arrow) gives output v, by its 64 bits, of SplitMix64
+    started at 0. Other numbers are hashed by the bits of their float64, with -0.0 as 0.0. Text of n bytes starts with
+    output n of SplitMix64 started at `mix(0, 1)`. Each 8 bytes of its UTF-8, as a little-endian word w padded with zeros,
+    turn a hash h into output w of SplitMix64 started at h.
 
     Args:
-        values: N values of a type that `can_hash`.
+        values: N values of a type with `can_hash`.
 
     Returns:
         N hashes.
@@ -81,7 +81,7 @@ def hash_values(values: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Hash short texts as `hash_values` does, given the numbers that `string_keys.pack` made of them."""
+    """Hash short texts as `hash_values` does, from the numbers of `string_keys.pack`."""
     sizes = lengths(numbers).view(np.uint64)
     by_size = hash_counters(np.arange(WORD_BYTES + 1, dtype=np.uint64), mix(0, _TEXT_STREAM))
     if (sizes == WORD_BYTES).all():
@@ -90,9 +90,9 @@ def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def bits(values: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return numbers, truth values, dates and times as 64 bits each, the same for the same value; those of null mean nothing.
+    """Return the 64 bits of numbers, booleans, dates and times, equal for equal values; those of null are arbitrary.
 
-    Whole numbers are widened to int64, others to float64 without a negative zero.
+    Integers are widened to int64, others to float64 without negative zero.
     """
     types, kind = pa.types, values.type
     if types.is_null(kind):
@@ -101,10 +101,12 @@ def bits(values: pa.Array) -> npt.NDArray[np.uint64]:
         values = values.cast(pa.uint8())
     elif types.is_temporal(kind):
         values = values.cast(pa.int32() if types.is_date32(kind) or types.is_time32(kind) else pa.int64())
-    found = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
+    numbers = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
     if types.is_floating(kind):
-        return (found.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
-    return found.view(np.uint64) if found.dtype == np.uint64 else found.astype(np.int64, copy=False).view(np.uint64)
+        return (numbers.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
+    return (
+        numbers.view(np.uint64) if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False).view(np.uint64)
+    )
 
 
 def _hash_texts(texts: Words) -> npt.NDArray[np.uint64]:
@@ -119,14 +121,14 @@ def _hash_texts(texts: Words) -> npt.NDArray[np.uint64]:
 
 
 def below(hashes: npt.NDArray[np.uint64], bound: int) -> npt.NDArray[np.uint64]:
-    """Map hashes evenly to range(bound), bound < 2^32: the upper half, scaled (Lemire 2019); cheaper than a remainder."""
+    """Map hashes uniformly to range(bound), bound < 2^32: the scaled upper half (Lemire 2019), cheaper than a modulo."""
     return ((hashes >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32)
 
 
 def permutation(size: int, key: int) -> npt.NDArray[np.int64]:
-    """Return a permutation of range(size), size < 2^24: the counters in the order of their hashes' upper 40 bits.
+    """Return a permutation of range(size), size < 2^24: counters sorted by the upper 40 bits of their hashes.
 
-    Counter and hash are sorted as one number, which is many times faster than an argsort; equal hashes keep their order.
+    Hash and counter are sorted as one number, many times faster than an argsort; equal hashes keep their order.
     """
     counters = np.arange(size, dtype=np.uint64)
     packed = hash_counters(counters, key)

@@ -1,4 +1,4 @@
-"""What splits ask about the order of rows in time, answered batch by batch in memory that does not grow with the rows."""
+"""Streaming order statistics of time for the splits, in memory independent of the number of rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BINS = 1 << 16
 
 @dataclass
 class TimeBoundary:
-    """Where a split by time begins: rows later than a time, and of those at that time all but the first few.
+    """Boundary of a split by time: a time, and a number of ties before the boundary.
 
     Attributes:
-        time: The time.
-        before: How many rows at that very time still come before the border.
+        time: Time of the boundary.
+        before: Number of further rows at that time before the boundary.
     """
 
     time: int
@@ -26,10 +26,10 @@ class TimeBoundary:
 
     @classmethod
     def at(cls, times: Callable[[], Iterator[Ints]], rank: int) -> TimeBoundary:
-        """Find the border that `rank` rows come before: by counting in ever narrower ranges of time, several passes."""
+        """Find the boundary after `rank` rows, by counts over ever narrower ranges of time in several passes."""
         sizes = [(int(batch.min()), int(batch.max()), len(batch)) for batch in times() if len(batch)]
         if rank >= sum(size for _, _, size in sizes):
-            return cls(2**63 - 1, rank)  # nothing comes after it
+            return cls(2**63 - 1, rank)  # after all rows
         low, high = min(s[0] for s in sizes), max(s[1] for s in sizes)
         below = 0
         while high > low:
@@ -42,7 +42,7 @@ class TimeBoundary:
         return cls(low, rank - below)
 
     def reached(self, times: Ints) -> npt.NDArray[np.bool_]:
-        """Return which rows of the next batch lie behind the border; ties in time are in the order of the rows."""
+        """Return a mask of the rows of the next batch after the boundary; ties follow the order of the rows."""
         behind = times > self.time
         ties = np.flatnonzero(times == self.time)
         behind[ties[self.before :]] = True
@@ -51,14 +51,14 @@ class TimeBoundary:
 
 
 def _count(times: Ints, low: int, high: int, step: int) -> Ints:
-    """Count times in steps from low to high; unsigned, because a difference may not fit int64."""
+    """Count times in steps from low to high; unsigned, because a difference may exceed int64."""
     inside = times[(times >= low) & (times <= high)]
     steps = (inside.astype(np.uint64) - np.uint64(low % 2**64)) // np.uint64(step)
     return np.bincount(steps.astype(np.int64), minlength=_BINS)
 
 
 class LatestTwo:
-    """The last two rows of each user by (time, row), and how many there are."""
+    """Last two rows of each user by (time, row), and the number of rows."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(0, dtype=np.int64)
@@ -67,33 +67,33 @@ class LatestTwo:
         self._seen = 0
 
     def add(self, users: Ints, times: Ints) -> None:
-        """Take in the next rows."""
+        """Add the next rows."""
         if not len(users):
             return
         self._grow(int(users.max()) + 1)
-        order = np.lexsort((times, users))  # stable: rows of one time stay in order
+        order = np.lexsort((times, users))  # stable: ties keep the order of the rows
         sorted_users = users[order]
         ends = np.flatnonzero(np.append(sorted_users[1:] != sorted_users[:-1], True))
         starts = np.append(0, ends[:-1] + 1)
-        who = sorted_users[ends]
-        new = [(times[order[ends]], order[ends] + self._seen, np.ones(len(who), dtype=bool))]
+        owners = sorted_users[ends]
+        latest = [(times[order[ends]], order[ends] + self._seen, np.ones(len(owners), dtype=bool))]
         before = np.maximum(ends - 1, starts)
-        new.append((times[order[before]], order[before] + self._seen, ends > starts))
-        for candidate in reversed(new):
-            self._insert(who, *candidate)
-        self.counts[who] += ends - starts + 1
+        latest.append((times[order[before]], order[before] + self._seen, ends > starts))
+        for candidate in reversed(latest):
+            self._insert(owners, *candidate)
+        self.counts[owners] += ends - starts + 1
         self._seen += len(users)
 
-    def _insert(self, who: Ints, times: Ints, rows: Ints, there: npt.NDArray[np.bool_]) -> None:
-        """Put one later row for each user in its place; of equal times the later row is the later one."""
-        who, times, rows = who[there], times[there], rows[there]
-        have = np.minimum((self.rows[:, who] >= 0).sum(axis=0), 2)
-        last = (have == 0) | (times >= self.times[0, who])
-        second = ~last & ((have == 1) | (times >= self.times[1, who]))
-        moved = who[last]
+    def _insert(self, users: Ints, times: Ints, rows: Ints, valid: npt.NDArray[np.bool_]) -> None:
+        """Insert one later row per user by rank; ties in time go to the later row."""
+        users, times, rows = users[valid], times[valid], rows[valid]
+        have = np.minimum((self.rows[:, users] >= 0).sum(axis=0), 2)
+        last = (have == 0) | (times >= self.times[0, users])
+        second = ~last & ((have == 1) | (times >= self.times[1, users]))
+        moved = users[last]
         self.times[1, moved], self.rows[1, moved] = self.times[0, moved], self.rows[0, moved]
         self.times[0, moved], self.rows[0, moved] = times[last], rows[last]
-        self.times[1, who[second]], self.rows[1, who[second]] = times[second], rows[second]
+        self.times[1, users[second]], self.rows[1, users[second]] = times[second], rows[second]
 
     def _grow(self, users: int) -> None:
         more = users - len(self.counts)

@@ -1,4 +1,4 @@
-"""FeaturePlan: the ops in order and which column plays which part."""
+"""FeaturePlan: the ops in execution order, and the roles of columns."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ from recsys_cli.features.program import Program, State, compile_plan
 from recsys_cli.features.schema import Role, Task
 
 _NUMBERS = {Role.LABEL, Role.WEIGHT, Role.LIST_WEIGHT}
-"""Parts that only numbers can play."""
+"""Roles of numeric columns."""
 
 _ONE_PER_ROW = {Role.USER, Role.ITEM, Role.LABEL, Role.WEIGHT, Role.TIMESTAMP}
-"""Parts of which an interaction has one each."""
+"""Roles with one value per interaction."""
 
 
 class Label(BaseModel):
-    """A label, and how it is predicted."""
+    """Label and prediction task."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    """The column."""
+    """Label column."""
     task: Task = "binary"
-    """`binary`: it is 0 or 1 (or between, as how sure a yes is), and predicted by a probability. `regression`: it is a number in
-    units of its own, such as stars or seconds, trained by the squared error, and predicted and measured in these units."""
+    """`binary`: a label in [0, 1], predicted as a probability. `regression`: a number in units of its own, such as stars or
+    seconds, trained by squared error, predicted and measured in these units."""
 
 
 class FeaturePlan(BaseModel):
-    """What the prepared data holds: the columns that ops wrote, and those that are named here."""
+    """Contents of the prepared data: the outputs of the ops, and the columns with a role."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     user: str
-    """Column with the user's id; has to be categorified."""
+    """User id column; has to be categorified."""
     item: str
-    """Column with the item's id; has to be categorified."""
+    """Item id column; has to be categorified."""
     label: str | Label | Annotated[tuple[str | Label, ...], Field(min_length=1)]
-    """Column to predict, or a list of them; metrics and reports are about the first. One that is a number in units of its own,
-    such as a rating to be predicted as such, is written {name: rating, task: regression}."""
+    """Target column, or a list of them; the first is the main label of metrics and reports. Write a numeric target, such as
+    a rating, as {name: rating, task: regression}."""
     weight: str | None = None
-    """Column with how much a row counts in the loss, 0 or more; the model never sees it, and new rows need not have it."""
+    """Column of sample weights in the loss, at least 0; never a feature, and optional in new rows."""
     list_weights: dict[str, str] = {}
-    """Which list column's elements are weighted by which list of numbers where they are summed, such as
-    {genres: genre_scores}. The lists of a row have the same length; the numbers are no feature of their own."""
+    """Columns of element weights by list column, for weighted sums of embeddings, such as {genres: genre_scores}. Both lists
+    of a row need the same length; the weights are no feature of their own."""
     timestamp: str | None = None
-    """Column with the time of the interaction, which every row needs; kept in the prepared data, never shown to the model.
-    Times, dates, texts (see `times` of a table), or numbers: s, ms, µs or ns since 1970 by their size, or in their own unit."""
+    """Time column of the interactions, without nulls; stored in the prepared data, never a feature. Times, dates, text (see
+    `times` of a table), or numbers: s, ms, µs or ns since 1970, detected by size, or a unit of their own."""
     ops: tuple[AnyOp, ...]
-    """What to compute, in order."""
+    """Ops in execution order."""
     drop: tuple[str, ...] = ()
-    """Columns that ops computed on the way to others, and that the prepared data leaves out."""
+    """Intermediate columns to leave out of the prepared data."""
 
     @property
     def roles(self) -> dict[str, Role]:
-        """The part of each column that is named here, or that tells drawn rows apart."""
-        return dict(self._parts)
+        """Roles by column, including the mark of sampled rows."""
+        return dict(self._role_list)
 
     @property
-    def _parts(self) -> list[tuple[str, Role]]:
-        """Columns and their parts, as they are named: a column that has two is there twice."""
+    def _role_list(self) -> list[tuple[str, Role]]:
+        """Columns with their roles in order; a column with two roles appears twice."""
         parts = [(self.user, Role.USER), (self.item, Role.ITEM), *((name, Role.LABEL) for name in self.labels)]
         parts += [(name, Role.TIMESTAMP) for name in (self.timestamp,) if name]
         parts += [(name, Role.WEIGHT) for name in (self.weight,) if name]
@@ -74,26 +74,26 @@ class FeaturePlan(BaseModel):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The columns to predict, the main one first."""
+        """Target columns, the main label first."""
         return tuple(label.name for label in self._labels)
 
     @property
     def tasks(self) -> dict[str, Task]:
-        """How each label is predicted, the main one first."""
+        """Tasks by label, the main label first."""
         return {label.name: label.task for label in self._labels}
 
     @property
     def _labels(self) -> tuple[Label, ...]:
-        written = self.label if isinstance(self.label, tuple) else (self.label,)
-        return tuple(Label(name=one) if isinstance(one, str) else one for one in written)
+        labels = self.label if isinstance(self.label, tuple) else (self.label,)
+        return tuple(Label(name=one) if isinstance(one, str) else one for one in labels)
 
     @property
     def categorified(self) -> tuple[str, ...]:
-        """Columns that get ids of a vocabulary, in order."""
+        """Columns with a vocabulary, in order."""
         return tuple(column for op in self.ops for column in op.encodes)
 
     def encoder_of(self, column: str) -> tuple[int, Categorify]:
-        """Return the op that makes ids of a column, after its position."""
+        """Return the position and the Categorify of a column."""
         return next((index, cast("Categorify", op)) for index, op in enumerate(self.ops) if column in op.encodes)
 
     @property
@@ -102,7 +102,7 @@ class FeaturePlan(BaseModel):
         return tuple(cast("JoinExternal", op) for op in self.ops if op.joined_by)
 
     def raw_name(self, column: str) -> str:
-        """Return what a column is called before the Renames that come after the rows are chosen: as it is staged."""
+        """Return the staged name of a column: before the Renames after row selection."""
         last = max((position for position, op in enumerate(self.ops) if op.phase != "columns"), default=-1)
         for op in reversed(self.ops[last + 1 :]):
             column = _old_name(op, column)
@@ -110,14 +110,14 @@ class FeaturePlan(BaseModel):
 
     @property
     def raw_times(self) -> tuple[str, ...]:
-        """The raw columns that have to hold times: the timestamp, and what TimeWindow looks at, unless an op computes it."""
+        """Raw columns of times: the timestamp and the inputs of TimeWindow, unless an op computes them."""
         named = [(self.timestamp, len(self.ops))] if self.timestamp else []
         named += [(name, position) for position, op in enumerate(self.ops) for name in op.times]
-        found = (self._raw_before(name, position) for name, position in named)
-        return tuple(dict.fromkeys(name for name in found if name is not None))
+        raw = (self._raw_before(name, position) for name, position in named)
+        return tuple(dict.fromkeys(name for name in raw if name is not None))
 
     def _raw_before(self, column: str, position: int) -> str | None:
-        """Return the raw column behind a column before an op; None where an op computes it."""
+        """Return the raw name of an input column of an op; None for a computed column."""
         for op in reversed(self.ops[:position]):
             if column in op.expressions:
                 return None
@@ -127,24 +127,26 @@ class FeaturePlan(BaseModel):
     def compile(
         self, tables: Mapping[str, pa.Schema], state: State | None = None, *, lacks: frozenset[str] | None = None
     ) -> Program:
-        """Work out the plan for given tables, before any row is read.
+        """Compile the plan for the types of the raw tables, without reading rows.
 
         Args:
             tables: Columns and types by table, "interactions" among them.
-            state: What was learnt, where it is known.
-            lacks: For new rows: columns of the interactions that they do not have. What needs those is left out.
+            state: Fitted state, if available.
+            lacks: Missing columns of new rows; outputs that depend on them are left out.
 
         Raises:
-            ConfigError: All problems at once, one a line.
+            ConfigError: All problems of the plan, one per line.
         """
         program = compile_plan(self.ops, tuple(self.roles), tables, state=state, lacks=lacks)
         problems = [*self.wrong_roles(), *program.problems, *self._wrong_columns(program)]
         if problems:
-            raise ConfigError("features: " + "\n".join(problems), hint="the columns above are what the raw tables have")
+            raise ConfigError(
+                "features: " + "\n".join(problems), hint="fix features; the columns above are those of the raw tables"
+            )
         return program
 
     def wrong_roles(self) -> list[str]:
-        """Say what is wrong with the plan whatever the tables are: which roles the ops do not serve."""
+        """Return the problems of roles and ops, independent of the tables."""
         problems = [
             f"the {role} column {column!r} has to be in a Categorify op"
             for role, column in (("user", self.user), ("item", self.item))
@@ -157,11 +159,11 @@ class FeaturePlan(BaseModel):
         problems += [f"two vocabularies are called {name!r}; rename a column" for name in sorted(same)]
         problems += [
             f"the {role} {name!r} is categorified; a {role} has to be a number"
-            for name, role in self._parts
+            for name, role in self._role_list
             if role in _NUMBERS and name in self.categorified
         ]
         parts: dict[str, list[Role]] = {}
-        for name, role in self._parts:
+        for name, role in self._role_list:
             parts.setdefault(name, []).append(role)
         problems += [
             f"{name!r} is named as {' and as '.join(roles)}; a column plays one part"
@@ -169,10 +171,10 @@ class FeaturePlan(BaseModel):
             if len(roles) > 1
         ]
         if sum(op.phase == "draw" for op in self.ops) > 1:
-            problems.append("NegativeSampling is there twice; one of them can draw all rows")
+            problems.append("NegativeSampling is repeated; one op samples all negatives")
         problems += self._wrong_drops()
         problems += [
-            f"{op.title}: {output!r} is made of the label {name!r}, and would tell a model the answer; leave it out, or drop it"
+            f"{op.title}: {output!r} is computed from the label {name!r} and leaks the target; remove it, or drop it"
             for op in self.ops
             for output in op.expressions
             for name in op.reads
@@ -192,7 +194,7 @@ class FeaturePlan(BaseModel):
                 if name in op.may_drop
             ]
             problems += [
-                f"{later.title} reads {name!r}, which {op.title} may drop; let it come before that"
+                f"{later.title} reads {name!r}, which {op.title} may drop; move it before {op.name}"
                 for later in self.ops[position + 1 :]
                 for name in later.reads
                 if name in op.may_drop
@@ -222,22 +224,22 @@ class FeaturePlan(BaseModel):
         return problems + self._wrong_lists(program)
 
     def _wrong_lists(self, program: Program) -> list[str]:
-        """Say which columns of `list_weights` are not two lists side by side, of ids and of numbers."""
+        """Return the problems of `list_weights`: pairs other than a list of ids with a list of numbers in one table."""
         problems = []
-        there = {name: (spec, home) for name, spec, home in program.columns if name not in self.drop}
+        columns = {name: (spec, home) for name, spec, home in program.columns if name not in self.drop}
         for name, weights in self.list_weights.items():
-            if name not in there:
+            if name not in columns:
                 if name not in program.lacking:
                     problems.append(f"list_weights: no op makes ids of {name!r}, or it is dropped")
-            elif not (there[name][0].categorical and there[name][0].ragged):
-                problems.append(f"list_weights: {name!r} is no column of lists that are categorified")
-            elif weights in there and not there[weights][0].ragged:
+            elif not (columns[name][0].categorical and columns[name][0].ragged):
+                problems.append(f"list_weights: {name!r} is no column of categorified lists")
+            elif weights in columns and not columns[weights][0].ragged:
                 problems.append(f"list_weights: {weights!r} holds no list in each row, as {name!r} does")
-            elif weights in there and there[weights][1] != there[name][1]:
-                problems.append(f"list_weights: {name!r} and {weights!r} have to live in the same table")
+            elif weights in columns and columns[weights][1] != columns[name][1]:
+                problems.append(f"list_weights: {name!r} and {weights!r} have to belong to the same table")
         return problems
 
 
 def _old_name(op: Op, column: str) -> str:
-    """Return the name that a column has before an op."""
+    """Return the name of a column before an op."""
     return next((old for old, new in op.renames.items() if new == column), column)

@@ -1,4 +1,4 @@
-"""A plan worked out for given tables: which op runs where and in which pass over train, and what comes out. No row is read."""
+"""Compiled plan: the table and pass of each op, and the resulting columns; no rows are read."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ __all__ = [
 
 @dataclass
 class _Column:
-    """Where a column is and when it is known."""
+    """Column during compilation: type, table and first pass with its values."""
 
     spec: Spec
     home: str | None = None
-    known: int = 0
+    ready: int = 0
     written: bool = False
-    """Whether an op made it, so that it belongs to what is prepared."""
+    """Output of an op, and so part of the prepared data."""
     lacks: frozenset[str] = frozenset()
-    """What new rows do not have, and without which it cannot be computed for them."""
+    """Missing columns of new rows, required for this one."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A plan for given tables.
+    """Plan compiled for given tables.
 
     Attributes:
-        rows: Ops that run before the split, in order: they choose the interactions, and what that choice needs.
-        draw: The op that adds rows after the split, or None.
-        steps: What runs after the split, in order.
-        joins: The joins, with their positions, in order.
-        reads: Columns of the raw interactions that are needed, each once.
-        columns: What is there at the end: (name, what it is, where it lives), interactions first, then tables.
-        problems: Why it cannot run; all of it is only worked out as far as they allow.
-        lacking: For new rows that do not have all raw columns: what cannot be computed, and for lack of which of them.
+        rows: Ops before the split, in order: row selection and the columns required for it.
+        draw: The op for sampled rows, or None.
+        steps: Steps after the split, in order.
+        joins: Joins with their positions, in order.
+        reads: Columns of the raw interactions in use, without duplicates.
+        columns: Resulting columns as (name, spec, table), interactions first.
+        problems: Reasons against execution; the rest is compiled as far as possible.
+        lacking: Columns that cannot be computed for new rows, each with its missing raw columns.
     """
 
     rows: tuple[tuple[int, AnyOp], ...]
@@ -68,57 +68,57 @@ class Program:
 
     @property
     def passes(self) -> int:
-        """How many passes over train it takes to learn everything."""
-        return max((step.known for step in self.steps), default=0)
+        """Number of passes over train for fitting."""
+        return max((step.ready for step in self.steps), default=0)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns whose ids number a table, in order."""
+        """Key columns of the joined tables, in order."""
         return tuple(dict.fromkeys(op.on for _, op in self.joins))
 
     def fits(self, number: int, home: str | None) -> list[PlanStep]:
-        """Return the steps that learn in a pass, in one table."""
+        """Return the steps to fit in a pass over one table."""
         return [step for step in self.steps if step.fitted and step.after == number and step.home == home]
 
-    def walk(
-        self, number: int, home: str | None, *, drawn: bool | None = None
+    def pass_steps(
+        self, number: int, home: str | None, *, sampled: bool | None = None
     ) -> list[tuple[PlanStep, Literal["fit", "apply"]]]:
-        """Return what a pass has to do to rows of one table, in order, and nothing that it need not.
+        """Return the required steps of a pass over one table, in order.
 
         Args:
-            number: The pass.
-            home: The key of the dimension table; None for the interactions.
-            drawn: Only what learns from drawn rows as well, or only what does not; None for all.
+            number: Number of the pass.
+            home: Key of the dimension table; None for the interactions.
+            sampled: True for ops fitted on sampled rows as well, False for the others, None for all.
         """
         needed: set[str] = set()
         chosen: list[tuple[PlanStep, Literal["fit", "apply"]]] = []
         for step in reversed([step for step in self.steps if step.home == home]):
-            if step.fitted and step.after == number and drawn in {None, step.op.learns_from_drawn}:
+            if step.fitted and step.after == number and sampled in {None, step.op.fits_on_sampled}:
                 chosen.append((step, "fit"))
                 needed |= set(step.op.reads)
-            elif step.acts and step.known <= number and needed & set(step.writes):
+            elif step.acts and step.ready <= number and needed & set(step.writes):
                 chosen.append((step, "apply"))
                 needed |= set(step.op.reads_to_apply)
         return chosen[::-1]
 
     def columns_read(self, number: int) -> tuple[str, ...]:
-        """Return the raw columns of the interactions that a pass looks at."""
-        made: set[str] = set()
+        """Return the raw columns of the interactions required in a pass."""
+        computed: set[str] = set()
         needed: dict[str, None] = {}
-        for step, verb in self.walk(number, None):
+        for step, verb in self.pass_steps(number, None):
             reads = step.op.reads if verb == "fit" else step.op.reads_to_apply
-            needed |= dict.fromkeys(name for name in reads if name not in made)
-            made |= set(step.writes)
+            needed |= dict.fromkeys(name for name in reads if name not in computed)
+            computed |= set(step.writes)
         return tuple(needed)
 
     def transforms(self, home: str | None) -> list[PlanStep]:
-        """Return what rows of one table go through in the end."""
+        """Return the steps of the fitted plan for one table."""
         return [step for step in self.steps if step.home == home and step.acts]
 
 
 @dataclass
 class _Compiler:
-    """Walks over the ops and notes where each column is."""
+    """Traverses the ops and tracks the table and pass of each column."""
 
     tables: Mapping[str, pa.Schema]
     state: State | None
@@ -129,11 +129,11 @@ class _Compiler:
     problems: list[str] = field(default_factory=list)
     encoded: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
-    """Columns by which tables are joined."""
+    """Keys of the joined tables."""
     last: int = -1
-    """Position of the last op that chooses rows."""
+    """Position of the last op of row selection."""
     lacks: frozenset[str] | None = None
-    """Raw columns that new rows do not have; None where it is not for new rows."""
+    """Missing columns of new rows; None if the plan is not for new rows."""
     rows: list[tuple[int, AnyOp]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class _Compiler:
             self.columns[raw.name] = _Column(Spec(raw.type), lacks=frozenset({raw.name}) & (self.lacks or frozenset()))
 
     def run(self, index: int, op: Op) -> None:
-        """Note what an op does; a problem is kept, so that all are named at once."""
+        """Compile an op; its problem is recorded, so that all are reported at once."""
         try:
             if op.joined_by:
                 self._join(index, cast("JoinExternal", op))
@@ -155,7 +155,7 @@ class _Compiler:
             self.problems.append(f"{op.title}: {error.message}")
 
     def use(self, name: str) -> None:
-        """Note that the plan names a column in one of its roles."""
+        """Record a column with a role."""
         if name in self.columns:
             self._read(name)
         else:
@@ -175,13 +175,13 @@ class _Compiler:
             self._read(name)
         for part, home in self._parts(index, op):
             columns = {name: self.columns[name] for name in part.reads}
-            after = max((column.known for column in columns.values()), default=0)
+            after = max((column.ready for column in columns.values()), default=0)
             outputs = part.outputs({name: column.spec for name, column in columns.items()})
             if self.state is not None and part.fitted:
-                outputs = part.learnt(outputs, {name: self.state[index, name] for name in part.states})
+                outputs = part.fitted_outputs(outputs, {name: self.state[index, name] for name in part.states})
             lacks = frozenset().union(*(columns[name].lacks for name in part.reads_to_apply))
             if self.lacks is not None and op.phase == "draw":
-                lacks |= set(outputs)  # whether a row was drawn is no question of new rows
+                lacks |= set(outputs)  # new rows are never sampled
             self._write(PlanStep(index, part, home, after, tuple(outputs)), outputs, lacks)
 
     def _write(self, step: PlanStep, outputs: Mapping[str, Spec | None], lacks: frozenset[str]) -> None:
@@ -204,40 +204,38 @@ class _Compiler:
                 self.columns[name] = replace(before, spec=spec)
             else:
                 if before is not None and not before.written:
-                    del self.columns[name]  # so that columns stand in the order in which ops made them
-                self.columns[name] = _Column(spec, step.home, step.known, written=True, lacks=lacks)
+                    del self.columns[name]  # computed columns follow the order of the ops
+                self.columns[name] = _Column(spec, step.home, step.ready, written=True, lacks=lacks)
 
     def _check_names(self, step: PlanStep, outputs: Mapping[str, Spec | None]) -> None:
-        """Check that a new name is not that of another column, which would be lost."""
+        """Check that a Rename overwrites no other column."""
         taken = [name for name, spec in outputs.items() if spec is not None and name in self.columns]
         if taken and step.op.renames:
-            raise ConfigError(f"there is a column {taken[0]!r} already")
+            raise ConfigError(f"column {taken[0]!r} exists already; choose another name")
 
     def _check_keys(self, step: PlanStep, outputs: Mapping[str, Spec | None]) -> None:
-        """Check that the keys of joins stay, are raw until they become ids, and that this needs only one pass."""
+        """Check that keys of joins stay, are raw until their Categorify, and need a single pass."""
         taken = {op.on for _, op in self.joins} & set(outputs)
         if taken and (step.op.renames or step.op.may_drop):
-            raise ConfigError(f"it would take away {sorted(taken)[0]!r}, by which a table is joined")
+            raise ConfigError(f"{sorted(taken)[0]!r} is the key of a joined table and has to stay")
         keys = {op.on for _, op in self.joins if op.on in self.columns and not self.columns[op.on].spec.categorical}
         for name in keys & set(outputs):
             if name not in step.op.encodes:
-                raise ConfigError(
-                    f"it would change {name!r}, by which a table is joined; let the Categorify of it come first"
-                )
+                raise ConfigError(f"{name!r} is the key of a joined table; put this op after the Categorify of the key")
             if step.after:
-                raise ConfigError(f"{name!r} is the key of a join, so it cannot depend on something learnt from train")
+                raise ConfigError(f"{name!r} is the key of a join, so it cannot depend on a statistic of train")
 
     def _parts(self, index: int, op: Op) -> Iterator[tuple[Op, str | None]]:
-        """Cut an op where its columns live in several tables, or bring them to the interactions."""
+        """Split an op by the tables of its columns, or move the columns to the interactions."""
         homes = {name: self.columns[name].home for name in op.reads}
-        tables = dict.fromkeys([*homes.values(), None] if op.numbers_rows else homes.values())
+        tables = dict.fromkeys([*homes.values(), None] if op.needs_row_numbers else homes.values())
         if len(tables) <= 1:
             yield from self._by_pass(op, next(iter(tables), None))
         elif op.columnwise and not op.separable:
             lives = ", ".join(
                 f"{n} in {f'the table by {home}' if home else 'the interactions'}" for n, home in homes.items()
             )
-            raise ConfigError(f"its columns have to live in one table, because they share a vocabulary; here {lives}")
+            raise ConfigError(f"columns of a joint vocabulary have to belong to one table; here {lives}")
         elif op.columnwise:
             for home in tables:
                 yield from self._by_pass(op.only(tuple(n for n in op.reads if homes[n] == home)), home)
@@ -248,8 +246,8 @@ class _Compiler:
             yield op, None
 
     def _by_pass(self, op: Op, home: str | None) -> Iterator[tuple[Op, str | None]]:
-        """Cut an op where some of its columns are known earlier than others, or at all, so that those do not wait."""
-        waits = {name: (self.columns[name].known, tuple(sorted(self.columns[name].lacks))) for name in op.reads}
+        """Split an op by the first pass with its inputs, so that no column waits for another."""
+        waits = {name: (self.columns[name].ready, tuple(sorted(self.columns[name].lacks))) for name in op.reads}
         if not op.separable or len(set(waits.values())) <= 1:
             yield op, home
             return
@@ -260,10 +258,10 @@ class _Compiler:
         key = self.columns[home]
         if not key.spec.categorical:
             raise ConfigError(
-                f"it reads {', '.join(names)} of the table by {home} beside columns of other tables; "
-                f"let it come after the Categorify of {home!r}"
+                f"it reads {', '.join(names)} of the table by {home} and columns of other tables; "
+                f"put it after the Categorify of {home!r}"
             )
-        after = max(key.known, *(self.columns[name].known for name in names))
+        after = max(key.ready, *(self.columns[name].ready for name in names))
         if not key.lacks:
             self.steps.append(PlanStep(GATHERED, Gather(home, names, index), None, after, names))
 
@@ -275,35 +273,35 @@ class _Compiler:
             self._read(op.on)
         else:
             self._missing(op.on)
-        have = self.tables[op.table]
-        there = ", ".join(have.names)
+        table = self.tables[op.table]
+        names = ", ".join(table.names)
         self.problems += [
-            f"{op.name}: no column {name!r} in table {op.table}{suggest(name, have.names)}; there are {there}"
+            f"{op.name}: no column {name!r} in table {op.table}{suggest(name, table.names)}; there are {names}"
             for name in (op.on, *op.columns)
-            if name not in have.names
+            if name not in table.names
         ]
         self.problems += [
-            f"{op.name}: column {name!r} is there already"
+            f"{op.name}: column {name!r} exists already"
             for name in op.columns
             if name in self.reads or (name in self.columns and self.columns[name].written)
         ]
         if op.on not in self.encoded:
-            self.problems.append(f"{op.name}: the key {op.on!r} has to be categorified, because ids number its table")
+            self.problems.append(f"{op.name}: the key {op.on!r} has to be categorified; its ids number the table")
         elif op.on in self.columns and self.columns[op.on].spec.ragged:
             self.problems.append(
-                f"{op.name}: the key {op.on!r} holds a list in each row, and a join takes one key a row"
+                f"{op.name}: the key {op.on!r} holds a list in each row; a join needs a single key per row"
             )
         self.joins.append((index, op))
-        known = {name: Spec(have.field(name).type) for name in op.columns if name in have.names}
-        for name, spec in known.items():
-            # Its rows are numbered by ids, which are known after the first pass.
+        specs = {name: Spec(table.field(name).type) for name in op.columns if name in table.names}
+        for name, spec in specs.items():
+            # Ids number the rows of the table, and are available after the first pass.
             lacks = self.columns[op.on].lacks if op.on in self.columns else frozenset()
-            self.columns[name] = _Column(spec, op.on, known=1, written=True, lacks=lacks)
+            self.columns[name] = _Column(spec, op.on, ready=1, written=True, lacks=lacks)
 
 
 def _locate(key: str) -> PlanStep:
     op = Locate(key)
-    return PlanStep(COLD, op, None, 1, (op.output,))  # cold keys are known after the first pass
+    return PlanStep(COLD, op, None, 1, (op.output,))  # cold keys are available after the first pass
 
 
 def compile_plan(
@@ -314,14 +312,14 @@ def compile_plan(
     state: State | None = None,
     lacks: frozenset[str] | None = None,
 ) -> Program:
-    """Work out a plan for given tables.
+    """Compile a plan for given tables.
 
     Args:
         ops: The ops, in order.
-        roles: Columns that the plan names beside its ops: user, item, labels, weights, timestamp.
+        roles: Columns with a role: user, item, labels, weights, timestamp.
         tables: Columns and types by table, "interactions" among them.
-        state: What was learnt, where it is known: then cardinalities are, too.
-        lacks: For new rows: columns of the interactions that they do not have. What needs those is left out.
+        state: Fitted state, for cardinalities.
+        lacks: Missing columns of new rows; outputs that depend on them are left out.
     """
     last = max((position for position, op in enumerate(ops) if op.phase != "columns"), default=-1)
     early = [op for op in ops[: last + 1] if op.fitted or op.joined_by]
@@ -329,8 +327,8 @@ def compile_plan(
     keys = frozenset(op.joined_by for op in ops if op.joined_by)
     compiler = _Compiler(tables, state, encoded=encoded, keys=keys, last=last, lacks=lacks)
     compiler.problems += [
-        f"{op.title} comes before {ops[last].title}, which chooses rows; rows are chosen before anything is learnt or joined, "
-        f"so move {ops[last].name} up"
+        f"{op.title} comes before {ops[last].title}, but rows are selected before any op is fitted or joined; "
+        f"move {ops[last].name} up"
         for op in early
     ]
     for index, op in enumerate(ops):

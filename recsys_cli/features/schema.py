@@ -1,4 +1,4 @@
-"""The prepared columns: the treaty between ETL, loader, model and serving. It knows no engine and no tensor library."""
+"""Schema of the prepared data: the contract between ETL, loader, models and serving, without engines or tensors."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from recsys_cli.errors import ConfigError, DataError
 
 PADDING, NULL, UNSEEN = 0, 1, 2
-"""Encoded ids with a fixed meaning: padding, null, and out of vocabulary. The vocabulary starts at FIRST."""
+"""Reserved ids: padding, null and out of vocabulary. The vocabulary starts at FIRST."""
 FIRST = 3
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""How many of a unit of time make a second."""
+"""Units of time per second."""
 
 
 def file_of(name: str) -> str:
-    """Return the name of the parquet file that belongs to a column, whatever characters the column's name has."""
+    """Return the Parquet file name of a column, with special characters escaped."""
     return quote(name, safe=" ") + ".parquet"
 
 
 Task = Literal["binary", "regression"]
-"""How a label is predicted: how likely it is, or by the number itself."""
+"""Prediction task of a label: a probability, or a number."""
 
 
 class Role(StrEnum):
-    """What a column is for."""
+    """Role of a column."""
 
     USER = "user"
     ITEM = "item"
@@ -42,65 +42,65 @@ class Role(StrEnum):
 
 
 class Kind(StrEnum):
-    """How a column's values are to be read."""
+    """Type of a column: encoded ids or numbers."""
 
     CATEGORICAL = "categorical"
     NUMERIC = "numeric"
 
 
 class Column(BaseModel):
-    """One prepared column."""
+    """Prepared column."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    """Name of the column, and of the feature in a batch."""
+    """Name of the column and of the feature in a batch."""
     role: Role
-    """What it is for."""
+    """Role."""
     kind: Kind
-    """Whether values are encoded ids or numbers."""
+    """Encoded ids or numbers."""
     dtype: Literal["int8", "int16", "int32", "int64", "float32", "float64"]
-    """Type of the values (of the elements, where ragged)."""
+    """Type of the values, or of list elements."""
     cardinality: int | None = None
-    """Rows of the embedding table (ids are below it); None for numbers."""
+    """Rows of the embedding table, above all ids; None for numbers."""
     vocabulary: str | None = None
-    """Name of the vocabulary that its ids come from; None for numbers."""
+    """Name of the vocabulary; None for numbers and for ids without one."""
     ragged: bool = False
-    """Whether each row holds a list of values."""
+    """Whether rows hold lists."""
     buckets: int = 0
-    """How many of the last rows of the embedding table stand for values that train did not have."""
+    """Number of hash buckets for unseen values, the last rows of the embedding table."""
     tags: tuple[str, ...] = ()
-    """What AddTags says of it."""
+    """Tags of AddTags."""
     weights: str | None = None
-    """Column with the numbers that its elements are multiplied by where a list is summed; None where each counts once."""
+    """Column of element weights for the sum of a list; None for equal weights."""
     lengths: tuple[int, int] | None = None
-    """Shortest and longest list in train, where ValueCount has counted them."""
+    """Minimum and maximum list length in train, from ValueCount."""
     task: Task = "binary"
-    """Of a label: whether it says yes or no, or is a number in units of its own."""
+    """Task of a label."""
     unit: Literal["s", "ms", "us", "ns"] | None = None
-    """Of a timestamp: the unit of its whole numbers since 1970 UTC; None for numbers as they are, such as raw seconds."""
+    """Unit of an integer timestamp since 1970 UTC; None for raw numbers, such as seconds."""
     table: str | None = None
-    """The column whose ids number the rows of the table it lives in; None where it lives in the interactions."""
+    """Key column of the dimension table; None for the interactions."""
 
     @property
     def own_ids(self) -> range:
-        """The ids that stand for one value each: neither reserved nor shared by values that train did not have."""
+        """Ids of a single value: neither reserved nor a bucket."""
         return range(FIRST, (self.cardinality or FIRST) - self.buckets)
 
     @model_validator(mode="after")
     def _categories_are_counted(self) -> Column:
         if (self.kind is Kind.CATEGORICAL) != (self.cardinality is not None):
-            raise ValueError(f"column {self.name}: cardinality goes with categorical columns, and only with them")
+            raise ValueError(f"column {self.name}: categorical columns need a cardinality, numeric columns have none")
         return self
 
     @property
     def is_regression(self) -> bool:
-        """Whether it is a label that is predicted in its own units."""
+        """Whether the label is numeric."""
         return self.task == "regression"
 
 
 class Schema(BaseModel):
-    """The prepared columns in order."""
+    """Prepared columns in order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -110,7 +110,7 @@ class Schema(BaseModel):
         """Return a column by name.
 
         Raises:
-            ConfigError: There is no such column; the message lists those that there are.
+            ConfigError: Unknown column; the message lists the columns.
         """
         for column in self.columns:
             if column.name == name:
@@ -119,39 +119,39 @@ class Schema(BaseModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All column names, in order."""
+        """Column names, in order."""
         return tuple(column.name for column in self.columns)
 
     def select(self, keep: Callable[[Column], bool]) -> tuple[Column, ...]:
-        """Return the columns for which `keep` is true, in order."""
+        """Return the columns that satisfy a predicate, in order."""
         return tuple(column for column in self.columns if keep(column))
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """What a model may look at: user, item and feature columns; never labels, weights or the time."""
+        """Model inputs: user, item and feature columns; never labels, weights or the timestamp."""
         return self.select(lambda column: column.role in {Role.USER, Role.ITEM, Role.FEATURE})
 
     @property
     def categorical(self) -> tuple[Column, ...]:
-        """Feature columns of encoded ids, ragged ones included."""
+        """Features of encoded ids, lists included."""
         return tuple(column for column in self.features if column.kind is Kind.CATEGORICAL)
 
     @property
     def numeric(self) -> tuple[Column, ...]:
-        """Feature columns of numbers."""
+        """Features of numbers."""
         return tuple(column for column in self.features if column.kind is Kind.NUMERIC)
 
     @property
     def labels(self) -> tuple[Column, ...]:
-        """What is to be predicted; the first is the main one."""
+        """Label columns, the main one first."""
         return self.select(lambda column: column.role is Role.LABEL)
 
     @property
     def label(self) -> Column:
-        """The main label, which metrics are measured on.
+        """The main label, the target of metrics.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: The data has no label.
         """
         if not self.labels:
             raise ConfigError("the prepared data has no label")
@@ -159,33 +159,33 @@ class Schema(BaseModel):
 
     @property
     def weight(self) -> Column | None:
-        """How much a row counts in the loss; None where all count the same."""
+        """Column of sample weights; None for equal weights."""
         return next(iter(self.select(lambda column: column.role is Role.WEIGHT)), None)
 
     @property
     def ticks(self) -> int:
-        """How much of the timestamp's unit makes a second; 1 for numbers in a unit of their own, and without a timestamp."""
+        """Timestamp units per second; 1 for raw numbers and without a timestamp."""
         units = [TICKS[column.unit] for column in self.columns if column.unit is not None]
         return units[0] if units else 1
 
     def only(self, role: Role) -> Column:
-        """Return the single column of a role (user, item).
+        """Return the single column of a role.
 
         Raises:
-            ConfigError: There is none, or more than one.
+            ConfigError: No column, or several.
         """
-        found = self.select(lambda column: column.role is role)
-        if len(found) != 1:
-            raise ConfigError(f"the prepared data needs exactly one {role.value} column and has {len(found)}")
-        return found[0]
+        columns = self.select(lambda column: column.role is role)
+        if len(columns) != 1:
+            raise ConfigError(f"the prepared data needs exactly one {role.value} column, but has {len(columns)}")
+        return columns[0]
 
     def in_table(self, table: str | None) -> tuple[Column, ...]:
-        """Return the columns that live in one table; None is the interactions."""
+        """Return the columns of a table; None for the interactions."""
         return self.select(lambda column: column.table == table)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The key columns that have a table of joined features, in order of appearance."""
+        """Key columns of the dimension tables, in order of appearance."""
         return tuple(dict.fromkeys(column.table for column in self.columns if column.table is not None))
 
     def write(self, path: Path) -> None:
@@ -194,14 +194,12 @@ class Schema(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Schema:
-        """Read what `write` wrote.
+        """Read a schema from the file of `write`.
 
         Raises:
-            DataError: The file is not a schema of this version.
+            DataError: Not a schema of this version.
         """
         try:
             return cls.model_validate_json(path.read_text())
         except (OSError, ValueError) as error:
-            raise DataError(
-                f"{path}: not a schema that this version reads: {error}", hint="recsys etl --force"
-            ) from error
+            raise DataError(f"{path}: not a schema of this version: {error}", hint="recsys etl --force") from error

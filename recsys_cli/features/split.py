@@ -1,4 +1,4 @@
-"""Which row goes into which split: decided here from row numbers and keys alone, so engines and partitions cannot disagree."""
+"""Splits: a function of row numbers, users and times only, hence independent of engines and partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Columns = Callable[[], Iterator[Mapping[str, Ints]]]
 _SPLIT_STREAM = 1
 _LEAKAGE = (
     "splitting {how} leaves interactions in train that are later than some in {held_out}: "
-    "the figures are comparable with papers that do the same, and optimistic for a live system (split.method=temporal is not)"
+    "the metrics are comparable with papers that do the same, and optimistic for a live system; split.method=temporal is not"
 )
 
 
@@ -29,21 +29,21 @@ class _Split(BaseModel):
 
     @property
     def reads(self) -> tuple[Literal["user", "timestamp"], ...]:
-        """Which columns `assign` needs."""
+        """Input columns of `assign`."""
         return ()
 
     @property
     def leakage(self) -> str | None:
-        """What a reader of the figures has to know, or None."""
+        """Warning about temporal leakage for readers of the metrics, or None."""
         return None
 
 
 class _Fractions(_Split):
     valid: float = Field(0.2, ge=0, lt=1)
-    """Share of the rows for validation: they choose the epoch."""
+    """Share of the rows for validation, the choice of the best epoch."""
     test: float = Field(0.1, ge=0, lt=1)
-    """Share of the rows for the test: they choose nothing, and are what is reported. 0 for none: then `recsys evaluate` takes
-    valid, and says so where its rows chose the epoch."""
+    """Share of the rows for the test metrics, never used for choices. 0 for none: `recsys evaluate` then takes valid, and
+    reports if its rows chose the epoch."""
 
     @model_validator(mode="after")
     def _leaves_train(self) -> _Fractions:
@@ -53,65 +53,65 @@ class _Fractions(_Split):
 
 
 class RandomSplit(_Fractions):
-    """Each row on its own, by a hash of (seed, row number): the recipe of the Merlin notebooks, made repeatable."""
+    """Random rows, by a hash of (seed, row number): the recipe of the Merlin notebooks, reproducible."""
 
     method: Literal["random"] = "random"
     seed: int = Field(42, ge=0)
-    """Another seed is another split."""
+    """Seed of the split."""
 
     @property
     def leakage(self) -> str:
-        """What a reader of the figures has to know."""
+        """Warning about temporal leakage."""
         return _LEAKAGE.format(how="at random", held_out="valid and test")
 
     def assign_rows(self, rows: npt.NDArray[np.uint64]) -> Codes:
-        """Return the split code of each row number; needs no other row, so it works on any chunk."""
+        """Return the split codes of row numbers; independent of other rows."""
         hashes = hash_counters(rows, mix(self.seed, _SPLIT_STREAM))
         return _threshold(hashes, valid=self.valid, test=self.test)
 
 
 class TemporalSplit(_Fractions):
-    """Globally by time: the earliest rows train, the latest test; rows of one time are ordered by row number."""
+    """Global temporal split: the earliest rows for train, the latest for test; ties follow the row number."""
 
     method: Literal["temporal"] = "temporal"
 
     @property
     def reads(self) -> tuple[Literal["user", "timestamp"], ...]:
-        """Which columns `assign` needs."""
+        """Input columns of `assign`."""
         return ("timestamp",)
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
         """Yield the split codes of each batch of rows; see `assign`."""
         num_rows = sum(len(batch["timestamp"]) for batch in columns())
-        # Rounded, because 10 * (1 - 0.2 - 0.1) is 7.000000000000001 or 6.999999999999999 by luck.
+        # Rounded, because 10 * (1 - 0.2 - 0.1) may be 7.000000000000001 or 6.999999999999999.
         first_valid = int(round(num_rows * (1 - self.valid - self.test), 6))
         first_test = int(round(num_rows * (1 - self.test), 6))
 
         def times() -> Iterator[Ints]:
             return (batch["timestamp"] for batch in columns())
 
-        borders = [TimeBoundary.at(times, rank) for rank in (first_valid, first_test)]
+        boundaries = [TimeBoundary.at(times, rank) for rank in (first_valid, first_test)]
         for batch in columns():
-            later, latest = (border.reached(batch["timestamp"]) for border in borders)
+            later, latest = (boundary.reached(batch["timestamp"]) for boundary in boundaries)
             yield (later.astype(np.uint8) + latest).astype(np.uint8)
 
 
 class LeaveLastOut(_Split):
-    """Each user's last row tests, the one before validates; users with fewer than three rows stay in train.
+    """Leave-last-out: each user's last row for test, the one before for valid; users with fewer than three rows stay in train.
 
-    The last is by (user, time, row number), so ties in time are resolved the same way every time.
+    Rows of a user follow (time, row number), so ties in time are resolved deterministically.
     """
 
     method: Literal["leave-last-out"] = "leave-last-out"
 
     @property
     def reads(self) -> tuple[Literal["user", "timestamp"], ...]:
-        """Which columns `assign` needs."""
+        """Input columns of `assign`."""
         return ("user", "timestamp")
 
     @property
     def leakage(self) -> str:
-        """What a reader of the figures has to know."""
+        """Warning about temporal leakage."""
         return _LEAKAGE.format(how="per user", held_out="valid and test")
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
@@ -132,20 +132,20 @@ class LeaveLastOut(_Split):
 
 
 class UserSplit(_Fractions):
-    """Whole users, by a hash of (seed, user's number in order of appearance): how well does it do on people it never saw?"""
+    """Disjoint users, by a hash of (seed, user number in order of appearance): for metrics of cold-start users."""
 
     method: Literal["user"] = "user"
     seed: int = Field(42, ge=0)
-    """Another seed is another split."""
+    """Seed of the split."""
 
     @property
     def reads(self) -> tuple[Literal["user", "timestamp"], ...]:
-        """Which columns `assign` needs."""
+        """Input columns of `assign`."""
         return ("user",)
 
     @property
     def leakage(self) -> str:
-        """What a reader of the figures has to know."""
+        """Warning about temporal leakage."""
         return _LEAKAGE.format(how="by user", held_out="valid and test") + "; every user in valid and test is cold"
 
     def codes(self, columns: Columns) -> Iterator[Codes]:
@@ -156,18 +156,18 @@ class UserSplit(_Fractions):
 
 
 class FilesSplit(_Split):
-    """Given files, so that results compare on the same rows as somebody else's; columns as in the dataset's interactions."""
+    """Given files, for comparisons on published splits; columns as in the interactions of the dataset."""
 
     method: Literal["files"] = "files"
     train: str
-    """Parquet or CSV file (or glob) with the training rows, relative to the working directory."""
+    """Parquet or CSV file (or glob) of the train rows, relative to the working directory."""
     valid: str | None = None
-    """The same for validation."""
+    """File of the valid rows."""
     test: str | None = None
-    """The same for the test."""
+    """File of the test rows."""
 
     def paths(self) -> dict[str, str]:
-        """Return the files that were given, by split."""
+        """Return the given files, by split."""
         given = {"train": self.train, "valid": self.valid, "test": self.test}
         return {split: path for split, path in given.items() if path is not None}
 
@@ -176,10 +176,10 @@ AnySplit = Annotated[RandomSplit | TemporalSplit | LeaveLastOut | UserSplit | Fi
 
 
 def split_options(method: object) -> dict[str, object] | None:
-    """Return the types of a split's options by name; None where there is no such split.
+    """Return the option types of a split by name; None for an unknown split.
 
     Args:
-        method: What `split.method` says.
+        method: Value of `split.method`.
     """
     for kind in get_args(get_args(AnySplit)[0]):
         if kind.model_fields["method"].default == method:
@@ -188,22 +188,21 @@ def split_options(method: object) -> dict[str, object] | None:
 
 
 def assign(split: TemporalSplit | LeaveLastOut | UserSplit, columns: Columns) -> Iterator[Codes]:
-    """Decide every row's split, batch by batch, in memory that does not grow with the rows.
+    """Assign rows to splits in batches, in memory independent of the number of rows.
 
     Args:
         split: The rule.
-        columns: Returns the batches of rows from the start, each time that it is called: what `split.reads` names, as whole
-            numbers; `user` is any numbering of the users from 0 that is a function of the raw input alone (order of first
-            appearance).
+        columns: Returns an iterator over all batches of rows on each call, with the columns of `split.reads` as integers.
+            `user` is a numbering of the users from 0 that depends only on the raw input (order of first appearance).
 
     Yields:
-        The codes of each batch, indices into SPLITS.
+        Codes of each batch, indices into SPLITS.
     """
     return split.codes(columns)
 
 
 def _threshold(hashes: npt.NDArray[np.uint64], *, valid: float, test: float) -> Codes:
-    """Cut the hash range: [0, valid) validates, [valid, valid + test) tests, the rest trains."""
+    """Map hash ranges to splits: [0, valid) to valid, [valid, valid + test) to test, the rest to train."""
     codes = np.full(len(hashes), TRAIN, dtype=np.uint8)
     codes[hashes < np.uint64(min(int((valid + test) * 2**64), 2**64 - 1))] = TEST
     codes[hashes < np.uint64(min(int(valid * 2**64), 2**64 - 1))] = VALID

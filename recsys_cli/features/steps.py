@@ -1,4 +1,4 @@
-"""What a plan is made of once it is worked out: steps, each in one table, and the keys of what is learnt."""
+"""Steps of a compiled plan, each in one table, and the keys of the fitted state."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from recsys_cli.features.columns import row_column
 from recsys_cli.features.ops.op import Op, Phase
 
 State = Mapping[tuple[int, str], pa.Table]
-"""What was learnt: by position of the op in the plan, and name of the table."""
+"""Fitted state, by position of the op in the plan and name of the table."""
 INTERACTIONS = "interactions"
 GATHERED, FLAT = -1, -2
-"""Positions, in the state, of columns by id that are brought to the interactions: for an op there, or for the flat layout."""
+"""Positions in the state of dimension columns joined to the interactions: for an op, or for the flat layout."""
 COLD = -3
-"""Position, in the state, of the cold keys of each joined table: its keys that the vocabulary lacks, ascending. Of each its raw
-`value`, its `row` in the table by id (behind those of all ids), the `id` that it shares, and its `count` of rows of train."""
+"""Position in the state of the cold keys of each joined table, ascending: keys outside the vocabulary. Columns: the raw
+`value`, its `row` in the dimension table (after the rows of all ids), its shared `id`, and its `count` of train rows."""
 
 
 class Lookup:
-    """A step that comes from no op of the plan: the properties of an op that learns nothing and renames nothing."""
+    """Step without an op in the plan: the properties of an op without fitting or renames."""
 
     modules: ClassVar[Mapping[str, str]] = {}
     phase: ClassVar[Phase] = "columns"
     fitted: ClassVar[bool] = False
     acts: ClassVar[bool] = True
-    numbers_rows: ClassVar[bool] = False
-    learns_from_drawn: ClassVar[bool] = False
+    needs_row_numbers: ClassVar[bool] = False
+    fits_on_sampled: ClassVar[bool] = False
     encodes: ClassVar[tuple[str, ...]] = ()
     learns: ClassVar[tuple[str, ...]] = ()
     renames: ClassVar[Mapping[str, str]] = {}
@@ -38,28 +38,28 @@ class Lookup:
 
     @property
     def name(self) -> str:
-        """How a message names it."""
+        """Name in messages."""
         return type(self).__name__
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns that it reads."""
+        """Input columns."""
         raise NotImplementedError
 
     @property
     def reads_to_apply(self) -> tuple[str, ...]:
-        """The columns that it reads."""
+        """Input columns."""
         return self.reads
 
 
 @dataclass(frozen=True)
 class Gather(Lookup):
-    """Bring columns of a table by id to the interactions, because an op there reads them.
+    """Lookup join of dimension columns to the interactions, for an op on them.
 
     Attributes:
-        table: The column of ids that number the table's rows.
-        columns: Which of its columns.
-        number: Position of the op: a column may be needed before and after an op has changed it.
+        table: Column of ids, the row numbers of the dimension table.
+        columns: Columns to join.
+        number: Position of the op, because later ops may change a column.
     """
 
     table: str
@@ -73,16 +73,16 @@ class Gather(Lookup):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Names under which the columns by id are kept in the state."""
+        """Names of the joined columns in the state."""
         return tuple(f"{self.number}/{self.table}/{column}" for column in self.columns)
 
 
 @dataclass(frozen=True)
 class Locate(Lookup):
-    """Find the rows that cold keys have in their table, before the keys become ids: -1 for all other keys.
+    """Lookup of the table rows of cold keys, before the keys become ids: -1 for other keys.
 
     Attributes:
-        key: The column of raw keys.
+        key: Column of raw keys.
     """
 
     key: str
@@ -94,25 +94,25 @@ class Locate(Lookup):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """The name of the cold keys in the state."""
+        """Name of the cold keys in the state."""
         return (self.key,)
 
     @property
     def output(self) -> str:
-        """The column of rows."""
+        """Column of row numbers."""
         return row_column(self.key)
 
 
 @dataclass(frozen=True)
 class PlanStep:
-    """One op, or the part of it that works in one table.
+    """Op, or a part of it, on one table.
 
     Attributes:
-        index: Position of the op in the plan; part of the name of what it learns.
-        op: The op, with those of its columns that this step computes; or a Gather or a Locate.
-        home: Where it works: None for the interactions, else the column whose ids number the rows of a table.
-        after: How many passes over train have to be done before what it reads is known.
-        writes: The columns that it computes.
+        index: Position of the op in the plan; part of the key of its state.
+        op: The op, restricted to the columns of this step; or a Gather or a Locate.
+        home: Key column of the dimension table; None for the interactions.
+        after: Number of passes over train before the inputs are available.
+        writes: Output columns.
     """
 
     index: int
@@ -123,15 +123,15 @@ class PlanStep:
 
     @property
     def fitted(self) -> bool:
-        """Whether it learns from train."""
+        """Whether the op is fitted on train."""
         return self.op.fitted
 
     @property
     def acts(self) -> bool:
-        """Whether rows change by it; else it only describes columns, or learns what describes them."""
+        """Whether the step changes rows; False for annotations and their statistics."""
         return self.op.acts
 
     @property
-    def known(self) -> int:
-        """How many passes have to be done before what it writes is known."""
+    def ready(self) -> int:
+        """Number of passes over train before the outputs are available."""
         return self.after + self.fitted

@@ -1,4 +1,4 @@
-"""Texts as 64-bit words: what hashes them, and what makes numbers of those that are short enough."""
+"""Text as 64-bit words: for hashes, and for short text as sortable numbers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pyarrow as pa
 
 WORD_BYTES = 8
 BLOCK_ROWS = 1 << 15
-"""How many texts are calculated with at a time: few enough to stay in the processor's cache."""
+"""Texts per block, small enough for the processor cache."""
 _ENDS = np.array([(1 << 8 * num_bytes) - 1 for num_bytes in range(WORD_BYTES + 1)], dtype=np.uint64)
-"""The mask that keeps so many bytes of a word."""
+"""Masks of the first bytes of a word, by number of bytes."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """N texts, by the words of their UTF-8 bytes.
+    """N texts as words of UTF-8 bytes.
 
     Attributes:
-        starts: Where each text begins, in bytes; shape (N,).
-        lengths: How many bytes it has; shape (N,).
-        words: All bytes as little-endian words, and a word of zeros behind them.
+        starts: First byte of each text; shape (N,).
+        lengths: Number of bytes of each text; shape (N,).
+        words: All bytes as little-endian words, followed by a word of zeros.
     """
 
     starts: npt.NDArray[np.int64]
@@ -31,13 +31,13 @@ class Words:
 
     @property
     def have_nul(self) -> bool:
-        """Whether a byte is 0."""
+        """Whether any byte is 0."""
         size = int(self.starts[-1] + self.lengths[-1]) if len(self.starts) else 0
         return size > 0 and int(self.words.astype("<u8", copy=False).view(np.uint8)[:size].min()) == 0
 
     @classmethod
     def of(cls, texts: pa.Array) -> Words:
-        """Take an array of texts or bytes as Arrow stores them; a null has any bytes."""
+        """Read an Arrow array of text or bytes; bytes of nulls are arbitrary."""
         is_large = pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)
         if not is_large and not pa.types.is_string(texts.type) and not pa.types.is_binary(texts.type):
             is_view_of_bytes = str(texts.type).startswith("binary")
@@ -46,8 +46,8 @@ class Words:
         if positions is None or len(texts) == 0:
             nothing = np.zeros(len(texts), dtype=np.int64)
             return cls(nothing, nothing, np.zeros(1, dtype=np.uint64))
-        found = np.frombuffer(positions, np.int64 if is_large else np.int32, count=texts.offset + len(texts) + 1)
-        offsets = found[texts.offset :].astype(np.int64)
+        ends = np.frombuffer(positions, np.int64 if is_large else np.int32, count=texts.offset + len(texts) + 1)
+        offsets = ends[texts.offset :].astype(np.int64)
         first, last = int(offsets[0]), int(offsets[-1])
         words = np.zeros((last - first) // WORD_BYTES + 2, dtype="<u8")
         if last > first:
@@ -55,43 +55,43 @@ class Words:
         return cls(offsets[:-1] - first, np.diff(offsets), words.astype(np.uint64, copy=False))
 
     def word(self, number: int, rows: npt.NDArray[np.intp] | slice = slice(None)) -> npt.NDArray[np.uint64]:
-        """Return one word of some texts, zeros where they end; each of them has to begin before it ends.
+        """Return one word of each text, padded with zeros; `number` has to be below the number of words of each.
 
         Args:
-            number: Which word.
-            rows: Of which texts.
+            number: Index of the word within a text.
+            rows: Indices of the texts.
         """
-        if number == 0 and isinstance(rows, slice) and (found := self._whole_words()) is not None:
-            return found[rows]
+        if number == 0 and isinstance(rows, slice) and (whole := self._whole_words()) is not None:
+            return whole[rows]
         starts = self.starts[rows] + WORD_BYTES * number
         positions, shifts = starts >> 3, ((starts & 7) << 3).view(np.uint64)
-        found = self.words[positions]
+        words = self.words[positions]
         if shifts.any():
-            # In two steps, because a shift by all 64 bits has no defined result.
-            found = (found >> shifts) | ((self.words[positions + 1] << (np.uint64(63) - shifts)) << np.uint64(1))
-        return found & _ENDS[np.minimum(self.lengths[rows] - WORD_BYTES * number, WORD_BYTES)]
+            # In two steps, because a shift by 64 bits is undefined.
+            words = (words >> shifts) | ((self.words[positions + 1] << (np.uint64(63) - shifts)) << np.uint64(1))
+        return words & _ENDS[np.minimum(self.lengths[rows] - WORD_BYTES * number, WORD_BYTES)]
 
     def _whole_words(self) -> npt.NDArray[np.uint64] | None:
-        """Return the words of texts of 8 bytes each, or none where it is null as a rule; None if there are others."""
+        """Return the words of texts of 0 or 8 bytes (0 usually for null); None for other lengths."""
         whole = self.lengths == WORD_BYTES
         count = np.count_nonzero(whole)
         if count == len(whole):
             return self.words[:count]
         if count * WORD_BYTES != self.starts[-1] + self.lengths[-1]:
             return None
-        found = np.zeros(len(whole), dtype=np.uint64)
-        found[whole] = self.words[:count]
-        return found
+        words = np.zeros(len(whole), dtype=np.uint64)
+        words[whole] = self.words[:count]
+        return words
 
 
 def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-    """Return texts as numbers that are equal, and in order, as the texts are, and which of them that cannot be said of.
+    """Pack texts into numbers with the same equality and order, and flag texts without such a number.
 
     Args:
-        texts: N texts; a null has any number.
+        texts: N texts; numbers of nulls are arbitrary.
 
     Returns:
-        N numbers: the UTF-8 bytes, the first one the highest. N flags: texts of more than 8 bytes, or with a NUL at the end.
+        N numbers: the UTF-8 bytes, the first as the highest. N flags: texts of more than 8 bytes, or with a final NUL.
     """
     refused = np.zeros(len(texts), dtype=bool)
     if (whole := _packed_whole(texts)) is not None:
@@ -111,9 +111,9 @@ def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]
 
 
 def _packed_whole(texts: pa.Array) -> npt.NDArray[np.uint64] | None:
-    """Return what `pack` does for texts of 8 bytes each, or none where it is empty or null; None if there are others.
+    """Return the result of `pack` for texts of 8 bytes or, if empty or null, 0; None for other lengths.
 
-    Such are hashes and keys in hexadecimal; they take a fifth of the time that others take.
+    A shortcut for hashes and hexadecimal keys, five times as fast.
     """
     if not pa.types.is_string(texts.type) or len(texts) == 0:
         return None
@@ -135,16 +135,16 @@ def _packed_whole(texts: pa.Array) -> npt.NDArray[np.uint64] | None:
 
 
 def lengths(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Return how many bytes the texts have that `pack` made numbers of."""
-    found = np.full(len(numbers), WORD_BYTES, dtype=np.int64)
+    """Return the number of bytes of packed texts."""
+    sizes = np.full(len(numbers), WORD_BYTES, dtype=np.int64)
     short = np.flatnonzero((numbers & _ENDS[1]) == 0)
     for num_bytes in range(1, WORD_BYTES + 1):
-        found[short] -= (numbers[short] & _ENDS[num_bytes]) == 0
-    return found
+        sizes[short] -= (numbers[short] & _ENDS[num_bytes]) == 0
+    return sizes
 
 
 def unpack(numbers: npt.NDArray[np.uint64]) -> pa.Array:
-    """Return the texts (large_string) of numbers that `pack` made."""
+    """Return the texts (large_string) of packed numbers."""
     sizes = lengths(numbers)
     data = numbers.byteswap().astype("<u8", copy=False).view(np.uint8).reshape(-1, WORD_BYTES)
     if (sizes != WORD_BYTES).any():

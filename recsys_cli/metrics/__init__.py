@@ -1,4 +1,4 @@
-"""The metrics: one file each, and one line here. Numpy only, so that listing them costs nothing."""
+"""Registry of metrics: one module each, and one line here. Imports NumPy only, so that `recsys ls` stays fast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recsys_cli.metrics.log_loss import LOG_LOSS
 from recsys_cli.metrics.mae import MAE, MAE_OF_ERRORS
 from recsys_cli.metrics.map import MAP
 from recsys_cli.metrics.metric import (
-    Catalogue,
+    Catalog,
     GroupedMetric,
     Hits,
     ListMetric,
@@ -52,14 +52,14 @@ POINTWISE: dict[str, PointwiseMetric] = {
         CALIBRATION,
     )
 }
-"""Of scores and labels, by name, in the order of tables."""
+"""Metrics of scores against binary labels, by name, in table order."""
 
 OF_NUMBERS: dict[str, PointwiseMetric] = {metric.name: metric for metric in (RMSE_OF_ERRORS, MAE_OF_ERRORS)}
-"""Of how far predictions of a number are off, by name, in the order of tables: in the label's units. They are computed from a
-tally of errors, where the score of a row is its error."""
+"""Metrics of numeric predictions, in the units of the label, by name, in table order. Computed from counts of errors:
+the score of a row is its error."""
 
 GROUPED: dict[str, GroupedMetric] = {metric.name: metric for metric in (GAUC,)}
-"""Of scores and labels user by user, by name; they stand behind the others."""
+"""Metrics per user of scores against labels, by name; after the pointwise metrics in tables."""
 
 RANKING: dict[str, RankingMetric] = {
     metric.name: metric
@@ -72,7 +72,7 @@ RANKING: dict[str, RankingMetric] = {
         MAP,
     )
 }
-"""Of what rankings find, by name, in the order of tables."""
+"""Accuracy metrics of rankings, by name, in table order."""
 
 BEYOND: dict[str, ListMetric] = {
     metric.name: metric
@@ -85,7 +85,7 @@ BEYOND: dict[str, ListMetric] = {
         SERENDIPITY,
     )
 }
-"""Of what rankings show, by name, in the order of tables."""
+"""Beyond-accuracy metrics of rankings, by name, in table order."""
 
 __all__ = [
     "BEYOND",
@@ -93,7 +93,7 @@ __all__ = [
     "OF_NUMBERS",
     "POINTWISE",
     "RANKING",
-    "Catalogue",
+    "Catalog",
     "GroupedMetric",
     "Hits",
     "ListMetric",

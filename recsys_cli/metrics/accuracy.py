@@ -1,4 +1,4 @@
-"""Accuracy: how often the more probable label is the right one."""
+"""Accuracy: share of correct predictions at a threshold of 0.5."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from recsys_cli.metrics.metric import Influence, PointwiseMetric, mean_influence
 from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
-def accuracy(tally: ScoreCounts) -> float:
-    """Return the share of right rows when a probability of 0.5 or more is read as positive."""
-    return mean_of(*_right(tally), tally)
+def accuracy(counts: ScoreCounts) -> float:
+    """Return the share of correct predictions, with probabilities of 0.5 and more as positive; in [0, 1], higher is better."""
+    return mean_of(*_correct(counts), counts)
 
 
-def influence(tally: ScoreCounts) -> Influence:
-    """Return how far each row's being right is from the mean."""
-    return mean_influence(*_right(tally), tally)
+def influence(counts: ScoreCounts) -> Influence:
+    """Return the difference of each row's correctness from the mean."""
+    return mean_influence(*_correct(counts), counts)
 
 
-def _right(tally: ScoreCounts) -> tuple[Floats, Floats]:
-    called: Floats = np.where(tally.logits >= 0, 1.0, 0.0)
-    return called, 1.0 - called
+def _correct(counts: ScoreCounts) -> tuple[Floats, Floats]:
+    predicted: Floats = np.where(counts.logits >= 0, 1.0, 0.0)
+    return predicted, 1.0 - predicted
 
 
 ACCURACY = PointwiseMetric("accuracy", "accuracy", "higher", accuracy, influence)

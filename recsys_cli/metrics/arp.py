@@ -1,4 +1,4 @@
-"""Popularity bias: how popular is what is recommended?"""
+"""Average recommendation popularity (ARP): mean popularity of the recommended items."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def arp(lists: Recommended, k: int) -> Floats:
-    """Return the mean number of train rows of the items in each user's first k places; shape (U,).
+    """Return the mean number of train interactions of each user's top-k items; shape (U,).
 
-    The average recommendation popularity of Yin et al. (VLDB 2012).
+    Yin et al. (VLDB 2012). No direction: popularity bias is a trade-off.
     """
-    return mean_shown(lists, k, lists.catalogue.counts.astype(float))
+    return mean_shown(lists, k, lists.catalog.counts.astype(float))
 
 
 ARP = ListMetric("arp", "mean popularity (ARP)", None, arp)

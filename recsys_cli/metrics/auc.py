@@ -1,4 +1,4 @@
-"""AUC: how often a positive row scores above a negative one."""
+"""AUC: probability that a positive row scores above a negative row."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
 def auc_of_groups(positive: Floats, negative: Floats, starts: npt.NDArray[np.integer]) -> Floats:
-    """Return the area under the ROC curve within each of G groups, ties counted half; NaN for groups of one class.
+    """Return the area under the ROC curve within each of G groups, ties as 1/2; NaN for groups of one class.
 
     Exact, by the U statistic of Mann and Whitney (1947).
 
     Args:
-        positive: Positive rows of each score, ascending within each group; shape (S,).
+        positive: Positive rows of each score, ascending within a group; shape (S,).
         negative: Negative rows of each score, shape (S,).
         starts: First score of each group, shape (G,).
     """
@@ -26,32 +26,33 @@ def auc_of_groups(positive: Floats, negative: Floats, starts: npt.NDArray[np.int
     return np.divide(wins, pairs, out=np.full_like(wins, np.nan), where=pairs > 0)
 
 
-def auc(tally: ScoreCounts) -> float:
-    """Return the area under the ROC curve, ties counted half; NaN without rows of both classes."""
-    if not len(tally.logits):
+def auc(counts: ScoreCounts) -> float:
+    """Return the area under the ROC curve, ties as 1/2; in [0, 1], higher is better; NaN with rows of one class only."""
+    if not len(counts.logits):
         return np.nan
-    return float(auc_of_groups(tally.positive, tally.negative, np.zeros(1, np.int64))[0])
+    return float(auc_of_groups(counts.positive, counts.negative, np.zeros(1, np.int64))[0])
 
 
-def placements(tally: ScoreCounts) -> tuple[Floats, Floats]:
-    """Return the share of the other class on the right side of a positive and of a negative row of each score; each (G,).
+def placements(counts: ScoreCounts) -> tuple[Floats, Floats]:
+    """Return the placement of a positive and of a negative row of each score; each (G,).
 
-    The mean over positive rows is the AUC, and so is the mean over negative rows (DeLong, DeLong and Clarke-Pearson, 1988).
+    A placement is the share of correctly ordered rows of the other class. Its mean over either class is the AUC
+    (DeLong, DeLong and Clarke-Pearson, 1988).
     """
-    return _below(tally.negative) / tally.negative.sum(), 1 - _below(tally.positive) / tally.positive.sum()
+    return _below(counts.negative) / counts.negative.sum(), 1 - _below(counts.positive) / counts.positive.sum()
 
 
-def influence(tally: ScoreCounts) -> Influence:
-    """Return the distance of each row's placement from the AUC."""
-    value, (of_positive, of_negative) = auc(tally), placements(tally)
-    return (of_positive - value) / float(tally.positive.sum()), (of_negative - value) / float(tally.negative.sum())
+def influence(counts: ScoreCounts) -> Influence:
+    """Return the difference of each row's placement from the AUC."""
+    value, (of_positive, of_negative) = auc(counts), placements(counts)
+    return (of_positive - value) / float(counts.positive.sum()), (of_negative - value) / float(counts.negative.sum())
 
 
 def row_placements(labels: npt.ArrayLike, scores: npt.ArrayLike) -> Floats:
     """Return the placement of each row; labels (N,) with both classes, scores (N,)."""
     is_positive = np.asarray(labels) != 0
-    tally, group = ScoreCounts.grouped(is_positive.astype(np.float32), scores)
-    of_positive, of_negative = placements(tally)
+    counts, group = ScoreCounts.grouped(is_positive.astype(np.float32), scores)
+    of_positive, of_negative = placements(counts)
     return np.where(is_positive, of_positive[group], of_negative[group])
 
 

@@ -1,4 +1,4 @@
-"""Calibration ratio: does the model promise as much as comes true?"""
+"""Calibration ratio: mean prediction over mean label."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from recsys_cli.metrics.metric import Influence, PointwiseMetric
 from recsys_cli.metrics.score_counts import ScoreCounts
 
 
-def calibration(tally: ScoreCounts) -> float:
-    """Return the mean prediction over the mean label; above 1 the model is too optimistic."""
-    positive = float(tally.positive.sum())
-    return float(tally.rows @ tally.probabilities) / positive if positive else np.nan
+def calibration(counts: ScoreCounts) -> float:
+    """Return mean prediction / mean label; ideal 1, overestimation above 1; NaN without positive rows."""
+    positive = float(counts.positive.sum())
+    return float(counts.rows @ counts.probabilities) / positive if positive else np.nan
 
 
-def influence(tally: ScoreCounts) -> Influence:
+def influence(counts: ScoreCounts) -> Influence:
     """Return the derivative of the ratio by each row's weight."""
-    positive, value = float(tally.positive.sum()), calibration(tally)
-    return (tally.probabilities - value) / positive, tally.probabilities / positive
+    positive, value = float(counts.positive.sum()), calibration(counts)
+    return (counts.probabilities - value) / positive, counts.probabilities / positive
 
 
 CALIBRATION = PointwiseMetric("calibration", "mean prediction / mean label", "one", calibration, influence)

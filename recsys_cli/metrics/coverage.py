@@ -1,4 +1,4 @@
-"""Coverage: how much of the catalogue does anybody get to see?"""
+"""Catalog coverage: share of the catalog in any user's top k."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def coverage(lists: Recommended, k: int) -> Floats:
-    """Return the share of the candidates that stand in at least one user's first k places; shape ().
+    """Return the share of the candidates in at least one user's top k; in [0, 1], higher is better; shape ().
 
-    The catalogue coverage of Ge, Delgado-Battenfeld and Jannach (RecSys 2010). It grows with the number of users.
+    Ge, Delgado-Battenfeld and Jannach (RecSys 2010). Grows with the number of users.
     """
-    return np.asarray(np.count_nonzero(times_shown(lists, k)) / max(1, len(lists.catalogue.counts)))
+    return np.asarray(np.count_nonzero(times_shown(lists, k)) / max(1, len(lists.catalog.counts)))
 
 
 def times_shown(lists: Recommended, k: int) -> Floats:
-    """Return how many users have each candidate in their first k places; shape (I,)."""
-    places = lists.places[:, :k]
-    return np.bincount(places[places >= 0], minlength=len(lists.catalogue.counts)).astype(np.float64)
+    """Return the number of users with each candidate in their top k; shape (I,)."""
+    candidates = lists.candidates[:, :k]
+    return np.bincount(candidates[candidates >= 0], minlength=len(lists.catalog.counts)).astype(np.float64)
 
 
 COVERAGE = ListMetric("coverage", "coverage", "higher", coverage)

@@ -1,4 +1,4 @@
-"""Expected calibration error: how far probabilities are from frequencies, and the curve that shows where."""
+"""Expected calibration error (ECE): mean difference of predicted and observed frequencies over bins."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 BINS = 15
 
 
-def ece(tally: ScoreCounts) -> float:
-    """Return the mean over rows of |mean label - mean prediction| of their bin.
+def ece(counts: ScoreCounts) -> float:
+    """Return the mean over rows of |mean label - mean prediction| of their bin; in [0, 1], lower is better.
 
-    Naeini, Cooper and Hauskrecht (2015), with bins of equal mass (Nixon et al., 2019); rows of one score share a bin.
+    Naeini, Cooper and Hauskrecht (2015), with bins of equal mass (Nixon et al., 2019); equal scores share a bin.
     """
-    return float(np.abs(parts(tally)[1]).sum()) if len(tally.logits) else np.nan
+    return float(np.abs(parts(counts)[1]).sum()) if len(counts.logits) else np.nan
 
 
-def parts(tally: ScoreCounts) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Return the bin of each score, (G,), and what each bin's labels are above its predictions, over all rows, (BINS,)."""
-    of_bin = tally.quantiles(BINS)
-    above = tally.positive - tally.rows * tally.probabilities
-    return of_bin, _totals(of_bin, above) / max(1.0, float(tally.rows.sum()))
+def parts(counts: ScoreCounts) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Return the bin of each score, (G,), and each bin's sum of label - prediction, over the number of rows, (BINS,)."""
+    of_bin = counts.quantiles(BINS)
+    above = counts.positive - counts.rows * counts.probabilities
+    return of_bin, _totals(of_bin, above) / max(1.0, float(counts.rows.sum()))
 
 
-def influence(tally: ScoreCounts) -> Influence:
-    """Return what each row adds to the part of its bin."""
-    rows = float(tally.rows.sum())
-    return (1 - tally.probabilities) / rows, -tally.probabilities / rows
+def influence(counts: ScoreCounts) -> Influence:
+    """Return the contribution of each row to the part of its bin."""
+    rows = float(counts.rows.sum())
+    return (1 - counts.probabilities) / rows, -counts.probabilities / rows
 
 
-def reliability(tally: ScoreCounts) -> tuple[Floats, Floats]:
-    """Return the mean prediction and the mean label of each bin that has rows."""
-    of_bin = tally.quantiles(BINS)
+def reliability(counts: ScoreCounts) -> tuple[Floats, Floats]:
+    """Return the mean prediction and the mean label of each non-empty bin: the reliability curve."""
+    of_bin = counts.quantiles(BINS)
     rows, predicted, positive = (
-        _totals(of_bin, values) for values in (tally.rows, tally.rows * tally.probabilities, tally.positive)
+        _totals(of_bin, values) for values in (counts.rows, counts.rows * counts.probabilities, counts.positive)
     )
-    there = rows > 0
-    return predicted[there] / rows[there], positive[there] / rows[there]
+    filled = rows > 0
+    return predicted[filled] / rows[filled], positive[filled] / rows[filled]
 
 
 def _totals(of_bin: npt.NDArray[np.int64], values: Floats) -> Floats:

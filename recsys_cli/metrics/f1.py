@@ -1,4 +1,4 @@
-"""F1: how right are those that are called positive, and how complete?"""
+"""F1: harmonic mean of precision and recall at a threshold of 0.5."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from recsys_cli.metrics.metric import Influence, PointwiseMetric
 from recsys_cli.metrics.score_counts import ScoreCounts
 
 
-def f1(tally: ScoreCounts) -> float:
-    """Return the harmonic mean of precision and recall when a probability of 0.5 or more is read as positive."""
-    either = _called_or_positive(tally)
-    return 2 * float(tally.positive[tally.logits >= 0].sum()) / either if either else np.nan
+def f1(counts: ScoreCounts) -> float:
+    """Return 2 TP / (2 TP + FP + FN), with probabilities of 0.5 and more as positive; in [0, 1], higher is better."""
+    total = _predicted_plus_actual(counts)
+    return 2 * float(counts.positive[counts.logits >= 0].sum()) / total if total else np.nan
 
 
-def influence(tally: ScoreCounts) -> Influence:
+def influence(counts: ScoreCounts) -> Influence:
     """Return the derivative of the ratio by each row's weight."""
-    called, value, either = tally.logits >= 0, f1(tally), _called_or_positive(tally)
-    return np.where(called, 2 - 2 * value, -value) / either, np.where(called, -value, 0.0) / either
+    predicted, value, total = counts.logits >= 0, f1(counts), _predicted_plus_actual(counts)
+    return np.where(predicted, 2 - 2 * value, -value) / total, np.where(predicted, -value, 0.0) / total
 
 
-def _called_or_positive(tally: ScoreCounts) -> float:
-    return float(tally.rows[tally.logits >= 0].sum() + tally.positive.sum())
+def _predicted_plus_actual(counts: ScoreCounts) -> float:
+    return float(counts.rows[counts.logits >= 0].sum() + counts.positive.sum())
 
 
 F1 = PointwiseMetric("f1", "F1", "higher", f1, influence)

@@ -1,4 +1,4 @@
-"""GAUC: the AUC within each user's rows, which no difference between users can flatter."""
+"""GAUC: AUC within each user's rows, weighted by rows; blind to differences between users."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from recsys_cli.metrics.score_counts import Floats, count_runs, run_starts
 def gauc(
     users: npt.NDArray[np.integer], labels: npt.NDArray[np.float32], scores: npt.NDArray[np.floating]
 ) -> tuple[Floats, Floats]:
-    """Return the AUC of each user with rows of both labels, ties counted half, and how many rows each has.
+    """Return the AUC of each user with both classes, ties as 1/2, and the user's number of rows; each (G,).
 
-    The mean weighted by rows is the GAUC of Zhu et al. (KDD 2017, Optimized Cost per Click in Taobao Display Advertising).
+    Their weighted mean is the GAUC of Zhu et al. (KDD 2017, Optimized Cost per Click in Taobao Display Advertising);
+    in [0, 1], higher is better.
     """
     if not len(users):
         return np.empty(0), np.empty(0)

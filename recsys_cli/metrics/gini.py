@@ -1,4 +1,4 @@
-"""Gini: how unevenly is attention dealt to the catalogue?"""
+"""Gini coefficient: inequality of exposure over the catalog."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def gini(lists: Recommended, k: int) -> Floats:
-    """Return the Gini coefficient of how often each candidate stands in the first k places; shape ().
+    """Return the Gini coefficient of the candidates' counts in the top k of all users; in [0, 1], lower is better; shape ().
 
-    0 where all are shown equally often, near 1 where a few are all that is shown. Fleder and Hosanagar (2009).
+    0 for equal exposure, near 1 for concentration on few items. Fleder and Hosanagar (2009).
     """
     shown = np.sort(times_shown(lists, k))
     size, total = len(shown), shown.sum()

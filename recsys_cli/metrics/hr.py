@@ -1,4 +1,4 @@
-"""Hit rate: did the user get anything relevant?"""
+"""Hit rate (HR): share of users with a relevant item in the top k."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def hr(ranked: Hits, k: int) -> Floats:
-    """Return 1 for users with a hit in the first k places, else 0; shape (U,)."""
+    """Return 1 for users with a hit in the top k, else 0; higher is better; shape (U,)."""
     return ranked.hits[:, :k].any(axis=1).astype(float)
 
 

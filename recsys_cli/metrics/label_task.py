@@ -1,4 +1,4 @@
-"""The label tasks: which metrics of rows a binary label and a numeric label have, and the default among them."""
+"""Label tasks: the pointwise metrics of binary and numeric labels, and the default of each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from recsys_cli.metrics.metric import PointwiseMetric
 
 @dataclass(frozen=True)
 class LabelTask:
-    """The metrics of one kind of label.
+    """Metrics of one type of label.
 
     Attributes:
-        metrics: Metrics of rows, by name.
-        headlines: Names for a short table; the first is the default metric, which validation always measures.
+        metrics: Pointwise metrics, by name.
+        headlines: Names for a short table; the first is the default metric, always measured in validation.
         leaderboard: Names for a bench without `bench.metrics`.
     """
 
@@ -25,22 +25,22 @@ class LabelTask:
 
     @property
     def default(self) -> PointwiseMetric:
-        """The metric that chooses the best epoch where a config names none."""
+        """Default monitored metric."""
         return self.metrics[self.headlines[0]]
 
 
 BINARY = LabelTask(POINTWISE, headlines=("auc", "gauc", "log_loss"), leaderboard=("ndcg@10", "recall@10", "auc"))
 REGRESSION = LabelTask(OF_NUMBERS, headlines=("rmse", "mae"), leaderboard=("rmse", "mae", "ndcg@10"))
 TASKS: Mapping[str, LabelTask] = {"binary": BINARY, "regression": REGRESSION}
-"""By the task of a label (`features.label`)."""
+"""Metrics by label task (`features.label`)."""
 
 COMPARED: Mapping[str, PointwiseMetric] = {
     metric.name: metric for task in TASKS.values() for metric in task.metrics.values() if metric.by_row is not None
 }
-"""Metrics of rows with paired tests, by name."""
+"""Pointwise metrics with paired tests, by name."""
 
 
-def headlines(known: Collection[str]) -> tuple[str, ...]:
-    """Return the headline metrics among known metrics of rows."""
-    task = BINARY if BINARY.default.name in known else REGRESSION
-    return tuple(name for name in task.headlines if name in known)
+def headlines(names: Collection[str]) -> tuple[str, ...]:
+    """Return the headline metrics among the names of pointwise metrics."""
+    task = BINARY if BINARY.default.name in names else REGRESSION
+    return tuple(name for name in task.headlines if name in names)

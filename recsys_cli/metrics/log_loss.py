@@ -1,4 +1,4 @@
-"""Log loss: how surprising the labels are, given the scores."""
+"""Log loss: mean binary cross-entropy of predicted probabilities."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from recsys_cli.metrics.metric import ByRow, Influence, PointwiseMetric, mean_in
 from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
-def log_loss(tally: ScoreCounts) -> float:
-    """Return the mean binary cross-entropy in nats, from logits, so that confident rows do not overflow."""
-    return mean_of(*losses(tally), tally)
+def log_loss(counts: ScoreCounts) -> float:
+    """Return the mean binary cross-entropy in nats, from logits for stability; at least 0, lower is better."""
+    return mean_of(*losses(counts), counts)
 
 
-def losses(tally: ScoreCounts) -> tuple[Floats, Floats]:
-    """Return the loss of a row of each score if its label is 1, and if it is 0; each (G,)."""
-    if_positive = row_losses(np.ones(1), tally.logits)
-    return if_positive, if_positive + tally.logits
+def losses(counts: ScoreCounts) -> tuple[Floats, Floats]:
+    """Return the loss of a positive and of a negative row of each score; each (G,)."""
+    if_positive = row_losses(np.ones(1), counts.logits)
+    return if_positive, if_positive + counts.logits
 
 
 def row_losses(labels: npt.ArrayLike, logits: npt.ArrayLike) -> Floats:
@@ -26,9 +26,9 @@ def row_losses(labels: npt.ArrayLike, logits: npt.ArrayLike) -> Floats:
     return np.logaddexp(0, np.where(np.asarray(labels) != 0, -wide, wide))
 
 
-def influence(tally: ScoreCounts) -> Influence:
-    """Return how far each row's loss is from the mean."""
-    return mean_influence(*losses(tally), tally)
+def influence(counts: ScoreCounts) -> Influence:
+    """Return the difference of each row's loss from the mean."""
+    return mean_influence(*losses(counts), counts)
 
 
 LOG_LOSS = PointwiseMetric("log_loss", "log loss", "lower", log_loss, influence, by_row=ByRow(row_losses))

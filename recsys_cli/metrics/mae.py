@@ -1,4 +1,4 @@
-"""MAE: how far off is the prediction?"""
+"""MAE: mean absolute error."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from recsys_cli.metrics.metric import ByRow, Influence, PointwiseMetric, mean_in
 from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
-def mae(tally: ScoreCounts) -> float:
-    """Return the mean absolute difference of probability and label; it prefers sure answers to honest probabilities."""
-    return mean_of(*_off(tally), tally)
+def mae(counts: ScoreCounts) -> float:
+    """Return the mean |probability - label|; in [0, 1], lower is better. Not a proper score: it favors probabilities of 0 and 1."""
+    return mean_of(*_off(counts), counts)
 
 
-def mae_of_errors(tally: ScoreCounts) -> float:
-    """Return the mean absolute error, in the label's units, from a tally of errors."""
-    return mean_of(*_off_by(tally), tally)
+def mae_of_errors(counts: ScoreCounts) -> float:
+    """Return the mean absolute error in the units of the label, from counts of errors; lower is better."""
+    return mean_of(*_off_by(counts), counts)
 
 
-def influence(tally: ScoreCounts) -> Influence:
-    """Return how far each row's difference is from the mean."""
-    return mean_influence(*_off(tally), tally)
+def influence(counts: ScoreCounts) -> Influence:
+    """Return the difference of each row's absolute error from the mean."""
+    return mean_influence(*_off(counts), counts)
 
 
-def influence_of_errors(tally: ScoreCounts) -> Influence:
-    """Return the same from a tally of errors."""
-    return mean_influence(*_off_by(tally), tally)
+def influence_of_errors(counts: ScoreCounts) -> Influence:
+    """Return the influence of `mae_of_errors`."""
+    return mean_influence(*_off_by(counts), counts)
 
 
-def _off(tally: ScoreCounts) -> tuple[Floats, Floats]:
-    return 1 - tally.probabilities, tally.probabilities
+def _off(counts: ScoreCounts) -> tuple[Floats, Floats]:
+    return 1 - counts.probabilities, counts.probabilities
 
 
-def _off_by(tally: ScoreCounts) -> tuple[Floats, Floats]:
-    return np.abs(tally.logits), np.abs(tally.logits)
+def _off_by(counts: ScoreCounts) -> tuple[Floats, Floats]:
+    return np.abs(counts.logits), np.abs(counts.logits)
 
 
 def _row_errors(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> Floats:

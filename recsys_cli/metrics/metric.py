@@ -1,4 +1,4 @@
-"""What a metric is: a name, how to compute it over many resamples or users at once, and how to read it."""
+"""Metric types: name, direction, and a vectorized function over score counts or over the rankings of many users."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy.typing as npt
 from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 Influence = tuple[Floats, Floats]
-"""Derivative of a figure by the weight of one row of each score: of positive rows and of negative ones; each (G,)."""
+"""Derivative of a metric by row weight: for a positive and for a negative row of each score; each (G,)."""
 
 Better = Literal["higher", "lower", "one"]
-"""Which values are better; `one` where 1 is right."""
+"""Direction of a metric; `one`: the ideal value is 1."""
 
 
 @dataclass(frozen=True)
 class ByRow:
-    """The values of single rows that paired tests of two systems compare.
+    """Row values of a metric, for paired tests of two systems.
 
     Attributes:
-        values: From labels (N,) and scores (N,) to a value of each row, (N,).
-        summary: The figure is the mean of the values, the root of their mean, or their mean over each class.
+        values: From labels (N,) and scores (N,) to row values (N,).
+        summary: The metric as a function of the row values: mean, root of the mean, or mean over each class.
     """
 
     values: Callable[[npt.ArrayLike, npt.ArrayLike], Floats]
@@ -33,20 +33,19 @@ class ByRow:
 
 @dataclass(frozen=True)
 class PointwiseMetric:
-    """A figure of scores against labels.
+    """Metric of scores against labels.
 
     Attributes:
-        name: As in evaluation.json.
-        title: As in tables.
-        better: Which values are better; figures with `higher` are at most 1.
-        compute: From a tally to the figure; NaN where it is not defined.
-        influence: Where it is defined, its influence function at the tally: the linear part of the figure, which standard errors
-            come from.
-        of_probabilities: Whether scores have to be logits; else any scores will do, as long as higher means more likely.
-        parts: Of a figure that adds up the absolute values of B parts, to which noise only ever adds: from a tally to the part of
-            each score, (G,), and the parts, (B,). Then `influence` is what a row adds to its part.
-        by_row: Values of single rows for paired tests; None for a metric without them.
-        of_errors: Whether the tally counts errors of labels that are numbers, in place of scores of labels of 0 and 1.
+        name: Key in evaluation.json.
+        title: Name in tables.
+        better: Direction; metrics with `higher` are at most 1.
+        compute: From score counts to the value; NaN if undefined.
+        influence: Influence function at the score counts, the basis of standard errors; for defined values only.
+        of_probabilities: True if scores have to be logits; False if only their order counts.
+        parts: For a sum of B absolute values, biased upwards by noise: from score counts to the part of each score, (G,),
+            and the parts, (B,). `influence` is then the contribution of a row to its part.
+        by_row: Row values for paired tests; None without them.
+        of_errors: True if the counts hold errors of numeric labels instead of scores of binary labels.
     """
 
     name: str
@@ -60,40 +59,40 @@ class PointwiseMetric:
     of_errors: bool = False
 
     def of_rows(self, labels: npt.ArrayLike, scores: npt.ArrayLike) -> float:
-        """Return the figure of rows; NaN where it is not defined.
+        """Return the metric of rows; NaN if undefined.
 
         Args:
-            labels: Numbers, or of a metric of labels of 0 and 1 positive above 0.5; shape (N,).
-            scores: Predictions in the units of the labels, or logits; shape (N,).
+            labels: Numeric labels, or binary ones, positive above 0.5; shape (N,).
+            scores: Predictions in the units of the label, or logits; shape (N,).
         """
-        known = np.asarray(labels, dtype=np.float32)
+        targets = np.asarray(labels, dtype=np.float32)
         return self.compute(
-            ScoreCounts.of_errors(known, scores)
+            ScoreCounts.of_errors(targets, scores)
             if self.of_errors
-            else ScoreCounts.of((known > 0.5).astype(np.float32), scores)
+            else ScoreCounts.of((targets > 0.5).astype(np.float32), scores)
         )
 
 
-def mean_of(positive: Floats, negative: Floats, tally: ScoreCounts) -> float:
-    """Return the mean over rows of what rows of each score and label have, each (G,); NaN without rows."""
-    rows = float(tally.rows.sum())
-    return float(tally.positive @ positive + tally.negative @ negative) / rows if rows else np.nan
+def mean_of(positive: Floats, negative: Floats, counts: ScoreCounts) -> float:
+    """Return the mean over rows of per-score values for positive and negative rows, each (G,); NaN without rows."""
+    rows = float(counts.rows.sum())
+    return float(counts.positive @ positive + counts.negative @ negative) / rows if rows else np.nan
 
 
-def mean_influence(positive: Floats, negative: Floats, tally: ScoreCounts) -> Influence:
-    """Return the influence of such a mean."""
-    rows, value = float(tally.rows.sum()), mean_of(positive, negative, tally)
+def mean_influence(positive: Floats, negative: Floats, counts: ScoreCounts) -> Influence:
+    """Return the influence of `mean_of`."""
+    rows, value = float(counts.rows.sum()), mean_of(positive, negative, counts)
     return (positive - value) / rows, (negative - value) / rows
 
 
 @dataclass(frozen=True)
 class GroupedMetric:
-    """A figure of the rows of each user, of which a weighted mean over users is reported.
+    """Metric per user, reported as the weighted mean over users.
 
     Attributes:
-        name: As in evaluation.json.
-        title: As in tables.
-        compute: From users (N,), labels (N,) and scores (N,) to the figures of G users where it is defined and their weights.
+        name: Key in evaluation.json.
+        title: Name in tables.
+        compute: From users (N,), labels (N,) and scores (N,) to the values and weights of the G users with a defined value.
     """
 
     name: str
@@ -105,11 +104,11 @@ class GroupedMetric:
 
 @dataclass(frozen=True)
 class Hits:
-    """What the rankings of U users found.
+    """Hits in the rankings of U users.
 
     Attributes:
-        hits: Whether place p of user u's ranking holds something relevant; shape (U, P), P at least the largest cut-off.
-        num_relevant: How much there was to find, at least 1, shape (U,).
+        hits: Relevance of the item at each rank; shape (U, P), P at least the largest cut-off.
+        num_relevant: Number of relevant items, at least 1; shape (U,).
     """
 
     hits: npt.NDArray[np.bool_]
@@ -118,24 +117,23 @@ class Hits:
 
 @dataclass(frozen=True)
 class Ranked(Hits):
-    """What was ranked, too.
+    """Hits and ranked candidates.
 
     Attributes:
-        places: Which candidate stands at place p of user u's ranking, an index into the candidates, -1 where there is none;
-            shape (U, P).
+        candidates: Index of the candidate at each rank, -1 for an empty one; shape (U, P).
     """
 
-    places: npt.NDArray[np.int32]
+    candidates: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class RankingMetric:
-    """A figure of a user's ranking, cut off after k places; the mean over users is what is reported.
+    """Metric of a user's top k, reported as the mean over users.
 
     Attributes:
-        name: As in evaluation.json, where "@k" is added.
-        title: As in tables.
-        compute: From hits of U users and k to U figures between 0 and 1.
+        name: Key in evaluation.json, before "@k".
+        title: Name in tables.
+        compute: From hits of U users and k to U values in [0, 1].
     """
 
     name: str
@@ -144,15 +142,14 @@ class RankingMetric:
 
 
 @dataclass(frozen=True)
-class Catalogue:
-    """What train tells of the I candidates, in their order.
+class Catalog:
+    """Train statistics and features of the I candidates.
 
     Attributes:
-        counts: Rows of train, shape (I,), descending.
-        num_rows: Rows of train, those of items that are no candidates included.
-        features: What is known of the items beside who met them, such as genres, as numbers; one item's after the other's, each
-            once.
-        offsets: Where each item's features start, and their number at the end; shape (I + 1,).
+        counts: Train interactions per candidate, descending; shape (I,).
+        num_rows: Train interactions, including those of items outside the candidates.
+        features: Feature ids of the candidates, such as genres, concatenated and distinct within an item.
+        offsets: Start of each candidate's features, and the total at the end; shape (I + 1,).
     """
 
     counts: npt.NDArray[np.int64]
@@ -163,27 +160,27 @@ class Catalogue:
 
 @dataclass(frozen=True)
 class Recommended(Ranked):
-    """What U users were recommended, whether or not they wanted it.
+    """Recommendations to U users, for metrics beyond accuracy.
 
     Attributes:
-        by_popularity: At which place, from 0, the user's ranking by popularity has that item; shape (U, P).
-        catalogue: What train tells of the items.
+        by_popularity: Rank of each recommended item in the user's popularity ranking, from 0; shape (U, P).
+        catalog: Statistics of the candidates.
     """
 
     by_popularity: npt.NDArray[np.int64]
-    catalogue: Catalogue
+    catalog: Catalog
 
 
 @dataclass(frozen=True)
 class ListMetric:
-    """A figure of what is recommended, beyond how much of it is right, cut off after k places.
+    """Beyond-accuracy metric of the top k.
 
     Attributes:
-        name: As in evaluation.json, where "@k" is added.
-        title: As in tables.
-        better: Which values are better; None where that is for the reader to say.
-        compute: From the lists and k to the figures of U users, NaN where one has none, of which the mean is reported; or to
-            one figure of all lists together, of shape ().
+        name: Key in evaluation.json, before "@k".
+        title: Name in tables.
+        better: Direction; None if neither end is better.
+        compute: From recommendations and k to the values of U users, NaN if undefined, reported as their mean; or to one
+            value of all lists, of shape ().
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Mean reciprocal rank: how far down is the first hit?"""
+"""MRR: mean reciprocal rank of the first hit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def mrr(ranked: Hits, k: int) -> Floats:
-    """Return 1 over the place of the first hit, 0 where there is none in the first k places; shape (U,)."""
+    """Return 1 / rank of the first hit, 0 without a hit in the top k; in [0, 1], higher is better; shape (U,)."""
     hits = ranked.hits[:, :k]
     return np.where(hits.any(axis=1), 1 / (hits.argmax(axis=1) + 1), 0.0)
 

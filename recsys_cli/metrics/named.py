@@ -1,4 +1,4 @@
-"""What a metric's name means where one is chosen by name: `auc` is a metric, `ndcg@10` a ranking metric and its cut-off."""
+"""Metrics by name: `auc`, or a ranking metric with a cut-off such as `ndcg@10`."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from recsys_cli.metrics.metric import Better, ListMetric, PointwiseMetric, Ranki
 from recsys_cli.registry import suggest
 
 MAX_CUT_OFF = 10_000
-"""The longest ranking: its memory is users times cut-off."""
+"""Longest ranking; memory grows with users × cut-off."""
 
 ARROWS: Mapping[Better | None, str] = {"higher": "↑", "lower": "↓", "one": "→1", None: ""}
-"""Which values are better, as tables show it."""
+"""Direction of a metric, as a symbol in tables."""
 
-Ends = tuple[float | None, float | None, float | None]
-"""A figure, and the lower and the upper end of its interval; None for what there is not."""
+IntervalEstimate = tuple[float | None, float | None, float | None]
+"""Value, lower and upper end of its interval; None if absent."""
 
 
 @dataclass(frozen=True)
 class CutOff:
-    """A ranking metric over the first k places."""
+    """Ranking metric at a cut-off k."""
 
     metric: RankingMetric
     k: int
 
 
 def find_metric(name: str) -> PointwiseMetric | CutOff | None:
-    """Return what a name such as `auc` or `ndcg@10` stands for; None for `loss`.
+    """Return the metric of a name such as `auc` or `ndcg@10`; None for `loss`.
 
     Raises:
-        ConfigError: There is no such metric, or it lacks a cut-off, or has one that it does not take.
+        ConfigError: Unknown metric, missing cut-off, or a cut-off for a metric without one.
     """
     if name == LOSS:
         return None
@@ -49,14 +49,14 @@ def find_metric(name: str) -> PointwiseMetric | CutOff | None:
     raise _unknown(name, [LOSS, *POINTWISE], RANKING)
 
 
-def check_figure(name: str) -> None:
-    """Make sure that an evaluation has a figure of a name: what `find_metric` knows, and what only a whole evaluation measures.
+def check_reported(name: str) -> None:
+    """Check that an evaluation reports a metric: those of `find_metric`, `gauc` and the beyond-accuracy metrics.
 
     Raises:
-        ConfigError: It has not.
+        ConfigError: Not reported.
     """
     if name == LOSS:
-        raise ConfigError(f"{LOSS} is what training minimises, and no figure of an evaluation")
+        raise ConfigError(f"{LOSS} is the training objective, not an evaluation metric")
     metric = metric_named(name.partition("@")[0])
     if isinstance(metric, ListMetric):
         _cut_off(name)
@@ -66,33 +66,33 @@ def check_figure(name: str) -> None:
         raise _unknown(name, [*POINTWISE, *GROUPED], [*RANKING, *BEYOND])
 
 
-def check_extra(name: str, *, of_numbers: bool) -> None:
-    """Make sure that a name is that of a further metric for `evaluate.metrics`: one of another package.
+def check_additional(name: str, *, of_numbers: bool) -> None:
+    """Check a name in `evaluate.metrics`: an additional metric of another package.
 
     Args:
         name: Without a cut-off.
-        of_numbers: Whether the main label is a number.
+        of_numbers: Whether the main label is numeric.
 
     Raises:
-        ConfigError: It is not, or the metric is of another label task.
+        ConfigError: Not an additional metric, or one for another label task.
     """
     if "@" in name:
-        raise ConfigError(f"{name} has a cut-off, and evaluate.k has those of all metrics")
+        raise ConfigError(f"{name} has a cut-off; evaluate.k sets the cut-offs of all metrics")
     metric = foreign(name)
     if metric is None:
         if metric_named(name) is not None:
-            raise ConfigError(f"{name} is measured in any case; this key is for metrics of other packages")
+            raise ConfigError(f"{name} is always reported; list only metrics of other packages here")
         raise ConfigError(f"unknown metric {name!r}; this key takes metrics of other packages (docs/security.md)")
     if isinstance(metric, PointwiseMetric) and metric.of_errors != of_numbers:
-        needed = "is a number" if metric.of_errors else "is 0 or 1"
-        raise ConfigError(f"{name} needs a label that {needed}")
+        needed = "numeric" if metric.of_errors else "binary"
+        raise ConfigError(f"{name} needs a {needed} label")
 
 
 def _unknown(name: str, plain: Collection[str], with_cut_off: Collection[str]) -> ConfigError:
     cut_off = name.partition("@")[2] or "10"
     near = suggest(name, [*plain, *(f"{metric}@{cut_off}" for metric in with_cut_off)])
-    known = ", ".join([*plain, *(f"{metric}@K" for metric in with_cut_off)])
-    return ConfigError(f"unknown metric {name!r}{near}; known: {known}")
+    names = ", ".join([*plain, *(f"{metric}@K" for metric in with_cut_off)])
+    return ConfigError(f"unknown metric {name!r}{near}; known: {names}")
 
 
 def _cut_off(name: str) -> int:
@@ -102,52 +102,52 @@ def _cut_off(name: str) -> int:
     if not (cut_off.isascii() and cut_off.isdecimal() and int(cut_off)):
         raise ConfigError(f"the cut-off of {name} has to be a whole number from 1, such as {base}@10")
     if int(cut_off) > MAX_CUT_OFF:
-        raise ConfigError(f"the cut-off of {name} is more than {MAX_CUT_OFF:,}")
+        raise ConfigError(f"the cut-off of {name} exceeds {MAX_CUT_OFF:,}")
     return int(cut_off)
 
 
 def title_of(name: str) -> str:
-    """Return what a figure of an evaluation is called in tables, such as `NDCG@10` or `sampled NDCG@10`."""
+    """Return the title of a metric in tables, such as `NDCG@10` or `sampled NDCG@10`."""
     _, at, k = name.partition("@")
-    known = metric_of(name)
-    title = f"{known.title}{at}{k}" if known else name.removeprefix(SAMPLED)
+    metric = metric_of(name)
+    title = f"{metric.title}{at}{k}" if metric else name.removeprefix(SAMPLED)
     return f"sampled {title}" if name.startswith(SAMPLED) else title
 
 
 def better_of(name: str) -> Better | None:
-    """Return which values of a figure of an evaluation are better; None where that is for the reader to say."""
+    """Return the direction of a metric; None if neither end is better."""
     metric = metric_of(name)
     return metric.better if isinstance(metric, PointwiseMetric | ListMetric) else "higher"
 
 
-def badness(value: float | None, better: Better | None) -> float:
-    """Return what is smaller the better a value is; a figure that is not defined is the worst."""
+def sort_key(value: float | None, better: Better | None) -> float:
+    """Return a sort key that puts better values first and undefined ones last."""
     if value is None:
         return math.inf
-    if better == "one":  # half as much is as wrong as twice as much
+    if better == "one":  # 0.5 is as far from 1 as 2
         return abs(math.log(value)) if value > 0 else math.inf
     return value if better == "lower" else -value
 
 
-def best_of(figures: Sequence[Ends], better: Better | None) -> list[bool]:
-    """Return which of several figures are the best: the best value, and all whose interval overlaps that of it.
+def best_of(estimates: Sequence[IntervalEstimate], better: Better | None) -> list[bool]:
+    """Mark the best of several values, and all with an interval that overlaps the interval of the best.
 
-    Nothing is the best of a single figure, or where no value is better than another.
+    Nothing is marked for a single value or without a direction.
 
     Args:
-        figures: Of several systems.
-        better: Which values are better.
+        estimates: Values of several systems, with intervals.
+        better: Direction of the metric.
     """
-    known = [figure for figure in figures if figure[0] is not None]
-    if len(known) < 2 or better is None:
-        return [False] * len(figures)
-    value, low, high = min(known, key=lambda figure: badness(figure[0], better))
+    defined = [one for one in estimates if one[0] is not None]
+    if len(defined) < 2 or better is None:
+        return [False] * len(estimates)
+    value, low, high = min(defined, key=lambda one: sort_key(one[0], better))
 
-    def is_best(one: Ends) -> bool:
+    def is_best(one: IntervalEstimate) -> bool:
         if one[0] is None or one[0] == value:
             return one[0] is not None
         if one[1] is None or one[2] is None or low is None or high is None:
             return False
         return one[1] <= high and low <= one[2]
 
-    return [is_best(one) for one in figures]
+    return [is_best(one) for one in estimates]

@@ -1,4 +1,4 @@
-"""NDCG: hits count more the higher they stand."""
+"""NDCG: normalized discounted cumulative gain, with more weight on higher ranks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def ndcg(ranked: Hits, k: int) -> Floats:
-    """Return the discounted gain of the first k places over the best that they could hold; shape (U,).
+    """Return the discounted cumulative gain of the top k over that of the ideal ranking; in [0, 1], higher is better; (U,).
 
-    Järvelin and Kekäläinen (2002) with binary gain and discount log2(place + 1); the best is min(relevant, k) hits on top.
+    Järvelin and Kekäläinen (2002): binary gain, discount log2(rank + 1), ideal ranking with min(relevant, k) hits on top.
     """
     discounts = 1 / np.log2(np.arange(2, k + 2))
     best = np.cumsum(discounts)[np.minimum(ranked.num_relevant, k) - 1]

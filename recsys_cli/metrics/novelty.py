@@ -1,4 +1,4 @@
-"""Novelty: how little known is what is recommended?"""
+"""Novelty: mean self-information of the recommended items."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def novelty(lists: Recommended, k: int) -> Floats:
-    """Return the mean self-information, in bits, of the items in each user's first k places; shape (U,).
+    """Return the mean self-information of the items in each user's top k, in bits; shape (U,).
 
-    An item with a share p of the rows of train has -log2 p: Zhou et al. (PNAS 2010). One without a row counts as if it had one.
+    -log2 p for an item with a share p of the train interactions (Zhou et al., PNAS 2010); items without interactions
+    count as items with one. No direction: novelty is a trade-off.
     """
-    return mean_shown(lists, k, -np.log2(np.maximum(lists.catalogue.counts, 1) / lists.catalogue.num_rows))
+    return mean_shown(lists, k, -np.log2(np.maximum(lists.catalog.counts, 1) / lists.catalog.num_rows))
 
 
 def mean_shown(lists: Recommended, k: int, values: Floats) -> Floats:
-    """Return the mean of the values (I,) of what each user is shown, NaN for a user who is shown nothing; shape (U,)."""
-    places = lists.places[:, :k]
-    there = places >= 0
-    total = np.where(there, values[places], 0.0).sum(axis=1)
-    number = there.sum(axis=1)
+    """Return the mean over each user's top k of item values (I,); NaN for an empty ranking; shape (U,)."""
+    candidates = lists.candidates[:, :k]
+    filled = candidates >= 0
+    total = np.where(filled, values[candidates], 0.0).sum(axis=1)
+    number = filled.sum(axis=1)
     return np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0)
 
 

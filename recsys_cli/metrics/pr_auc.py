@@ -1,4 +1,4 @@
-"""PR-AUC: how pure is what scores high? It says more than the AUC where positive rows are rare."""
+"""PR-AUC: average precision, more informative than the AUC for rare positives."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from recsys_cli.metrics.metric import Influence, PointwiseMetric
 from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
-def pr_auc(tally: ScoreCounts) -> float:
-    """Return the average precision: the precision at each score, weighted by the share of the positive rows that have it.
+def pr_auc(counts: ScoreCounts) -> float:
+    """Return the average precision: the precision at each score, weighted by its share of the positives.
 
-    The step function below the points of the precision-recall curve, as in scikit-learn; joining the points by lines would
-    promise too much (Davis and Goadrich, 2006). A constant score has the share of positive rows.
+    The step function below the precision-recall curve, as in scikit-learn; linear interpolation is too optimistic (Davis
+    and Goadrich, 2006). In [0, 1], higher is better; a constant score has the share of positives.
     """
-    positive, precision, _ = _from_above(tally)
+    positive, precision, _ = _from_above(counts)
     total = float(positive.sum())
     return float(precision @ positive) / total if total else np.nan
 
 
-def influence(tally: ScoreCounts) -> Influence:
-    """Return the derivative by each row's weight: its own precision, and what it does to the precision of lower scores."""
-    positive, precision, called = _from_above(tally)
+def influence(counts: ScoreCounts) -> Influence:
+    """Return the derivative by row weight: the row's own precision, and its effect on the precision of lower scores."""
+    positive, precision, predicted = _from_above(counts)
     total = float(positive.sum())
     value = float(precision @ positive) / total
-    right, wrong = (_at_and_below(positive * change / called) for change in (1 - precision, precision))
+    right, wrong = (_at_and_below(positive * change / predicted) for change in (1 - precision, precision))
     return ((precision + right - value) / total)[::-1], (-wrong / total)[::-1]
 
 
-def _from_above(tally: ScoreCounts) -> tuple[Floats, Floats, Floats]:
-    """Return positive rows, the precision down to each score and the rows down to it, the highest score first; each (G,)."""
-    positive, called = tally.positive[::-1], np.cumsum(tally.rows[::-1])
-    return positive, np.cumsum(positive) / called, called
+def _from_above(counts: ScoreCounts) -> tuple[Floats, Floats, Floats]:
+    """Return positives, precision and number of rows down to each score, from the highest score; each (G,)."""
+    positive, predicted = counts.positive[::-1], np.cumsum(counts.rows[::-1])
+    return positive, np.cumsum(positive) / predicted, predicted
 
 
 def _at_and_below(values: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Precision: how much of what was shown is relevant?"""
+"""Precision: relevant share of the top k."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def precision(ranked: Hits, k: int) -> Floats:
-    """Return hits in the first k places over k, also where there are fewer recommendations; shape (U,)."""
+    """Return the hits in the top k over k, for shorter rankings as well; in [0, 1], higher is better; shape (U,)."""
     return ranked.hits[:, :k].sum(axis=1) / k
 
 

@@ -1,4 +1,4 @@
-"""Recall: how much of what there was to find was found?"""
+"""Recall: share of a user's relevant items found in the top k."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def recall(ranked: Hits, k: int) -> Floats:
-    """Return hits in the first k places over all that is relevant, not capped at k; shape (U,)."""
+    """Return the hits in the top k over all relevant items, not capped at k; in [0, 1], higher is better; shape (U,)."""
     return ranked.hits[:, :k].sum(axis=1) / ranked.num_relevant
 
 

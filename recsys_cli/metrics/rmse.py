@@ -1,4 +1,4 @@
-"""RMSE: how far off is the prediction, large errors first?"""
+"""RMSE: root mean squared error."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from recsys_cli.metrics.metric import ByRow, Influence, PointwiseMetric, mean_in
 from recsys_cli.metrics.score_counts import Floats, ScoreCounts
 
 
-def rmse(tally: ScoreCounts) -> float:
-    """Return the root of the mean squared difference of probability and label: the root of the score of Brier (1950)."""
-    return math.sqrt(mean_of(*_squares(tally), tally))
+def rmse(counts: ScoreCounts) -> float:
+    """Return the root of the mean squared (probability - label), the score of Brier (1950); in [0, 1], lower is better."""
+    return math.sqrt(mean_of(*_squares(counts), counts))
 
 
-def rmse_of_errors(tally: ScoreCounts) -> float:
-    """Return the root of the mean squared error, in the label's units, from a tally of errors."""
-    return math.sqrt(mean_of(tally.logits**2, tally.logits**2, tally))
+def rmse_of_errors(counts: ScoreCounts) -> float:
+    """Return the root mean squared error in the units of the label, from counts of errors; lower is better."""
+    return math.sqrt(mean_of(counts.logits**2, counts.logits**2, counts))
 
 
-def influence(tally: ScoreCounts) -> Influence:
-    """Return how far each row's square is from the mean, by the slope of the root."""
-    return _by_slope(mean_influence(*_squares(tally), tally), rmse(tally))
+def influence(counts: ScoreCounts) -> Influence:
+    """Return the difference of each row's square from the mean, times the slope of the root."""
+    return _by_slope(mean_influence(*_squares(counts), counts), rmse(counts))
 
 
-def influence_of_errors(tally: ScoreCounts) -> Influence:
-    """Return the same from a tally of errors."""
-    return _by_slope(mean_influence(tally.logits**2, tally.logits**2, tally), rmse_of_errors(tally))
+def influence_of_errors(counts: ScoreCounts) -> Influence:
+    """Return the influence of `rmse_of_errors`."""
+    return _by_slope(mean_influence(counts.logits**2, counts.logits**2, counts), rmse_of_errors(counts))
 
 
-def _squares(tally: ScoreCounts) -> tuple[Floats, Floats]:
-    return (1 - tally.probabilities) ** 2, tally.probabilities**2
+def _squares(counts: ScoreCounts) -> tuple[Floats, Floats]:
+    return (1 - counts.probabilities) ** 2, counts.probabilities**2
 
 
 def _row_squares(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> Floats:

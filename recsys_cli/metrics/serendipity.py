@@ -1,4 +1,4 @@
-"""Serendipity: how much of what was shown is right, and not what everybody would have been shown?"""
+"""Serendipity: share of relevant and unexpected items in the top k."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from recsys_cli.metrics.score_counts import Floats
 
 
 def serendipity(lists: Recommended, k: int) -> Floats:
-    """Return the hits in the first k places that popularity does not have in its first k for this user, over k; shape (U,).
+    """Return the hits in the top k outside the user's top k by popularity, over k; in [0, 1], higher is better; shape (U,).
 
-    Ge, Delgado-Battenfeld and Jannach (RecSys 2010), with popularity as the primitive recommender. Popularity itself has 0.
+    Ge, Delgado-Battenfeld and Jannach (RecSys 2010), with popularity as the primitive recommender. Popularity has 0.
     """
     unexpected = lists.hits[:, :k] & (lists.by_popularity[:, :k] >= k)
     return unexpected.sum(axis=1) / k

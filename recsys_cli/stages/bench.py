@@ -23,7 +23,7 @@ from recsys_cli.evaluation.compare.leaderboard import Leaderboard, standings_of
 from recsys_cli.evaluation.compare.leaderboard_page import show
 from recsys_cli.evaluation.compare.runs import rankings_of
 from recsys_cli.events import Emit, Event, Message, Progress, ignore
-from recsys_cli.metrics.named import better_of, check_figure
+from recsys_cli.metrics.named import better_of, check_reported
 from recsys_cli.stages.bench_grid import BenchCell, cells_of, seconds_left
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.evaluate import evaluate
@@ -113,7 +113,7 @@ def _wanted(config: RunConfig) -> BenchConfig:
 def _metrics(config: RunConfig, wanted: BenchConfig, metric: str | None) -> tuple[str, ...]:
     """Return the figures to show, as an evaluation calls them, the one to sort by first."""
     if metric is not None:
-        check_figure(metric)
+        check_reported(metric)
     chosen = dict.fromkeys((*(() if metric is None else (metric,)), *wanted.metrics))
     if missing := not_measured(chosen, config.evaluate.k, config.evaluate.metrics):
         raise ConfigError("; ".join(missing), hint="such as evaluate.k=[10,50]")

@@ -1,4 +1,4 @@
-"""`recsys ls ops` as people see it: nothing is broken or runs out of a narrow terminal, and every op says how it is written."""
+"""Layout of `recsys ls`: text fits the terminal, and every op documents its options."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from recsys_cli.features.ops import AnyOp
 NAMES = sorted(op.__name__ for op in get_args(get_args(AnyOp)[0]))
 
 
-def drawn(found: dict, width: int) -> list[str]:
-    """Return the lines that a terminal of a width shows."""
+def rendered(found: dict, width: int) -> list[str]:
+    """Return the lines of the output at a terminal width."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, no_color=True, highlight=False)
     catalog._draw_one(console, found)
     text = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())  # type: ignore[attr-defined]
@@ -32,7 +32,7 @@ def drawn(found: dict, width: int) -> list[str]:
 @pytest.mark.parametrize("width", [80, 120])
 def test_an_op_is_explained_within_the_terminal(recsys: Recsys, name: str, width: int) -> None:
     found = recsys("ls", "ops", name, "--json").json
-    lines = drawn(found, width)
+    lines = rendered(found, width)
     assert max(map(len, lines)) <= width
     body = lines[: lines.index("Options")]
     short = [line for line, after in pairwise(body[1:]) if after and line and len(line) < width * 0.6]
@@ -60,7 +60,7 @@ def test_an_op_is_explained_within_the_terminal(recsys: Recsys, name: str, width
         ("sections", "train", {"epochs", "monitor"}),
     ],
 )
-def test_keys_are_listed_with_what_they_mean(recsys: Recsys, kind: str, name: str, expected: set[str]) -> None:
+def test_keys_are_listed_with_their_meaning(recsys: Recsys, kind: str, name: str, expected: set[str]) -> None:
     found = recsys("ls", kind, name, "--json").json["options"]
     assert expected <= {option["name"] for option in found}
     assert all(option["meaning"] for option in found)
@@ -86,7 +86,7 @@ def test_paragraphs_of_a_docstring_stay_apart() -> None:
     ]
 
 
-def test_types_are_said_in_words() -> None:
+def test_types_are_named_in_words() -> None:
     assert options.type_name(dict[str, int | None]) == "mapping of text to int or null"
     fields = {
         name: options.type_name(field.annotation) for name, field in options.ops()["ListSlice"].model_fields.items()
@@ -96,15 +96,15 @@ def test_types_are_said_in_words() -> None:
 
 
 def test_no_value_is_written_as_yaml_does(recsys: Recsys) -> None:
-    """What `ls` shows as a type or a default is what a config takes."""
+    """Types and defaults are shown in the syntax of a config."""
     shown = " ".join(recsys("ls", "sections", "train").out.split())
     assert "early_stopping: int or null, default null" in shown
     assert "null trains all epochs" in shown
     assert "scale_learning_rate: none | " in shown, "a text that means no scaling stays a text"
 
 
-def test_models_are_listed_by_what_they_are_for_with_the_best_measured_first(recsys: Recsys) -> None:
-    """In the order of what was measured, where it was; every model has its line."""
+def test_models_are_listed_by_purpose_best_first(recsys: Recsys) -> None:
+    """Models follow their measured metrics, if any; every model has a line."""
     models = recsys("ls", "models", "--json").json["models"]
     assert {model["name"] for model in models} == set(registry.MODELS)
     results = Path(__file__).resolve().parents[2] / "scripts" / "results"
@@ -127,7 +127,7 @@ def test_models_are_listed_by_what_they_are_for_with_the_best_measured_first(rec
     ("section", "kind"),
     [("split", "splits"), ("schedule", "schedules"), ("train.schedule", "schedules"), ("ops", "ops")],
 )
-def test_a_section_with_several_forms_is_in_the_list_that_is_named(recsys: Recsys, section: str, kind: str) -> None:
+def test_a_section_with_several_forms_refers_to_its_list(recsys: Recsys, section: str, kind: str) -> None:
     answer = recsys("ls", "sections", section)
     assert answer.code == 2
     assert f"hint: recsys ls {kind} names" in answer.err

@@ -83,7 +83,7 @@ BRIER = PointwiseMetric(
 )
 OF_NUMBERS = PointwiseMetric("x", "X", "lower", BRIER.compute, BRIER.influence, of_errors=True)
 FIRST = RankingMetric("first", "first place", lambda found, k: found.hits[:, 0].astype(float))
-SHOWN = ListMetric("shown", "items shown", None, lambda lists, k: np.asarray(float((lists.places[:, :k] >= 0).sum())))
+SHOWN = ListMetric("shown", "items shown", None, lambda lists, k: np.asarray(float((lists.candidates[:, :k] >= 0).sum())))
 USERS = GroupedMetric("users", "users", lambda users, labels, scores: (np.ones(3), np.ones(3)))
 
 class Own(RankingMetric):
@@ -262,9 +262,9 @@ bench: {{models: [mlp, fm], metrics: ["{names[1]}@5", "{names[0]}", "{names[2]}@
     [
         ("evaluate.metrics=['{p}.metrics:OWN']", "'{p}.metrics:OWN' is no metric: one of PointwiseMetric"),
         ("evaluate.metrics=['{p}.data:plain']", "'{p}.data:plain' is no metric: one of PointwiseMetric"),
-        ("evaluate.metrics=['{p}.metrics:OF_NUMBERS']", "{p}.metrics:OF_NUMBERS needs a label that is a number"),
-        ("evaluate.metrics=['{p}.metrics:FIRST@5']", "{p}.metrics:FIRST@5 has a cut-off, and evaluate.k has those"),
-        ("evaluate.metrics=[auc]", "auc is measured in any case"),
+        ("evaluate.metrics=['{p}.metrics:OF_NUMBERS']", "{p}.metrics:OF_NUMBERS needs a numeric label"),
+        ("evaluate.metrics=['{p}.metrics:FIRST@5']", "{p}.metrics:FIRST@5 has a cut-off; evaluate.k sets"),
+        ("evaluate.metrics=[auc]", "auc is always reported"),
         ("evaluate.metrics=[nothing]", "unknown metric 'nothing'"),
         ("evaluate.metrics=['{p}.broken:X']", "cannot load '{p}.broken:X': ZeroDivisionError"),
         ("train.monitor='{p}.metrics:FIRST'", "{p}.metrics:FIRST needs a cut-off, such as {p}.metrics:FIRST@10"),

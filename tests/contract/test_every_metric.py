@@ -1,4 +1,4 @@
-"""What holds of every metric, and the slow and plain way to compute each, which it has to agree with."""
+"""Contract of every metric, and equality with a brute-force reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from recsys_cli.metrics import BEYOND, GROUPED, OF_NUMBERS, POINTWISE, RANKING, Catalogue, Hits, Recommended
+from recsys_cli.metrics import BEYOND, GROUPED, OF_NUMBERS, POINTWISE, RANKING, Catalog, Hits, Recommended
 from recsys_cli.metrics.score_counts import ScoreCounts
 
 # Ranking, for one user: the places of the ranking that are hits (from 1), how much there was to find, and k.
@@ -138,8 +138,8 @@ def test_pointwise_metric_ignores_the_order_of_rows(name: str) -> None:
 
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("name", [*POINTWISE, "rmse of numbers", "mae of numbers"])
-def test_influence_is_what_one_more_row_does(name: str, ties: bool) -> None:
-    """Each metric's own derivative, against a small change of the weight of one row."""
+def test_influence_equals_a_finite_difference(name: str, ties: bool) -> None:
+    """The derivative equals the effect of a small change of one row weight."""
     labels, logits = _rows(np.random.default_rng(5), 60, ties=ties)
     base, _, of_numbers = name.partition(" of ")
     metric = OF_NUMBERS[base] if of_numbers else POINTWISE[name]
@@ -172,7 +172,7 @@ def test_pointwise_metric_of_perfect_scores_is_best(name: str, best: float) -> N
     assert POINTWISE[name].compute(ScoreCounts.of(labels, np.where(labels > 0, 40.0, -40.0))) == pytest.approx(best)
 
 
-def test_pointwise_metrics_that_are_not_defined_are_nan() -> None:
+def test_undefined_pointwise_metrics_are_nan() -> None:
     one_class, nothing = (
         ScoreCounts.of(np.zeros(3, np.float32), [1.0, 2.0, 3.0]),
         ScoreCounts.of(np.empty(0, np.float32), []),
@@ -214,7 +214,7 @@ def test_ranking_metric_without_hits_is_zero(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RANKING)
-def test_ranking_metric_is_the_users_own(name: str) -> None:
+def test_ranking_metric_is_independent_of_other_users(name: str) -> None:
     rng = np.random.default_rng(8)
     ranked = _ranking(rng)
     order = rng.permutation(len(ranked.hits))
@@ -224,7 +224,7 @@ def test_ranking_metric_is_the_users_own(name: str) -> None:
     assert shuffled.tolist() == RANKING[name].compute(ranked, 10)[order].tolist()
 
 
-def test_every_metric_has_a_slow_twin() -> None:
+def test_every_metric_has_a_brute_force_reference() -> None:
     assert set(SLOW_POINTWISE) == set(POINTWISE) == set(BEST)
     assert set(SLOW_RANKING) == set(RANKING)
     assert set(SLOW_BEYOND) == set(BEYOND)
@@ -250,7 +250,7 @@ def test_gauc_is_the_auc_of_each_user(ties: bool) -> None:
     assert list(zip(aucs, weights, strict=True)) == [pytest.approx(pair) for pair in slow.values()]
 
 
-def test_gauc_of_nobody_is_of_no_users() -> None:
+def test_gauc_without_users_is_empty() -> None:
     aucs, weights = GROUPED["gauc"].compute(np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0))
 
     assert (len(aucs), len(weights)) == (0, 0)
@@ -259,7 +259,7 @@ def test_gauc_of_nobody_is_of_no_users() -> None:
 def _lists(
     rng: np.random.Generator, *, users: int = 40, items: int = 15, size: int = 8
 ) -> tuple[Recommended, list, list]:
-    """Draw lists, the last of them shorter or empty; candidates with none to three features."""
+    """Sample recommendations, the last ones shorter or empty; candidates with 0 to 3 features."""
     places = np.stack([rng.permutation(items)[:size] for _ in range(users)]).astype(np.int32)
     places[-2, 3:], places[-1] = -1, -1
     features = [set(rng.permutation(6)[: rng.integers(0, 4)].tolist()) for _ in range(items)]
@@ -268,8 +268,8 @@ def _lists(
     flat = np.array([feature for one in features for feature in sorted(one)], np.int64)
     hits = (rng.random(places.shape) < 0.3) & (places >= 0)
     popular = rng.integers(0, items, places.shape)
-    catalogue = Catalogue(counts, int(counts.sum()), flat, offsets)
-    lists = Recommended(hits, np.full(users, 9), places, popular, catalogue)
+    catalog = Catalog(counts, int(counts.sum()), flat, offsets)
+    lists = Recommended(hits, np.full(users, 9), places, popular, catalog)
     return lists, [[int(p) for p in row if p >= 0] for row in places], features
 
 
@@ -280,26 +280,26 @@ def test_metric_of_lists_equals_brute_force(name: str, k: int) -> None:
 
     values = BEYOND[name].compute(lists, k)
 
-    slow = SLOW_BEYOND[name](plain, k, lists.catalogue.counts.tolist(), features)
+    slow = SLOW_BEYOND[name](plain, k, lists.catalog.counts.tolist(), features)
     assert values == pytest.approx(np.array(slow), abs=1e-9, nan_ok=True)
 
 
-def test_serendipity_counts_hits_that_popularity_would_not_have_shown() -> None:
+def test_serendipity_counts_hits_outside_the_popularity_ranking() -> None:
     hits = np.array([[True, True, False, True], [False] * 4])
     popular = np.array([[0, 2, 9, 7], [5, 6, 7, 8]])
-    catalogue = Catalogue(np.array([5, 4]), 9, np.empty(0, np.int64), np.zeros(3, np.int64))
-    lists = Recommended(hits, np.array([3, 1]), np.zeros((2, 4), np.int32), popular, catalogue)
+    catalog = Catalog(np.array([5, 4]), 9, np.empty(0, np.int64), np.zeros(3, np.int64))
+    lists = Recommended(hits, np.array([3, 1]), np.zeros((2, 4), np.int32), popular, catalog)
 
     assert BEYOND["serendipity"].compute(lists, 2).tolist() == [1 / 2, 0]
     assert BEYOND["serendipity"].compute(lists, 4).tolist() == [1 / 4, 0]
 
 
-def test_gini_is_0_where_all_are_shown_alike_and_near_1_where_one_is_all() -> None:
-    catalogue = Catalogue(np.ones(50, np.int64), 50, np.empty(0, np.int64), np.zeros(51, np.int64))
+def test_gini_is_0_for_equal_and_near_1_for_concentrated_exposure() -> None:
+    catalog = Catalog(np.ones(50, np.int64), 50, np.empty(0, np.int64), np.zeros(51, np.int64))
 
     def gini(places: np.ndarray) -> float:
         nothing = np.zeros(places.shape)
-        return float(BEYOND["gini"].compute(Recommended(nothing > 0, nothing[:, 0], places, nothing, catalogue), 1))
+        return float(BEYOND["gini"].compute(Recommended(nothing > 0, nothing[:, 0], places, nothing, catalog), 1))
 
     assert gini(np.arange(50)[:, None]) == pytest.approx(0)
     assert gini(np.zeros((50, 1), np.int32)) == pytest.approx(0.98)

@@ -1,4 +1,4 @@
-"""What holds of every op: it says what it means, can be written and read, and takes no option that it does not know."""
+"""Contract of every op: documentation, serialization, strict options, implementations."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ REFUSED = {
     "TimeWindow": OUTSIDE, "AddTags": DESCRIBES, "DropLowCardinality": DESCRIBES,
     "NegativeSampling": "samples rows after the split, outside the engines",
 }  # fmt: skip
-"""Ops that no engine computes, and why."""
+"""Ops without an engine implementation, and the reason."""
 
 
 @every_op
-def test_op_writes_down_its_meaning(op: type[Op]) -> None:
+def test_op_documents_nulls_and_fitting(op: type[Op]) -> None:
     meaning = " ".join((op.__doc__ or "").split()).lower()
-    assert "null" in meaning, "what becomes of nulls"
-    assert "fitted" in meaning, "what is learnt from train"
+    assert "null" in meaning, "document the treatment of nulls"
+    assert "fitted" in meaning, "document the fitted state"
     assert not set(op.model_fields) - {"op"} - set(field_docs(op))
 
 
@@ -108,14 +108,14 @@ def test_op_is_named_in_a_config_as_its_class(op: type[Op]) -> None:
 
 
 @every_op
-def test_op_comes_back_from_json(op: type[Op]) -> None:
+def test_op_round_trips_through_json(op: type[Op]) -> None:
     example = EXAMPLES[op]
     assert reader.validate_json(example.model_dump_json()) == example
     assert hash(reader.validate_python(example.model_dump())) == hash(example)
 
 
 @every_op
-def test_op_refuses_an_option_that_it_does_not_know(op: type[Op]) -> None:
+def test_op_refuses_unknown_options(op: type[Op]) -> None:
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
         reader.validate_python(EXAMPLES[op].model_dump() | {"colums": 1})
 
@@ -143,7 +143,7 @@ def test_engine_computes_an_op_or_says_why_not(op: type[Op], engine: str) -> Non
 
 
 @every_op
-def test_op_that_learns_has_an_aggregator_and_one_that_chooses_rows_a_filter(op: type[Op]) -> None:
+def test_fitted_op_has_an_aggregator_and_row_op_a_filter(op: type[Op]) -> None:
     example = EXAMPLES[op]
     for role, has, functions, reason in (
         ("aggregator", example.fitted, ("merge", "finalize"), "learns nothing from train"),
@@ -156,5 +156,5 @@ def test_op_that_learns_has_an_aggregator_and_one_that_chooses_rows_a_filter(op:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_table_of_implementations_names_ops_alone(role: str) -> None:
+def test_table_of_implementations_names_only_ops(role: str) -> None:
     assert set(ROLES[role]) <= {*OPS, Gather, Locate}

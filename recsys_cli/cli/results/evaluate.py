@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from recsys_cli.evaluation.result import Counts
-    from recsys_cli.metrics.named import Ends
+    from recsys_cli.metrics.named import IntervalEstimate
     from recsys_cli.workspace import TrainedRun
 
 _MARK = "*"
@@ -86,7 +86,7 @@ def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: 
     table(to, title, heads, cells)
 
 
-def _ends(estimate: Mapping[str, Any] | None) -> Ends:
+def _ends(estimate: Mapping[str, Any] | None) -> IntervalEstimate:
     return (None, None, None) if estimate is None else (estimate["value"], estimate["low"], estimate["high"])
 
 

@@ -15,7 +15,7 @@ from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimate, Evaluation, Frozen
 from recsys_cli.evaluation.selection import Selection, legend, marked
 from recsys_cli.metrics.metric import Better
-from recsys_cli.metrics.named import badness, better_of, title_of
+from recsys_cli.metrics.named import better_of, sort_key, title_of
 from recsys_cli.workspace import TrainedRun
 
 
@@ -157,7 +157,7 @@ def standings_of(
     systems += _baselines(Evaluation.read(first.evaluation), rankings_of(first), metrics, known=set(runs))
     metric, options = metrics[0], {"resamples": resamples, "seed": seed}
     scored = [(system, {name: _score(system, name, **options) for name in metrics}) for system in systems]
-    scored.sort(key=lambda one: badness(one[1][metric].value, better_of(metric)))
+    scored.sort(key=lambda one: sort_key(one[1][metric].value, better_of(metric)))
     ordered = [system for system, _ in scored]
     apart = dict(_from_best(ordered, metric, **options))
     return tuple(

@@ -1,4 +1,4 @@
-"""Expressions that users write as text, such as `rating > 3`: parsed to a small tree that each engine compiles."""
+"""User expressions, such as `rating > 3`: text parsed to a small syntax tree, compiled by each engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions that an expression may call: what each takes and gives. What they mean stands in LambdaOp."""
+"""Signatures of the functions in expressions; LambdaOp documents their semantics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Takes = Literal["number", "text", "any"]
 
 @dataclass(frozen=True)
 class Function:
-    """What a function takes and gives.
+    """Signature of a function.
 
     Attributes:
-        takes: What each argument has to be; a truth value will do for a number.
-        gives: What comes out; None where it is what the last two arguments are.
+        takes: Argument types; booleans count as numbers.
+        gives: Result type; None for the type of the last two arguments.
     """
 
     takes: tuple[Takes, ...]
@@ -43,4 +43,4 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""The years 1 to 9999, in seconds since 1970 UTC: beyond them a date has no parts."""
+"""Years 1 to 9999, the range of calendar functions, in seconds since 1970 UTC."""

@@ -1,4 +1,4 @@
-"""Text to a tree: Python's own parser reads it, only the few node types below are accepted, and nothing is evaluated."""
+"""Parser of expressions: Python's own parser, restricted to a few node types; nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ _COMPARISON: dict[type[ast.cmpop], Operator] = {
 }  # fmt: skip
 _TOKEN = re.compile(r"""\s+|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w+|.""", re.DOTALL)
 _BOLD_IF = "\U0001d422\U0001d41f"
-"""`if` to Python's parser as a name, because letters of all shapes are the same letter in a name, but not as a keyword."""
+"""`if` as a name for Python's parser, which normalizes letter variants in names, but not in keywords."""
 _BETWEEN = frozenset({"and", "or", "not", "if", "else"})
-"""Words that stand before an operand, not for one."""
+"""Keywords before an operand."""
 
 
 def parse(text: str) -> Expression:
-    """Read an expression.
+    """Parse an expression.
 
     Raises:
-        ConfigError: The text is not one, or uses something outside the grammar; the message points at it.
+        ConfigError: Invalid syntax, or a construct outside the grammar; the message shows the part in question.
     """
     text = text.strip()
     if len(text) > _LONGEST:
-        raise ConfigError(f"the expression is {len(text):,} characters long; {_LONGEST:,} are allowed")
+        raise ConfigError(f"the expression is too long: {len(text):,} characters; the maximum is {_LONGEST:,}")
     try:
         tree = ast.parse("".join(_callable_if(text)), mode="eval")
     except SyntaxError as error:
         raise ConfigError(f"cannot read the expression {text!r}: {error.msg} at column {error.offset}") from error
     except (ValueError, MemoryError, RecursionError) as error:
-        raise ConfigError(f"cannot read the expression {text!r}: {error or 'it is nested too deep'}") from error
+        raise ConfigError(f"cannot read the expression {text!r}: {error or 'it is nested too deeply'}") from error
     expression = _Reader(text).expression(tree.body, 1)
     if _size(expression) > _LARGEST:
-        raise ConfigError(f"the expression {text!r} has functions inside functions too many times")
+        raise ConfigError(f"the expression {text!r} nests too many function calls; split it into several ops")
     return expression
 
 
 def _size(expression: Expression) -> int:
-    """Count the nodes that an engine may make of a tree: it may write what a function takes several times."""
+    """Count the nodes that an engine may generate; arguments of functions may be copied."""
     match expression:
         case Unary(_, operand):
             return 1 + _size(operand)
@@ -59,7 +59,7 @@ def _size(expression: Expression) -> int:
 
 
 def _callable_if(text: str) -> Iterator[str]:
-    """Yield the tokens of a text, with `if` as a name where it is called as a function: not in `a if (b) else c`."""
+    """Yield the tokens of a text, with calls of `if` as a name; the `if` of `a if (b) else c` is no call."""
     before = ""
     pieces = [piece for piece in _TOKEN.findall(text) if piece]
     for position, piece in enumerate(pieces):
@@ -70,13 +70,13 @@ def _callable_if(text: str) -> Iterator[str]:
 
 
 class _Reader:
-    """Converts Python's nodes, and says of one that is not allowed where it stands."""
+    """Converts Python's syntax tree, and locates unsupported nodes in errors."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def expression(self, node: ast.expr, depth: int) -> Expression:
-        """Return the tree of a node."""
+        """Return the expression of a node."""
         if depth > _DEEPEST:
             raise ConfigError(f"the expression {self._text!r} is nested deeper than {_DEEPEST} levels")
         below = depth + 1
@@ -104,7 +104,7 @@ class _Reader:
         raise self._refused(node)
 
     def _all(self, nodes: Sequence[ast.expr], depth: int) -> list[Expression]:
-        if len(nodes) > _DEEPEST:  # a chain of `and` becomes as deep as it is long
+        if len(nodes) > _DEEPEST:  # a chain of `and` is as deep as long
             raise ConfigError(f"the expression {self._text!r} is nested deeper than {_DEEPEST} levels")
         return [self.expression(node, depth) for node in nodes]
 
@@ -114,17 +114,17 @@ class _Reader:
                 case [ast.Constant(value=str() as name)]:
                     return Name(name)
             raise ConfigError(
-                f"the expression {self._text!r} has column(...) without the name of one: column('my name')"
+                f"the expression {self._text!r} has column(...) without a column name; write column('my name')"
             )
         if function not in FUNCTIONS:
             near = suggest(function, [*FUNCTIONS, "column"])
             raise ConfigError(
                 f"the expression {self._text!r} calls {function}, which is not allowed{near}",
-                hint=f"there are {', '.join(FUNCTIONS)} and column",
+                hint=f"the functions are {', '.join(FUNCTIONS)} and column",
             )
-        wanted = len(FUNCTIONS[function].takes)
-        if len(arguments) != wanted:
-            takes = "one argument" if wanted == 1 else f"{wanted} arguments"
+        arity = len(FUNCTIONS[function].takes)
+        if len(arguments) != arity:
+            takes = "one argument" if arity == 1 else f"{arity} arguments"
             raise ConfigError(
                 f"the expression {self._text!r} gives {function} {len(arguments)} arguments; it takes {takes}"
             )
@@ -134,7 +134,7 @@ class _Reader:
         piece = ast.get_source_segment("".join(_callable_if(self._text)), node) or ""
         return ConfigError(
             f"the expression {self._text!r} has {piece.replace(_BOLD_IF, 'if')!r}, which is not allowed",
-            hint="allowed are columns, numbers, texts, + - * /, one comparison at a time, and, or, not, "
+            hint="allowed are columns, numbers, text, + - * /, single comparisons, and, or, not, "
             f"column('any name'), and {', '.join(FUNCTIONS)}",
         )
 

@@ -1,4 +1,4 @@
-"""What an expression gives, so that engines calculate with the same types and a mistake is named before any row is read."""
+"""Type checker of expressions: the same types in all engines, and errors before any row is read."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from recsys_cli.features.expression.tree import Binary, Call, Expression, Kind, 
 
 _ARITHMETIC = frozenset({"+", "-", "*", "/"})
 _CALCULATING = _ARITHMETIC | {"and", "or"}
-_IN_WORDS = {"number": "a number", "truth": "a truth value", "text": "a text"}
+_IN_WORDS = {"number": "a number", "truth": "a boolean", "text": "text"}
 
 
 def kind(expression: Expression, kinds: Mapping[str, Kind]) -> Kind:
-    """Return what an expression gives.
+    """Return the type of an expression.
 
     Args:
         expression: The expression.
-        kinds: What each of its columns holds.
+        kinds: Types of its columns.
 
     Raises:
-        ConfigError: It calculates with text, compares text with numbers, or gives a function what it does not take.
+        ConfigError: Arithmetic on text, a comparison of text with numbers, or a wrong argument type.
     """
     match expression:
         case Name(name):
@@ -32,16 +32,12 @@ def kind(expression: Expression, kinds: Mapping[str, Kind]) -> Kind:
             return "text" if isinstance(value, str) else "truth" if isinstance(value, bool) else "number"
         case Unary(symbol, operand):
             if kind(operand, kinds) == "text":
-                raise ConfigError(
-                    f"{symbol!r} before a text in {shown(expression)!r}; a text can only be compared with a text"
-                )
+                raise ConfigError(f"{symbol!r} before text in {shown(expression)!r}; compare text only with text")
             return "number" if symbol == "-" else "truth"
         case Binary(symbol, left, right):
             texts = [kind(left, kinds), kind(right, kinds)].count("text")
             if texts and (texts == 1 or symbol in _CALCULATING):
-                raise ConfigError(
-                    f"{symbol!r} beside a text in {shown(expression)!r}; a text can only be compared with a text"
-                )
+                raise ConfigError(f"{symbol!r} with text in {shown(expression)!r}; compare text only with text")
             return "number" if symbol in _ARITHMETIC else "truth"
         case Call():
             return _kind_of_call(expression, kinds)
@@ -50,36 +46,34 @@ def kind(expression: Expression, kinds: Mapping[str, Kind]) -> Kind:
 def _kind_of_call(call: Call, kinds: Mapping[str, Kind]) -> Kind:
     function = FUNCTIONS[call.function]
     given = [kind(argument, kinds) for argument in call.arguments]
-    for argument, wanted, found in zip(call.arguments, function.takes, given, strict=True):
-        if wanted != "any" and (wanted == "text") != (found == "text"):
+    for argument, expected, actual in zip(call.arguments, function.takes, given, strict=True):
+        if expected != "any" and (expected == "text") != (actual == "text"):
             raise ConfigError(
-                f"{call.function} takes {_IN_WORDS[wanted]}, and {shown(argument)!r} in {shown(call)!r} is {_IN_WORDS[found]}"
+                f"{call.function} takes {_IN_WORDS[expected]}, but {shown(argument)!r} in {shown(call)!r} is {_IN_WORDS[actual]}"
             )
     if function.gives is not None:
         return function.gives
     one, other = given[-2:]
     if one != other and "text" in {one, other}:
-        raise ConfigError(f"{shown(call)!r} gives a text or a number; both have to be of one kind")
+        raise ConfigError(f"{shown(call)!r} has a text and a number as results; use two of one type")
     return one if one == other else "number"
 
 
 def check(expression: Expression, kinds: Mapping[str, Kind]) -> None:
-    """Check that an expression gives a number or a truth value.
+    """Check that an expression results in a number or a boolean.
 
     Raises:
-        ConfigError: It gives a text, or is wrong inside (see `kind`).
+        ConfigError: A text result, or a type error inside (see `kind`).
     """
     if kind(expression, kinds) == "text":
-        raise ConfigError(
-            f"{shown(expression)!r} gives a text; an expression has to give a number, or 1 and 0 by a comparison"
-        )
+        raise ConfigError(f"{shown(expression)!r} results in text; use a number, or a comparison for 1 and 0")
 
 
 def kind_of_type(raw: pa.DataType, column: str) -> Kind:
-    """Return what a raw column holds for an expression: a time or a date is the number of its seconds.
+    """Return the type of a raw column in expressions; times and dates are seconds.
 
     Raises:
-        ConfigError: An expression cannot calculate with it.
+        ConfigError: An unsupported type.
     """
     types = pa.types
     if types.is_dictionary(raw):
@@ -92,4 +86,4 @@ def kind_of_type(raw: pa.DataType, column: str) -> Kind:
         return "number"
     if types.is_string(raw) or types.is_large_string(raw):
         return "text"
-    raise ConfigError(f"an expression reads column {column!r}, which is {raw}; it takes numbers, times and texts")
+    raise ConfigError(f"an expression reads column {column!r} of type {raw}; use numbers, times or text")

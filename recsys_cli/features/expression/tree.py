@@ -1,4 +1,4 @@
-"""The tree that an expression is parsed to: its few kinds of nodes, which columns it reads, and how a message shows it."""
+"""Syntax tree of expressions: node types, column references, and text for messages."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Operator = Literal["+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "and", 
 
 @dataclass(frozen=True)
 class Name:
-    """A column."""
+    """Column reference."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class LiteralValue:
-    """A number, a text or a truth value."""
+    """Number, text or boolean."""
 
     value: int | float | str | bool
 
 
 @dataclass(frozen=True)
 class Unary:
-    """`-x` or `not x`."""
+    """Unary operation `-x` or `not x`."""
 
     operator: Literal["-", "not"]
     operand: Expression
@@ -35,7 +35,7 @@ class Unary:
 
 @dataclass(frozen=True)
 class Binary:
-    """Arithmetic, comparison or logic between two expressions."""
+    """Arithmetic, comparison or logical operation."""
 
     operator: Operator
     left: Expression
@@ -44,7 +44,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Call:
-    """One of the functions of `FUNCTIONS`."""
+    """Function call."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -54,7 +54,7 @@ Expression = Name | LiteralValue | Unary | Binary | Call
 
 
 def columns(expression: Expression) -> frozenset[str]:
-    """Return the names of the columns that an expression reads."""
+    """Return the column names in an expression."""
     match expression:
         case Name(name):
             return frozenset({name})
@@ -69,10 +69,10 @@ def columns(expression: Expression) -> frozenset[str]:
 
 
 def shown(expression: Expression) -> str:
-    """Write an expression as a user would, so that a message can point at a part of one."""
+    """Return the source text of an expression, for messages."""
     match expression:
         case Name(name):
-            # A name in other letters for the same, such as a ligature, would be read as that in plain ones.
+            # The parser normalizes other names, such as those with a ligature, to different ones.
             plain = name.isidentifier() and not iskeyword(name) and normalize("NFKC", name) == name
             return name if plain else f"column({name!r})"
         case LiteralValue(value):

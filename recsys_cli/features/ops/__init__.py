@@ -1,7 +1,7 @@
-"""What to compute: each op is a frozen description, one file per op, with its meaning written once, in its docstring.
+"""Ops: frozen, engine-neutral descriptions of preparation steps; each class docstring is the op's reference.
 
-`AnyOp` is the union that a config is read into: a new op is one file here, one line below, and a line in the table of each
-engine. An op of another package is read by its class (`foreign`).
+`AnyOp` is the union for configs. A new op is a module here, an entry below and an entry in the table of each engine.
+An op of another package is validated by its own class (`foreign`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AddTags: words about columns."""
+"""AddTags: tags in the schema."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from recsys_cli.features.spec import Spec
 
 
 class AddTags(Op):
-    """Write tags beside columns into schema.json, for whoever chooses columns by them, such as a model of your own.
+    """Add tags to columns in schema.json, for column selection in a custom model.
 
-    Tags are added to those that a column has, each once, and stay with it through the ops that follow. They change
-    nothing else: no value, null or not, and no row is looked at. A column is prepared because an op computes it or because
-    it has a role, with tags or without. Nothing is fitted.
+    Tags are added to existing ones, without duplicates, and follow the column through later ops. Values, nulls and
+    rows do not change. A tag does not make a raw column part of the prepared data; an op or a role does.
+    Fitted: nothing.
     """
 
     columnwise: ClassVar[bool] = True
@@ -26,12 +26,12 @@ class AddTags(Op):
 
     op: Literal["AddTags"] = "AddTags"
     columns: Annotated[Names, Field(min_length=1)]
-    """Columns to tag; lists too."""
+    """Columns to tag, lists included."""
     tags: Annotated[Names, Field(min_length=1)]
-    """The tags: any words."""
+    """Tags: arbitrary text."""
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the columns with their tags."""
+        """Return the columns with their tags."""
         return {
             name: replace(spec, tags=tuple(dict.fromkeys((*spec.tags, *self.tags)))) for name, spec in inputs.items()
         }

@@ -1,4 +1,4 @@
-"""Bucketize: numbers to the number of the interval that they fall in."""
+"""Bucketize: numbers to interval ids."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ Boundaries = tuple[FiniteFloat, ...]
 
 
 class Bucketize(Op):
-    """Replace numbers by ids of the intervals between boundaries: n boundaries make n + 1 intervals.
+    """Replace numbers by interval ids: n boundaries make n + 1 intervals.
 
-    A number that is at least k of the boundaries gets the id 3 + k: below the first 3, from the first (itself included)
-    to the second 4, and so on; -inf falls in the first interval and inf in the last. Numbers are compared as float64.
-    A null is 1 (NaN is null), as everywhere; 0 and 2 do not occur. Lists are computed element by element; a null list
-    becomes an empty one. Nothing is fitted.
+    The id is 3 + the number of boundaries at or below the value: 3 below the first, 4 from the first (included) to the
+    second, and so on; -inf has the first interval, inf the last. Values are compared as float64.
+    Nulls: null and NaN become 1; ids 0 and 2 are unused.
+    Lists: element by element; a null list becomes an empty one.
+    Fitted: nothing.
     Output: int32 ids without a vocabulary, named as the input; the embedding table has n + 4 rows.
     """
 
@@ -32,9 +33,9 @@ class Bucketize(Op):
 
     op: Literal["Bucketize"] = "Bucketize"
     columns: Columns
-    """Columns of numbers to put in intervals."""
+    """Numeric columns."""
     boundaries: Boundaries | dict[str, Boundaries]
-    """Where intervals begin, in ascending order: for all columns, or a list for each, such as `{age: [18, 30]}`."""
+    """Lower bounds of the intervals, ascending; one list, or one per column such as `{age: [18, 30]}`."""
 
     @field_validator("boundaries")
     @classmethod
@@ -44,15 +45,13 @@ class Bucketize(Op):
     @model_validator(mode="after")
     def _ascends(self) -> Self:
         if isinstance(self.boundaries, dict) and set(self.boundaries) != set(self.columns):
-            raise ValueError(
-                f"boundaries are given for {sorted(self.boundaries)}, and columns are {sorted(self.columns)}"
-            )
+            raise ValueError(f"boundaries names {sorted(self.boundaries)}, but the columns are {sorted(self.columns)}")
         for name in self.columns:
-            given = self.of(name)
-            if not given:
+            boundaries = self.of(name)
+            if not boundaries:
                 raise ValueError(f"{name} has no boundary; at least one is needed")
-            if any(low >= high for low, high in pairwise(given)):
-                raise ValueError(f"the boundaries of {name} have to ascend: {', '.join(map(str, given))}")
+            if any(low >= high for low, high in pairwise(boundaries)):
+                raise ValueError(f"the boundaries of {name} have to ascend: {', '.join(map(str, boundaries))}")
         return self
 
     def of(self, column: str) -> Boundaries:
@@ -60,7 +59,7 @@ class Bucketize(Op):
         return self.boundaries[column] if isinstance(self.boundaries, dict) else self.boundaries
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the ids, with the rows of their embedding tables."""
+        """Return the specs of the ids, with the size of the embedding tables."""
         return {
             name: Spec(
                 spec.holding(pa.int32()), categorical=True, cardinality=FIRST + len(self.of(name)) + 1, dtype="int32",

@@ -1,4 +1,4 @@
-"""Categorify: values to small integers."""
+"""Categorify: categorical values to vocabulary ids."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
 
 MAX_BUCKETS = 2**31 - 1 - FIRST
-"""So many rows an embedding table can have behind the reserved ones: ids are int32."""
+"""Maximum number of hash buckets: the int32 ids minus the reserved ones."""
 
 
 class Categorify(Op):
     """Replace values by ids: 0 padding, 1 null, 2 unseen, then the vocabulary from 3 on.
 
-    Fitted: one vocabulary per column, on the train split: distinct values by (count descending, value ascending);
-    text is ordered by its UTF-8 bytes. A joined column is counted over the train interactions, as if joined.
-    Nulls and NaN become 1, values that the vocabulary does not have become 2. A list is encoded element by element and keeps
-    its length; a null list is an empty list. Empty and all-null input gives an empty vocabulary, hence cardinality 3.
-    Output: int32, named as the input; a list stays a list. Ids 0 and 2 never come out of the train split itself, unless a
-    value is left out of the vocabulary by `freq_threshold`, `max_size` or `vocabs`.
+    Fitted: one vocabulary per column on train, ordered by (count descending, value ascending); text by UTF-8 bytes. A
+    joined column is counted over the train interactions. Without values in train the vocabulary is empty: cardinality 3.
+    Nulls: null and NaN become 1; values outside the vocabulary become 2.
+    Lists: element by element; a null list becomes an empty one.
+    Output: int32, named as the input; lists stay lists. Train contains no 0, and no 2 unless `freq_threshold`, `max_size`
+    or `vocabs` excludes a value.
 
-    With `num_buckets` an unseen value becomes one of the last ids instead of 2: for a vocabulary of V values these are
-    3 + V to 2 + V + num_buckets, chosen by a hash of the value. NVTabular has them before the vocabulary; here a
-    vocabulary starts at 3 always, and id 2 stays without a value. Decoding a bucket gives no value back.
+    With `num_buckets` an unseen value becomes one of the last ids instead of 2, chosen by a hash of the value: 3 + V to
+    2 + V + num_buckets for V values. NVTabular places the buckets before the vocabulary; here the vocabulary always
+    starts at 3 and id 2 is unused. A bucket cannot be decoded to a value.
     """
 
     fitted: ClassVar[bool] = True
@@ -42,43 +42,42 @@ class Categorify(Op):
     columns: Annotated[Names, Field(min_length=1)]
     """Columns to encode, each with its own vocabulary unless `joint`."""
     freq_threshold: int = Field(default=0, ge=0)
-    """Values that come less often in train are left out of the vocabulary; they are unseen."""
+    """Minimum count in train; rarer values are excluded from the vocabulary, as unseen."""
     max_size: int | None = None
-    """Most rows of the embedding table, the reserved ones and the buckets included; the first of the vocabulary are kept."""
+    """Maximum rows of the embedding table, with the reserved ids and the buckets; the most frequent values are kept."""
     num_buckets: int = Field(default=0, ge=0, le=MAX_BUCKETS)
-    """Over how many rows, behind the vocabulary, unseen values are spread by a hash; 0 for id 2."""
+    """Number of hash buckets for unseen values, after the vocabulary; 0 maps them to id 2."""
     joint: bool = False
-    """Whether all columns share one vocabulary, named by them with "_" between, that counts the values of all; they have to
-    hold values of one type and to live in one table."""
+    """Share one vocabulary between all columns, counted over all of them, with their names joined by "_" as its name. The
+    columns need the same type and the same table."""
     vocabs: Annotated[dict[str, str], AfterValidator(FrozenDict)] = FrozenDict()
-    """Vocabularies that are given: path, by column (by the vocabulary's name where it is joint), of a parquet or CSV file
-    (its column `value`, or its first one), or of another file with a value a line. Ids follow the file's order; counts
-    are those of train."""
+    """Given vocabularies: path by column (by vocabulary if `joint`). A Parquet or CSV file, with the values in column `value`
+    or the first column, or a text file with one value per line. Ids follow the file; counts are those of train."""
 
     @model_validator(mode="after")
     def _options_fit(self) -> Self:
         if self.max_size is not None and self.max_size < FIRST + self.num_buckets:
             raise ValueError(
-                f"max_size is {self.max_size}, and {FIRST} reserved rows and the buckets do not fit into it"
+                f"max_size {self.max_size} is too small for {FIRST} reserved rows and {self.num_buckets} buckets"
             )
         if self.joint and len(self.columns) < 2:
-            raise ValueError("joint is for two columns or more")
+            raise ValueError("joint needs at least two columns")
         if unknown := sorted(set(self.vocabs) - set(self.vocabularies)):
             raise ValueError(f"vocabs names {unknown}; the vocabularies are {list(self.vocabularies)}")
         if self.vocabs and (self.freq_threshold or self.max_size is not None):
             raise ValueError(
-                "a given vocabulary is taken whole, so freq_threshold and max_size belong into a Categorify without vocabs"
+                "a given vocabulary is used completely; move freq_threshold and max_size to a Categorify without vocabs"
             )
         return self
 
     @property
     def separable(self) -> bool:
-        """Columns of one vocabulary stay together."""
+        """False for columns with one vocabulary."""
         return not self.joint
 
     @property
     def encodes(self) -> tuple[str, ...]:
-        """Its columns."""
+        """The columns."""
         return self.columns
 
     @property
@@ -88,43 +87,43 @@ class Categorify(Op):
 
     @property
     def learns(self) -> tuple[str, ...]:
-        """The columns: each is counted for itself."""
+        """The columns, each counted on its own."""
         return tuple(dict.fromkeys(self.columns))
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Names of the vocabularies, and of what is known beside them of each column."""
-        beside = (REST, COUNTS) if self.joint else (REST,)
-        return (*self.vocabularies, *(column + suffix for column in self.learns for suffix in beside))
+        """Names of the vocabularies, and of the second and third table of each column."""
+        suffixes = (REST, COUNTS) if self.joint else (REST,)
+        return (*self.vocabularies, *(column + suffix for column in self.learns for suffix in suffixes))
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The given vocabularies."""
+        """Paths of the given vocabularies."""
         return tuple(self.vocabs.values())
 
     @property
     def buckets(self) -> int:
-        """Rows behind the vocabulary."""
+        """Number of hash buckets."""
         return self.num_buckets
 
     @property
     def leaves_out(self) -> bool:
-        """Whether a value of train may be left out of the vocabulary."""
+        """Whether train may contain values outside the vocabulary."""
         return bool(self.freq_threshold or self.max_size is not None or self.vocabs)
 
     def vocabulary_of(self, column: str) -> str:
-        """Return the name of the vocabulary of one of its columns."""
+        """Return the name of a column's vocabulary."""
         return "_".join(self.columns) if self.joint else column
 
     def counts_of(self, column: str) -> str:
-        """Return the name of the state whose `count` says how often train has each value of a vocabulary in this column."""
+        """Return the name of the state with the `count` of each vocabulary value in a column of train."""
         return column + COUNTS if self.joint else column
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the columns of ids.
+        """Return the specs of the id columns.
 
         Raises:
-            ConfigError: Columns that share a vocabulary hold values of different types.
+            ConfigError: Columns of one vocabulary have different types.
         """
         if self.joint:
             _check_types(inputs)
@@ -136,20 +135,20 @@ class Categorify(Op):
             for name, spec in inputs.items()
         }  # fmt: skip
 
-    def learnt(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
-        """Describe the columns with the rows of their embedding tables."""
-        found: dict[str, Spec | None] = {}
+    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
+        """Add the size of the embedding tables."""
+        fitted: dict[str, Spec | None] = {}
         for name, spec in outputs.items():
             assert spec is not None
-            known = state[self.vocabulary_of(name)].num_rows
-            found[name] = replace(spec, cardinality=FIRST + known + self.num_buckets)
-        return found
+            size = state[self.vocabulary_of(name)].num_rows
+            fitted[name] = replace(spec, cardinality=FIRST + size + self.num_buckets)
+        return fitted
 
 
 def _check_types(inputs: Mapping[str, Spec]) -> None:
     kinds = {name: spec.element for name, spec in inputs.items()}
-    # A type that holds uint64 and negative numbers as well is none of whole numbers.
+    # The common type of uint64 and a signed integer is a float.
     mixable = all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in kinds.values())
     if len(set(kinds.values())) > 1 and not mixable:
         held = ", ".join(f"{name} holds {kind}" for name, kind in kinds.items())
-        raise ConfigError(f"columns that share a vocabulary have to hold values of one type; {held}")
+        raise ConfigError(f"columns of a joint vocabulary need one type; {held}")

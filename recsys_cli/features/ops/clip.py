@@ -1,4 +1,4 @@
-"""Clip: values no lower and no higher than bounds."""
+"""Clip: numbers within bounds."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from recsys_cli.features.spec import Spec
 
 
 class Clip(Op):
-    """Replace numbers below a bound by the bound, and those above the other by that.
+    """Limit numbers to a lower bound, an upper bound or both.
 
-    Nulls stay null (NaN is null); inf becomes the upper bound where there is one, -inf the lower. Lists are clipped
-    element by element; a null list becomes an empty one. Nothing is fitted.
-    Output: named as the input; whole numbers stay whole (int64) if the bounds are whole, others are float64. Written
-    as float32.
+    Nulls: null and NaN stay null; inf and -inf become the bound.
+    Lists: element by element; a null list becomes an empty one.
+    Fitted: nothing.
+    Output: named as the input; int64 for integers with integer bounds, else float64. Written as float32.
     """
 
     columnwise: ClassVar[bool] = True
 
     op: Literal["Clip"] = "Clip"
     columns: Columns
-    """Columns of numbers to clip."""
+    """Numeric columns."""
     min_value: Number | None = None
-    """The lowest value that stays; without it there is no lower bound."""
+    """Lower bound; null for none."""
     max_value: Number | None = None
-    """The highest value that stays; without it there is no upper bound."""
+    """Upper bound; null for none."""
 
     @model_validator(mode="after")
     def _has_bounds(self) -> Self:
@@ -40,7 +40,7 @@ class Clip(Op):
         return self
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the clipped columns."""
+        """Return the specs of the clipped columns."""
         return {
             name: Spec(
                 spec.holding(calculated_type(spec.element, self.min_value, self.max_value)),

@@ -1,4 +1,4 @@
-"""DropLowCardinality: no columns that say next to nothing."""
+"""DropLowCardinality: no columns with few distinct values."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from recsys_cli.features.spec import Spec
 
 
 class DropLowCardinality(Op):
-    """Leave out categorical columns that have too few values in train to tell anything, such as one value in every row.
+    """Drop categorical columns with few distinct values in train, such as constants.
 
-    A column is dropped if its vocabulary, which its Categorify has learnt from train, has fewer than `min_cardinality`
-    values: null and unseen are none, nor are padding and buckets, and values below a `freq_threshold` are not in it.
-    (NVTabular compares the highest id instead, where those count.) Lists count by their elements. No row is looked at,
-    empty input gives an empty vocabulary, and what is dropped is dropped from every split and table.
-    The columns that `features` names beside its ops, and keys of joins, cannot be dropped, and no later op may read a column
-    that might be. Nothing is fitted: what Categorify has learnt decides.
-    Output: the columns that are left, as they are.
+    A column is dropped from every split and table if its vocabulary, fitted by Categorify, has fewer than
+    `min_cardinality` values. Null, unseen, padding, buckets and values below `freq_threshold` do not count; in NVTabular,
+    where the highest id decides, they do. Columns named by `features` outside its ops and keys of joins cannot be
+    dropped, and no later op may read a column that might be.
+    Lists: counted by element.
+    Fitted: nothing; the vocabulary decides.
+    Output: the remaining columns, unchanged.
     """
 
     columnwise: ClassVar[bool] = True
@@ -31,24 +31,24 @@ class DropLowCardinality(Op):
 
     op: Literal["DropLowCardinality"] = "DropLowCardinality"
     columns: Annotated[Names, Field(min_length=1)]
-    """Columns to look at; each has come out of a Categorify."""
+    """Candidate columns, each the output of a Categorify."""
     min_cardinality: int = Field(default=2, ge=1)
-    """How many different values a column needs to be kept."""
+    """Minimum number of distinct values."""
 
     @property
     def may_drop(self) -> tuple[str, ...]:
-        """Its columns."""
+        """The columns."""
         return self.columns
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the columns; all of them as long as nothing has been learnt.
+        """Return the remaining columns; all of them before fitting.
 
         Raises:
             ConfigError: A column has no vocabulary.
         """
         for name, spec in inputs.items():
             if spec.vocabulary is None:
-                raise ConfigError(f"{name!r} has no vocabulary; let it come after the Categorify of it")
+                raise ConfigError(f"{name!r} has no vocabulary; put this op after the Categorify of the column")
         return {name: spec if self._keeps(spec) else None for name, spec in inputs.items()}
 
     def _keeps(self, spec: Spec) -> bool:

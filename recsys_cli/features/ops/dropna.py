@@ -1,4 +1,4 @@
-"""Dropna: leave out interactions with missing values."""
+"""Dropna: no interactions with missing values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from recsys_cli.features.spec import Spec
 
 
 class Dropna(Op):
-    """Leave out the interactions that have a null in one of some columns.
+    """Drop the interactions with a null in one of the columns.
 
-    NaN is null. A null list is null; an empty list is not, and neither is a list with nulls in it. A column without any
-    value (all null) leaves no row. Rows are chosen before the split and before everything that is fitted, each on its
-    own, so an empty input stays empty. Nothing is fitted. No column changes.
+    Nulls: null, NaN and a null list; an empty list or a list with null elements is a value.
+    Fitted: nothing; rows are dropped before the split.
+    Output: fewer rows; no column changes.
     """
 
     phase: ClassVar[Phase] = "rows"
@@ -23,14 +23,14 @@ class Dropna(Op):
 
     op: Literal["Dropna"] = "Dropna"
     columns: Names = ()
-    """Columns that need a value; empty for all columns of the interactions that the config reads or has computed before."""
+    """Columns without nulls afterwards; by default all raw columns in use and all computed by earlier ops."""
 
     @property
     def reads_all(self) -> bool:
-        """Whether no column is named."""
+        """True without named columns."""
         return not self.columns
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return nothing: rows are left out, and no column changes."""
+        """Return no columns; none changes."""
         del inputs
         return {}

@@ -1,4 +1,4 @@
-"""Types of fields that several ops have: names that may be given as one text, and mappings that a frozen op can hold."""
+"""Field types of several ops: column names as text or list, and hashable mappings."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Value = TypeVar("Value")
 
 
 class FrozenDict(dict[Key, Value]):
-    """A mapping that nobody changes, so that an op that holds it can be hashed."""
+    """Read-only mapping, hashable as a field of a frozen op."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
 
-def several(value: Any) -> Any:
-    """Return one text or number as a tuple of one, so that a config need not write brackets around it."""
+def as_tuple(value: Any) -> Any:
+    """Return a single text or number as a tuple, so that a config needs no brackets."""
     return (value,) if isinstance(value, str | int) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(several)]
-"""Names of columns, or one name."""
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
+"""Column names, or a single one."""
 
 
 def _readable(text: str) -> str:
@@ -38,4 +38,4 @@ def _readable(text: str) -> str:
 
 
 ExpressionText = Annotated[str, AfterValidator(_readable)]
-"""An expression as text; it is parsed to a small grammar, never run as Python."""
+"""Expression as text, parsed by a small grammar, never run as Python."""

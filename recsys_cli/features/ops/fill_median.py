@@ -1,4 +1,4 @@
-"""FillMedian: the median of train where there is no value."""
+"""FillMedian: nulls to the median of train."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from recsys_cli.features.spec import Spec
 
 
 class FillMedian(Op):
-    """Put the median of train where a number is null.
+    """Replace nulls by the median of train.
 
-    Fitted: the exact median of each column's values in the train split (the mean of the two in the middle where their
-    number is even), of a joined column over the train interactions, of lists over all their elements. Null and NaN are
-    no values; inf is not learnt from, but stays where it is. Without any value in train the median is 0. While it
-    learns, each distinct value of a column takes 16 bytes of memory.
-    Lists are filled element by element; a null list becomes an empty one.
-    Output: float64 (written as float32), named as the input. With `add_binary_cols` also `<name>_filled`, int8: 1 where
-    the median was put, else 0.
+    Fitted: the exact median of each column in train (the mean of the middle two for an even number); of joined columns over
+    the train interactions, of lists over all elements. Null, NaN and inf are excluded. Without values the median is 0.
+    Fitting takes 16 bytes of memory per distinct value.
+    Nulls: null and NaN are replaced; inf stays.
+    Lists: element by element; a null list becomes an empty one.
+    Output: float64 (written as float32), named as the input. With `add_binary_cols` also `<name>_filled`, int8: 1 for
+    replaced values, else 0.
     """
 
     fitted: ClassVar[bool] = True
@@ -30,13 +30,13 @@ class FillMedian(Op):
 
     op: Literal["FillMedian"] = "FillMedian"
     columns: Columns
-    """Columns of numbers to fill, each with its own median."""
+    """Numeric columns, each with its own median."""
     add_binary_cols: bool = False
-    """Whether to add `<name>_filled` for each column, which is 1 where it was filled."""
+    """Add an indicator `<name>_filled` for each column."""
 
     _names_differ = model_validator(mode="after")(names_differ)
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the filled columns and the indicators."""
+        """Return the specs of the filled columns and the indicators."""
         filled = calculated(numbers(inputs))
         return filled | indicators(inputs) if self.add_binary_cols else filled

@@ -1,4 +1,4 @@
-"""FillMissing: a constant where there is no value."""
+"""FillMissing: nulls to a constant."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from recsys_cli.features.spec import Spec
 
 
 class FillMissing(Op):
-    """Put a constant where a number is null.
+    """Replace nulls by a constant.
 
-    NaN is null; inf is a value and stays. Lists are filled element by element; a null list becomes an empty one.
-    Nothing is fitted. A column without any value becomes all constant.
-    Output: named as the input; whole numbers stay whole (int64) if the constant is whole, others are float64. Written
-    as float32. With `add_binary_cols` also `<name>_filled`, int8: 1 where the constant was put, else 0.
+    Nulls: null and NaN are replaced; inf stays.
+    Lists: element by element; a null list becomes an empty one.
+    Fitted: nothing.
+    Output: named as the input; int64 for integers with an integer constant, else float64. Written as float32. With
+    `add_binary_cols` also `<name>_filled`, int8: 1 for replaced values, else 0.
     """
 
     columnwise: ClassVar[bool] = True
 
     op: Literal["FillMissing"] = "FillMissing"
     columns: Columns
-    """Columns of numbers to fill."""
+    """Numeric columns."""
     fill_val: Number = 0
-    """The constant."""
+    """Constant."""
     add_binary_cols: bool = False
-    """Whether to add `<name>_filled` for each column, which is 1 where it was filled."""
+    """Add an indicator `<name>_filled` for each column."""
 
     _names_differ = model_validator(mode="after")(names_differ)
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the filled columns and the indicators."""
+        """Return the specs of the filled columns and the indicators."""
         filled: dict[str, Spec | None] = {
             name: Spec(spec.holding(calculated_type(spec.element, self.fill_val)), tags=spec.tags, lengths=spec.lengths)
             for name, spec in numbers(inputs).items()

@@ -1,4 +1,4 @@
-"""The columns in which ops that fill nulls say where they did."""
+"""Indicator columns of the ops that fill nulls."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import pyarrow as pa
 from recsys_cli.features.spec import Spec
 
 FILLED = "_filled"
-"""Suffix of the column that is 1 where a value was filled in."""
+"""Suffix of the indicator column."""
 
 
 AnyFilling = TypeVar("AnyFilling", bound="Filling")
 
 
 class Filling(Protocol):
-    """What ops that fill nulls have in common."""
+    """Common options of ops that fill nulls."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are filled."""
+        """The columns to fill."""
 
     @property
     def add_binary_cols(self) -> bool:
-        """Whether there are indicators."""
+        """Whether indicators are added."""
 
 
 def names_differ(op: AnyFilling) -> AnyFilling:
-    """Return the op: a validator, that no indicator is named like a column that is filled.
+    """Check that no indicator has the name of a filled column; a Pydantic validator.
 
     Raises:
-        ValueError: One is.
+        ValueError: Two columns have one name.
     """
     both = sorted({name + FILLED for name in op.columns} & set(op.columns))
     if op.add_binary_cols and both:
-        raise ValueError(f"add_binary_cols would write {', '.join(both)}, which is to be filled itself")
+        raise ValueError(f"add_binary_cols would overwrite the columns {', '.join(both)}; rename them first")
     return op
 
 
 def indicators(inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-    """Describe the indicators of columns: int8, a list for a list."""
+    """Return the specs of the indicators: int8, a list for a list."""
     return {
         name + FILLED: Spec(spec.holding(pa.int8()), dtype="int8", lengths=spec.lengths)
         for name, spec in inputs.items()

@@ -1,4 +1,4 @@
-"""Filter: keep the interactions for which an expression is true."""
+"""Filter: interactions by a condition."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from recsys_cli.features.spec import Spec
 
 
 class Filter(Op):
-    """Keep the interactions for which an expression is true, such as `rating >= 4` for a minimum rating.
+    """Keep the interactions that satisfy an expression, such as `rating >= 4`.
 
-    The expression is LambdaOp's, with the same grammar and meaning; a number is true unless it is 0. Where it is null
-    (a null or NaN operand) the row is left out; to keep those too, say so in the expression.
-    Rows are chosen before the split and before everything that is fitted; each row is looked at on its own, so an empty
-    input stays empty. Nothing is fitted. No column changes; lists cannot be asked about, and come through as they are.
+    The expression has the grammar and semantics of LambdaOp; every number except 0 is true. Rows are dropped before the
+    split.
+    Nulls: rows with a null result are dropped; keep them with `is_null`.
+    Lists: not allowed in the expression; unchanged otherwise.
+    Fitted: nothing.
+    Output: fewer rows; no column changes.
     """
 
     phase: ClassVar[Phase] = "rows"
@@ -25,27 +27,27 @@ class Filter(Op):
 
     op: Literal["Filter"] = "Filter"
     expression: ExpressionText
-    """What has to be true, as text; it is parsed to a small grammar, never run as Python."""
+    """Condition as text, parsed by a small grammar, never run as Python."""
 
     @property
     def title(self) -> str:
-        """How a message names it."""
+        """Name in messages."""
         return f"{self.name} {self.expression!r}"
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns that the expression names."""
+        """The columns of the expression."""
         return self.computing("").reads
 
     def computing(self, output: str) -> LambdaOp:
-        """Return the op that computes the expression: a row is kept where that is neither 0 nor NaN."""
+        """Return the op that computes the condition; rows with 0 or NaN are dropped."""
         return LambdaOp(expression=self.expression, output=output, dtype="float64")
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Check the expression.
 
         Raises:
-            ConfigError: It mixes texts and numbers, or gives a text.
+            ConfigError: Mixed text and numbers, or a text result.
         """
         self.computing("").outputs(inputs)
         return {}

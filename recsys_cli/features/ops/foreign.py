@@ -1,4 +1,4 @@
-"""Ops of other packages: named in a config by an entry point or an import path, and computed by modules that the class names."""
+"""Ops of other packages: an entry point or import path in a config, and modules that implement them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from recsys_cli.features.ops.op import Op
 
 
 class ForeignOp(Op):
-    """Base class of the ops of other packages (docs/security.md); `modules` names what computes it.
+    """Base class of ops of other packages (docs/security.md); `modules` names the implementations.
 
-    A module for an engine has `apply`, and `learn` where the op is fitted, as `Computing` of that engine says; "aggregator" has
-    `merge` and `finalize` (`etl.aggregators.Aggregator`), "filter" has `choose` (`etl.filters`).
+    A module for an engine has `apply`, and `learn` for a fitted op, with the signatures of `Computing` of that engine.
+    "aggregator" has `merge` and `finalize` (`etl.aggregators.Aggregator`), "filter" has `choose` (`etl.filters`).
 
     Example:
         class Half(ForeignOp):
@@ -38,16 +38,16 @@ class ForeignOp(Op):
 
 
 def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
-    """Validate an op of a config: one of ours by `own`, one of another package by its class.
+    """Validate an op of a config: a built-in one by `own`, one of another package by its class.
 
     Raises:
-        ValueError: The op is not known or not trusted, its class is no `ForeignOp`, or an option is wrong.
+        ValueError: An unknown or untrusted op, a class that is no `ForeignOp`, or a wrong option.
     """
     if isinstance(value, ForeignOp):
         return value
     try:
-        ours: Op = own(value)
-        return ours
+        builtin: Op = own(value)
+        return builtin
     except ValidationError as error:
         if error.errors()[0]["type"] != "union_tag_invalid":
             raise
@@ -61,13 +61,13 @@ def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
         return kind.model_validate(value)
     except ValidationError:
         raise
-    except Exception as error:  # a validator of another package may raise what it likes
-        what = f"{type(error).__name__}: {error}"
-        raise ValueError(f"the options of {value['op']} cannot be checked: {what}") from error
+    except Exception as error:  # validators of another package may raise anything
+        cause = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the options of {value['op']} cannot be checked: {cause}") from error
 
 
 def _foreign(name: str) -> type[ForeignOp] | None:
-    """Return the class behind a name; None where no package has such an op."""
+    """Return the class of an op of another package; None if no package has it."""
     path = plugins.resolve(name, what="op")
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""Groupby: the interactions of a user, or of a session, become one row."""
+"""Groupby: one row per user or session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, field_validator
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.ops.fields import FrozenDict, Names, several
+from recsys_cli.features.ops.fields import FrozenDict, Names, as_tuple
 from recsys_cli.features.ops.op import Op, Phase, numbers, scalars
 from recsys_cli.features.spec import Spec
 
@@ -20,20 +20,18 @@ COUNTED: tuple[Aggregation, ...] = ("count", "nunique")
 
 
 class Groupby(Op):
-    """Make one row of a user's or a session's interactions: lists of what was seen, the first, the last, counts, means.
+    """Aggregate the interactions of a user or a session to one row: item lists, first and last values, counts, means.
 
-    The rows of a group, equal in all columns of `by`, are ordered by `order_by` (nulls come last) and, where that is
-    equal or not given, by the order of the input. It looks at the whole input, before the split, never at a part of it,
-    so a user may span files; with split.method=files each given set of files is grouped on its own. As in pandas and
-    NVTabular, rows with a null (or NaN) in a column of `by` are left out. Afterwards there is one row for each group, in
-    the order of their first rows in the input, and no columns but those of `by` and the aggregations; those of `by` that
-    are no feature can be named in `drop`.
-    `list`, `first` and `last` keep nulls (NaN becomes null). The others skip them: of nothing but nulls `count`,
-    `nunique` and `sum` are 0 and the rest null. `std` and `var` are those of a sample: null for one row, 0 for a constant
-    column. An empty input gives no row. List columns cannot be aggregated. Nothing is fitted; a Categorify after it
-    encodes lists by element.
-    Output: `<column>_<aggregation>`. `list` holds values of the column's type; `first`, `last`, `min` and `max` have it;
-    `count` and `nunique` are int32; the rest float64, written as float32.
+    Rows of a group, equal in all columns of `by`, follow `order_by` (nulls last), then the order of the input. The whole
+    input is grouped before the split; with split.method=files, each split on its own. Groups follow their first row in
+    the input. Only the columns of `by` and the aggregations remain; list those of `by` that are no features in `drop`.
+    Nulls: rows with a null or NaN in `by` are dropped, as in pandas and NVTabular. `list`, `first` and `last` keep nulls;
+    the others skip them: without values `count`, `nunique` and `sum` are 0, the rest null. `std` and `var` have ddof 1:
+    null for one value, 0 for a constant.
+    Lists: cannot be aggregated.
+    Fitted: nothing; a later Categorify encodes lists by element.
+    Output: `<column>_<aggregation>`. `list`, `first`, `last`, `min` and `max` have the type of the column; `count` and
+    `nunique` are int32; the rest float64, written as float32.
     """
 
     phase: ClassVar[Phase] = "rows"
@@ -41,15 +39,15 @@ class Groupby(Op):
 
     op: Literal["Groupby"] = "Groupby"
     by: Annotated[Names, Field(min_length=1)]
-    """Columns that make a group (NVTabular: `groupby_cols`)."""
-    aggs: dict[str, Annotated[tuple[Aggregation, ...], BeforeValidator(several)]] = Field(min_length=1)
-    """Column by column what to compute: list, first, last, count, nunique, sum, mean, median, std, var, min, max."""
+    """Group columns (NVTabular: `groupby_cols`)."""
+    aggs: dict[str, Annotated[tuple[Aggregation, ...], BeforeValidator(as_tuple)]] = Field(min_length=1)
+    """Aggregations by column: list, first, last, count, nunique, sum, mean, median, std, var, min, max."""
     order_by: Names = ()
-    """Columns by which a group is ordered, most important first, such as the timestamp (NVTabular: `sort_cols`)."""
+    """Columns that order a group, most important first, such as the timestamp (NVTabular: `sort_cols`)."""
     name_sep: str = "_"
-    """What stands between the column and the aggregation in a new name."""
+    """Separator between column and aggregation in output names."""
     ascending: bool = True
-    """False turns the lists around, the newest first; `first` is the earliest all the same, as in NVTabular."""
+    """False reverses the lists, newest first; `first` stays the earliest, as in NVTabular."""
 
     @field_validator("aggs")
     @classmethod
@@ -62,22 +60,22 @@ class Groupby(Op):
         return tuple(dict.fromkeys((*self.by, *self.order_by, *self.aggs)))
 
     def made(self) -> Iterator[tuple[str, str, Aggregation]]:
-        """Yield the name of each new column, the column that it is computed from, and how."""
+        """Yield output name, input column and aggregation."""
         for column, aggregations in self.aggs.items():
             for aggregation in aggregations:
                 yield f"{column}{self.name_sep}{aggregation}", column, aggregation
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the columns of `by` and the aggregations.
+        """Return the specs of the group columns and the aggregations.
 
         Raises:
-            ConfigError: A column cannot be aggregated in that way, or two new ones have one name.
+            ConfigError: Unsuitable type for an aggregation, or duplicate output names.
         """
         scalars(inputs)
         described: dict[str, Spec | None] = {name: replace(inputs[name], type=inputs[name].element) for name in self.by}
         for name, column, aggregation in self.made():
             if name in described:
-                raise ConfigError(f"it makes {name!r} twice; another name_sep may help")
+                raise ConfigError(f"the output {name!r} is repeated; choose another name_sep")
             described[name] = _aggregated(column, inputs[column], aggregation)
         return described
 

@@ -1,4 +1,4 @@
-"""Groups of columns, for ops that learn something of the rows that agree in them: how they are written, named and checked."""
+"""Groups of columns, for ops with statistics per group: options, names and checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.ops.op import Op
 
 Group = str | tuple[str, ...]
-"""A column, or several that make a group together."""
+"""A column, or several for a group by their combination."""
 
 
 def members(group: Group) -> tuple[str, ...]:
@@ -18,32 +18,32 @@ def members(group: Group) -> tuple[str, ...]:
 
 
 def name_of(group: Group) -> str:
-    """Return the name of a group, which is part of the names of its outputs."""
+    """Return the name of a group, a part of its output names."""
     return "_".join(members(group))
 
 
 def columns_of(groups: Iterable[Group]) -> tuple[str, ...]:
-    """Return the columns of several groups, each once."""
+    """Return the columns of several groups, without duplicates."""
     return tuple(dict.fromkeys(column for group in groups for column in members(group)))
 
 
 def check_groups(groups: Iterable[Group], outputs: Iterable[str]) -> None:
-    """Check that groups are groups, and that no two of them write the same column.
+    """Check the groups, and that output names are unique.
 
     Raises:
-        ConfigError: They are not, or do.
+        ConfigError: An empty group, a repeated column or a duplicate output.
     """
     for group in groups:
         if not members(group) or len(set(members(group))) < len(members(group)):
-            raise ConfigError(f"{list(members(group))} is no group of columns: name one or more, each once")
-    written = list(outputs)
-    twice = sorted({name for name in written if written.count(name) > 1})
+            raise ConfigError(f"{list(members(group))} is no group of columns; name at least one, each once")
+    names = list(outputs)
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"it would write {', '.join(twice)} twice; let two ops do it, with a Rename between them")
+        raise ConfigError(f"the outputs {', '.join(twice)} are repeated; use two ops with a Rename between them")
 
 
 class GroupOp(Op):
-    """An op that learns something of each group of its `columns`."""
+    """Op with statistics for each group of `columns`."""
 
     fitted: ClassVar[bool] = True
 
@@ -52,17 +52,17 @@ class GroupOp(Op):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The columns of numbers of which it learns by group."""
+        """Numeric columns of the statistics."""
         raise NotImplementedError
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns of the groups, and those of which it learns."""
+        """Group columns and columns of the statistics."""
         return tuple(dict.fromkeys((*columns_of(self.columns), *self.values)))
 
     @property
     def reads_to_apply(self) -> tuple[str, ...]:
-        """Columns of the groups: a row is given what is known."""
+        """Group columns; the fitted op does not read the others."""
         return columns_of(self.columns)
 
     @property

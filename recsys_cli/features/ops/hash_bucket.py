@@ -1,4 +1,4 @@
-"""HashBucket: values to a fixed number of ids, with nothing to learn."""
+"""HashBucket: values to a fixed number of ids, without a vocabulary."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Buckets = Annotated[int, Field(ge=1, le=MAX_BUCKETS)]
 
 
 class HashBucket(Op):
-    """Spread values over a fixed number of ids by a hash of the value; different values may share an id.
+    """Map values to a fixed number of ids by a hash; different values may share an id.
 
-    A value becomes 3 + bucket, where the bucket is the hash's upper half scaled down to the number of buckets
-    (`hashing.hash_values`, `hashing.below`): the same on every machine, for every engine and in every release. Whole numbers
-    of any width and truth values hash by their value, dates and times by the integer that is stored, texts by their UTF-8
-    bytes; -0.0 is 0.0. Nulls and NaN become 1; 0 and 2 never come out. Equal values of different columns have equal hashes.
-    Nothing is fitted: unseen values are values as all others, and so are those of constant columns and of one row; empty
-    input stays empty.
-    A list is encoded element by element and keeps its length; a null list is an empty list.
-    Output: int32, named as the input; a list stays a list. Its cardinality is 3 + the number of buckets.
+    The id is 3 + bucket; the bucket is the upper half of the hash, scaled to the number of buckets
+    (`hashing.hash_values`, `hashing.below`). It is the same on every machine, engine and release, and for equal values of
+    different columns. Integers and booleans hash by value, dates and times by the stored integer, text by its UTF-8
+    bytes; -0.0 equals 0.0.
+    Nulls: null and NaN become 1; ids 0 and 2 are unused.
+    Lists: element by element; a null list becomes an empty one.
+    Fitted: nothing; unseen values are hashed as any other.
+    Output: int32, named as the input; lists stay lists. The cardinality is 3 + the number of buckets.
     """
 
     columnwise: ClassVar[bool] = True
@@ -38,12 +38,12 @@ class HashBucket(Op):
     columns: Annotated[Names, Field(min_length=1)]
     """Columns to encode."""
     num_buckets: Buckets | Annotated[dict[str, Buckets], AfterValidator(FrozenDict)]
-    """How many ids, for all columns or by column."""
+    """Number of buckets, for all columns or by column."""
 
     @model_validator(mode="after")
     def _each_has_buckets(self) -> Self:
         if not isinstance(self.num_buckets, int) and set(self.num_buckets) != set(self.columns):
-            raise ValueError(f"num_buckets names {list(self.num_buckets)} and the columns are {list(self.columns)}")
+            raise ValueError(f"num_buckets names {list(self.num_buckets)}, but the columns are {list(self.columns)}")
         return self
 
     def buckets_of(self, column: str) -> int:
@@ -51,10 +51,10 @@ class HashBucket(Op):
         return self.num_buckets if isinstance(self.num_buckets, int) else self.num_buckets[column]
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the columns of ids.
+        """Return the specs of the id columns.
 
         Raises:
-            ConfigError: A column holds values that cannot be hashed.
+            ConfigError: A column has a type without a hash.
         """
         return {
             name: Spec(
@@ -70,10 +70,10 @@ class HashBucket(Op):
 
 
 def hashable(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if the values of all can be hashed.
+    """Return the columns if all have a type with a hash.
 
     Raises:
-        ConfigError: One of them holds something else.
+        ConfigError: A column has another type.
     """
     for name, spec in inputs.items():
         if not can_hash(spec.element):

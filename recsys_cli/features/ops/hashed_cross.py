@@ -1,4 +1,4 @@
-"""HashedCross: how columns go together, as one column of a fixed number of ids."""
+"""HashedCross: a hashed feature cross."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from recsys_cli.features.spec import Spec
 
 
 class HashedCross(Op):
-    """Make one column of the combinations of several, such as city and device, by a hash of the values together.
+    """Cross several columns, such as city and device, to one column of ids by a hash of their values.
 
-    A row becomes 3 + bucket. The hashes of the values (see HashBucket) are folded in the order of the columns, so (a, b) is
-    another combination than (b, a); the result's upper half is scaled down to the number of buckets. Different combinations
-    may share an id. A row with a null or NaN in any of the columns becomes 1; 0 and 2 never come out.
-    Encoded ids are hashed as the numbers they are, those of null and unseen as well.
-    Nothing is fitted: unseen combinations are combinations as all others, and so are those of constant columns and of one
-    row; empty input stays empty. Columns of lists are refused.
-    Output: int32, named by the columns with "_X_" between. Its cardinality is 3 + the number of buckets.
+    The id is 3 + bucket. The hashes of the values (see HashBucket) are combined in the order of the columns, so (a, b)
+    differs from (b, a); the upper half is scaled to the number of buckets. Different combinations may share an id.
+    Encoded ids are hashed as numbers, those of null and unseen included.
+    Nulls: a null or NaN in any column gives 1; ids 0 and 2 are unused.
+    Lists: refused.
+    Fitted: nothing; unseen combinations are hashed as any other.
+    Output: int32, named by the columns with "_X_" between them. The cardinality is 3 + the number of buckets.
     """
 
     op: Literal["HashedCross"] = "HashedCross"
     columns: Annotated[Names, Field(min_length=2)]
-    """Columns to combine, in order."""
+    """Columns to cross, in order."""
     num_buckets: Buckets
-    """How many ids."""
+    """Number of buckets."""
 
     @property
     def output(self) -> str:
-        """Name of the new column."""
+        """Name of the output."""
         return "_X_".join(self.columns)
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the column of ids.
+        """Return the spec of the id column.
 
         Raises:
-            ConfigError: A column holds lists, or values that cannot be hashed.
+            ConfigError: A column holds lists, or a type without a hash.
         """
         hashable(scalars(inputs))
         return {self.output: Spec(pa.int32(), categorical=True, dtype="int32", cardinality=FIRST + self.num_buckets)}

@@ -1,4 +1,4 @@
-"""JoinExternal: bring in the columns of another table."""
+"""JoinExternal: columns of another table."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from recsys_cli.features.spec import Spec
 
 
 class JoinExternal(Op):
-    """Bring columns of a table of the dataset to the interactions, by a key; many interactions to one row.
+    """Join columns of another table of the dataset to the interactions by a key, many to one.
 
-    A left join: interactions without a row in the table get nulls (an empty list for a list column). Keys that stand
-    twice in the table are an error that names them. Nothing is fitted. The order of the interactions stays.
-
-    In the star layout the joined columns are stored once per key: a row for each id, and behind them one for each key of the
-    table that train does not know. So an unseen key shares its id, and hence its embedding, with others and keeps its own
-    columns, in both layouts and in new rows. What is fitted on joined columns is fitted on the interactions of train.
+    In the star layout the joined columns are stored once per key: a row for each id, then a row for each key of the table
+    that is absent from train. A cold key thus shares its id and embedding, but has its own features, in both layouts and
+    in new rows.
+    Nulls: a left join; keys absent from the table give nulls, or an empty list.
+    Fitted: nothing. Ops on joined columns are fitted over the train interactions.
+    Output: the columns of the table, unchanged, in the order of the interactions. Duplicate keys in the table are an error.
     """
 
     op: Literal["JoinExternal"] = "JoinExternal"
     table: str
-    """Name of the table (`recsys ls datasets` shows which there are)."""
+    """Name of the table; `recsys ls datasets` lists them."""
     on: str
-    """The key column, in the interactions and in the table; it has to be categorified by a later op."""
+    """Key column of the interactions and of the table; a later op has to categorify it."""
     columns: tuple[str, ...] = Field(min_length=1)
-    """Columns of the table to bring in."""
+    """Columns of the table to join."""
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The key; the columns are the table's."""
+        """The key; the columns belong to the table."""
         return (self.on,)
 
     @property
@@ -41,5 +41,5 @@ class JoinExternal(Op):
         return self.on
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the joined columns, given those of the table: they come as they are."""
+        """Return the specs of the joined columns, unchanged from the table."""
         return {name: inputs[name] for name in self.columns}

@@ -1,4 +1,4 @@
-"""JoinGroupby: statistics of a row's group."""
+"""JoinGroupby: statistics of the group of a row."""
 
 from __future__ import annotations
 
@@ -17,42 +17,41 @@ Statistic = Literal["count", "sum", "mean", "std", "var", "min", "max"]
 
 
 class JoinGroupby(GroupOp):
-    """Give each row what is known of its group: how many rows of train it has, and statistics of numbers in it.
+    """Add statistics of each row's group: its count in train, and aggregates of numeric columns.
 
-    Fitted: the statistics of each group over train. `count` is the number of rows; the others are of the values of a
-    column of `cont_cols` in them, without null and NaN. `std` and `var` have ddof 1: null for a single value, 0 for
-    a constant. A group without a value has sum 0 and null for the rest. Statistics with an infinite value in it may be
-    infinite, or null where they are not defined.
-    A null (or NaN) in a group's column is a value like any other: a group of their own. A group that train does not
-    have, and an empty train split, gives count 0 and null for the rest. Encoded ids may be grouped by as well as raw
-    values. A list column is an error.
-    Output: `<columns>_count` (int32), and `<columns>_<cont_col>_<statistic>` (float32); the inputs stay. They live where
-    all of the inputs do: in a joined table if those are of one table, where rows count as the interactions that they
-    stand for; else in the interactions, and rows need no `cont_cols` to be given what is known.
-    Other than NVTabular 23.08: rows with a null are counted, a mean is that of the values that are there, variances do
-    not lose their digits where values are large, and groups that train does not have are no error.
+    Fitted: the statistics of each group over train. `count` is the number of rows; the others aggregate a column of
+    `cont_cols` without null and NaN. `std` and `var` have ddof 1: null for one value, 0 for a constant. Without values the
+    sum is 0, the rest null. With an infinite value a statistic is infinite, or null if undefined.
+    Nulls: null or NaN in a group column is a group of its own. A group absent from train has count 0, the rest null.
+    Encoded ids and raw values can be grouped.
+    Lists: refused.
+    Output: `<columns>_count` (int32) and `<columns>_<cont_col>_<statistic>` (float32), next to the inputs. If all inputs
+    belong to one joined table, so do the outputs, and each row counts with its number of train interactions. Otherwise
+    they belong to the interactions, and new rows need no `cont_cols`.
+    NVTabular 23.08: differs in four points. Here rows with a null are counted, means ignore missing values, variances
+    of large values stay exact, and groups absent from train raise no error.
     """
 
     op: Literal["JoinGroupby"] = "JoinGroupby"
     columns: tuple[Group, ...] = Field(min_length=1)
-    """Columns to group by; a list of columns makes one group."""
+    """Columns to group by; a nested list is one group by a combination."""
     cont_cols: tuple[str, ...] = ()
-    """Columns of numbers to describe."""
+    """Numeric columns to aggregate."""
     stats: tuple[Statistic, ...] = Field(default=("count",), min_length=1)
-    """What to tell of each group."""
+    """Statistics of each group."""
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The columns that are described."""
+        """The columns to aggregate."""
         return self.cont_cols
 
     @property
     def described(self) -> tuple[Statistic, ...]:
-        """The statistics of columns: all but the count."""
+        """The aggregates: all statistics except the count."""
         return tuple(stat for stat in self.stats if stat != "count")
 
     def written(self, group: Group) -> dict[str, str]:
-        """Return the names of a group's outputs, by the name of the statistic in the group's table."""
+        """Return the output names of a group, by statistic in the group's table."""
         name = name_of(group)
         names = {"count": f"{name}_count"} if "count" in self.stats else {}
         for position, column in enumerate(self.cont_cols):
@@ -60,16 +59,16 @@ class JoinGroupby(GroupOp):
         return names
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the columns of statistics."""
+        """Return the specs of the statistics."""
         if bool(self.described) != bool(self.cont_cols):
-            raise ConfigError("cont_cols says of which columns the stats other than count are; give both or none")
+            raise ConfigError("stats other than count need cont_cols, and cont_cols needs them; set both or neither")
         scalars(inputs)
         numbers({name: inputs[name] for name in self.cont_cols})
-        found: dict[str, Spec | None] = {}
+        described: dict[str, Spec | None] = {}
         for group in self.columns:
             for stat, name in self.written(group).items():
-                found[name] = Spec(pa.int64(), dtype="int32") if stat == "count" else Spec(pa.float64())
+                described[name] = Spec(pa.int64(), dtype="int32") if stat == "count" else Spec(pa.float64())
         names = [name for group in self.columns for name in self.written(group).values()]
         check_groups(self.columns, names)
         check_groups((), self.learns)
-        return found
+        return described

@@ -1,4 +1,4 @@
-"""KCore: keep the users and items that have enough interactions with each other."""
+"""KCore: users and items with enough interactions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from recsys_cli.features.spec import Spec
 
 
 class KCore(Op):
-    """Keep the interactions whose user and item, or other columns, each have enough interactions that are kept as well.
+    """Keep the k-core: interactions with a minimum number of remaining interactions for each user and item.
 
-    The largest such set: leaving out a rare item may make a user rare, and so on, to a fixpoint, which does not depend
-    on any order. One column alone is counted once. A row with a null (or NaN) in one of the columns is left out. A constant
-    column has one value with all rows. -0.0 is 0.0. It looks at the whole input, before the split and before everything
-    that is fitted; counting interactions that are held out later is part of what papers call k-core filtering.
-    With split.method=files only the rows of train are chosen, and only they are counted: the other files are given so
-    that results compare on the same rows as somebody else's. An empty input stays empty, and the set may be empty too.
-    Nothing is fitted. No column changes.
+    The largest such set, independent of the order: rare values are dropped repeatedly until all are frequent enough. A
+    single column is counted once. The whole input is filtered before the split, held-out interactions included, as in
+    the literature. With split.method=files only train is filtered and counted, for comparable test rows.
+    Nulls: rows with a null or NaN in a column are dropped; -0.0 equals 0.0.
+    Fitted: nothing.
+    Output: fewer rows, possibly none; no column changes.
     """
 
     phase: ClassVar[Phase] = "rows"
@@ -30,7 +29,7 @@ class KCore(Op):
 
     op: Literal["KCore"] = "KCore"
     columns: dict[str, Annotated[int, Field(ge=1)]] = Field(min_length=1)
-    """Column by column how many rows each of its values needs, such as `{user: 5, item: 5}`; no lists."""
+    """Minimum count by column, such as `{user: 5, item: 5}`; no lists."""
 
     @field_validator("columns")
     @classmethod
@@ -39,14 +38,14 @@ class KCore(Op):
 
     @property
     def title(self) -> str:
-        """How a message names it."""
-        return f"{self.name} {', '.join(f'{name} ≥ {least}' for name, least in self.columns.items())}"
+        """Name in messages."""
+        return f"{self.name} {', '.join(f'{name} ≥ {minimum}' for name, minimum in self.columns.items())}"
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the columns: rows are left out, and no column changes.
+        """Check the columns; none changes.
 
         Raises:
-            ConfigError: One of them holds lists.
+            ConfigError: A column holds lists.
         """
         scalars(inputs)
         return {}

@@ -1,4 +1,4 @@
-"""LogOp: the logarithm, for numbers that span orders of magnitude."""
+"""LogOp: natural logarithm of 1 + x."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from recsys_cli.features.spec import Spec
 
 
 class LogOp(Op):
-    """Replace numbers x by the natural logarithm of 1 + x, so that 0 stays 0.
+    """Replace x by log(1 + x), the natural logarithm, so that 0 stays 0.
 
-    The sum is rounded to float64 first. -1 becomes -inf, and what is below has no logarithm and becomes null: let a Clip
-    with `min_value: 0` come before where that can be. Nulls stay null (NaN is null), inf stays inf. Lists are computed
-    element by element; a null list becomes an empty one. Nothing is fitted.
+    1 + x is rounded to float64 first. -1 becomes -inf; smaller numbers become null: put a Clip with `min_value: 0` before.
+    Nulls: null and NaN stay null; inf stays inf.
+    Lists: element by element; a null list becomes an empty one.
+    Fitted: nothing.
     Output: float64 (written as float32), named as the input.
     """
 
@@ -23,8 +24,8 @@ class LogOp(Op):
 
     op: Literal["LogOp"] = "LogOp"
     columns: Columns
-    """Columns of numbers to take the logarithm of."""
+    """Numeric columns."""
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the logarithms."""
+        """Return the specs of the logarithms."""
         return calculated(numbers(inputs))

@@ -1,4 +1,4 @@
-"""NegativeSampling: items that a user has not met so far, for feedback that knows only what was met."""
+"""NegativeSampling: sampled negatives for implicit feedback."""
 
 from __future__ import annotations
 
@@ -14,57 +14,56 @@ from recsys_cli.features.spec import Spec
 
 
 class NegativeSampling(Op):
-    """Add to each interaction some rows with the same user and an item that the user has not met so far.
+    """Add sampled negatives to each interaction: rows with the same user and an unseen item of train.
 
-    Rows are drawn after the split, into the split of their interaction, from the items of train: each of them alike, or each
-    as often as it comes in train. A row for train avoids the user's interactions of train alone, a row for valid those of train
-    and valid, a row for test those of all three: if train avoided what is held out, an item never drawn would be in test.
-    A held-out interaction may repeat one of train, a drawn row never does; where repeats are not to be predicted, let
-    Deduplicate come first.
-    The draw depends on the seed and the order of the interactions alone. A user who has met every item gets none.
-    A drawn row has the interaction's user and `context`, the drawn item, and null in all other columns; features of the item
-    come by a join, so let ops that need them come after it. An interaction without a user or an item (null) gets no drawn row.
-    Nothing is fitted here, and nothing is fitted on drawn rows but TargetEncoding, which needs both kinds: counts, means and
-    vocabularies are those of the interactions. Rankings and popularity leave drawn rows out as well.
-    Output: `output`, int8, 1 in drawn rows and 0 in interactions, which the model never sees; a label follows from it, such
-    as {op: LambdaOp, expression: "sampled == 0", output: label, dtype: int8}.
+    Negatives are sampled after the split, uniformly or by popularity in train, and join the split of their interaction. A
+    negative of train avoids the user's interactions in train, one of valid those in train and valid, one of test those in
+    all splits. A negative of train may be a held-out interaction, because its exclusion would leak the held-out data. A
+    held-out interaction may repeat one of train, a negative never does; put Deduplicate first if repeats are no targets.
+    Sampling depends only on the seed and the order of the interactions; users with all items get no negatives.
+    Nulls: a negative has the user and `context` of its interaction and the sampled item; all else is null. Put the
+    join of item features, and ops on them, after this op. Interactions without a user or an item get no negatives.
+    Fitted: nothing. Other ops are fitted on interactions only, except TargetEncoding, as it needs both labels.
+    Output: `output`, int8, 1 for negatives and 0 for interactions; never an input of the model. Derive a label from it,
+    such as {op: LambdaOp, expression: "sampled == 0", output: label, dtype: int8}. Rankings and popularity ignore
+    negatives.
     """
 
     phase: ClassVar[Phase] = "draw"
 
     op: Literal["NegativeSampling"] = "NegativeSampling"
     user: str
-    """Column with the user."""
+    """User column."""
     item: str
-    """Column with the item."""
+    """Item column."""
     num_negatives: int = Field(4, ge=1, le=100)
-    """Drawn rows for each interaction."""
+    """Number of negatives per interaction."""
     distribution: Literal["uniform", "popularity"] = "uniform"
-    """Which items: each alike, or each as often as it comes in train."""
+    """Sampling distribution: uniform over the items of train, or proportional to their interactions in train."""
     context: tuple[str, ...] = ()
-    """Other columns that a drawn row takes from its interaction, such as the time."""
+    """Other columns copied from the interaction, such as the time."""
     splits: tuple[Literal["train", "valid", "test"], ...] = ("train", "valid", "test")
-    """Splits that get drawn rows."""
+    """Splits with negatives."""
     output: str = "sampled"
-    """Name of the column that tells drawn rows from interactions."""
+    """Name of the column that marks negatives."""
     seed: int = Field(42, ge=0)
-    """Another seed draws other items."""
+    """Sampling seed."""
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The user, the item, and what goes with them."""
+        """The user, the item and the context."""
         return (self.user, self.item, *self.context)
 
     @property
     def marks_samples(self) -> str:
-        """Its output."""
+        """The output."""
         return self.output
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the column that tells drawn rows apart.
+        """Return the spec of the mark.
 
         Raises:
-            ConfigError: User or item is a list.
+            ConfigError: User or item holds lists.
         """
         for name in (self.user, self.item):
             if inputs[name].ragged:

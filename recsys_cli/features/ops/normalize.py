@@ -1,4 +1,4 @@
-"""Normalize: numbers to mean 0 and standard deviation 1."""
+"""Normalize: numbers to zero mean and unit variance."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from recsys_cli.features.spec import Spec
 
 
 class Normalize(Op):
-    """Subtract the mean of train from numbers and divide by the standard deviation of train.
+    """Standardize numbers by mean and standard deviation of train.
 
-    Fitted: mean and standard deviation (with one degree of freedom less than values) of each column in the train split,
-    of a joined column over the train interactions, of lists over all their elements. Null and NaN are no values; inf is
-    not learnt from. A column that is constant in train, or has one value there, is not divided: train becomes 0, another
-    value its difference from the constant. Without any value in train numbers stay as they are. Numbers beyond about
-    1e150, whose squares are not finite, make the deviation infinite and each of the column's numbers 0.
-    Nulls stay null, inf stays inf. Lists are computed element by element; a null list becomes an empty one.
+    Fitted: mean and standard deviation (ddof 1) of each column in train; of joined columns over the train interactions, of
+    lists over all elements. Null, NaN and inf are excluded. A constant column, or one with a single value, is centered and
+    not divided; without values numbers stay unchanged. Beyond about 1e150 squares overflow: the deviation is infinite and
+    the output 0.
+    Nulls: null and NaN stay null; inf stays inf.
+    Lists: element by element; a null list becomes an empty one.
     Output: float64 (written as float32), named as the input.
     """
 
@@ -28,8 +28,8 @@ class Normalize(Op):
 
     op: Literal["Normalize"] = "Normalize"
     columns: Columns
-    """Columns of numbers, each with its own mean and deviation."""
+    """Numeric columns, each with its own mean and deviation."""
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the normalized columns."""
+        """Return the specs of the standardized columns."""
         return calculated(numbers(inputs))

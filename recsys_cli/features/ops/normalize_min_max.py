@@ -1,4 +1,4 @@
-"""NormalizeMinMax: numbers of train to the range from 0 to 1."""
+"""NormalizeMinMax: numbers to the range of train."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from recsys_cli.features.spec import Spec
 
 
 class NormalizeMinMax(Op):
-    """Map the smallest number of train to 0 and the largest to 1, and others in proportion.
+    """Scale numbers linearly: the minimum of train to 0, its maximum to 1.
 
-    Fitted: smallest and largest value of each column in the train split, of a joined column among those that a train
-    interaction has, of lists among all their elements. Null and NaN are no values; inf is not learnt from. Numbers
-    outside train's range become less than 0 or more than 1; they are not clipped.
-    Where train has one value only, or none, every number becomes 0.5, whatever it is.
-    Nulls stay null; inf stays inf, but for that 0.5. Lists are computed element by element; a null list becomes an empty
-    one. Output: float64 (written as float32), named as the input.
+    Fitted: minimum and maximum of each column in train; of joined columns over the train interactions, of lists over all
+    elements. Null, NaN and inf are excluded. Numbers outside the range are not clipped. With one distinct value in train,
+    or none, every number becomes 0.5.
+    Nulls: null and NaN stay null; inf stays inf, except for that 0.5.
+    Lists: element by element; a null list becomes an empty one.
+    Output: float64 (written as float32), named as the input.
     """
 
     fitted: ClassVar[bool] = True
@@ -26,8 +26,8 @@ class NormalizeMinMax(Op):
 
     op: Literal["NormalizeMinMax"] = "NormalizeMinMax"
     columns: Columns
-    """Columns of numbers, each with its own range."""
+    """Numeric columns, each with its own range."""
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the columns in proportion."""
+        """Return the specs of the scaled columns."""
         return calculated(numbers(inputs))

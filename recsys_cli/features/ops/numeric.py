@@ -1,4 +1,4 @@
-"""What ops on numbers share: constants that a config may give, and the type that values are calculated with."""
+"""Constants and calculation types of numeric ops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat
 
-from recsys_cli.features.ops.fields import several
+from recsys_cli.features.ops.fields import as_tuple
 
 
 def _once(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -17,21 +17,21 @@ def _once(columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns
 
 
-Columns = Annotated[tuple[str, ...], BeforeValidator(several), Field(min_length=1), AfterValidator(_once)]
-"""Names of columns, at least one and each once; or one name."""
+Columns = Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1), AfterValidator(_once)]
+"""Column names, at least one and each once; or a single name."""
 Number = Annotated[int, Field(ge=-(2**63), lt=2**63)] | FiniteFloat
-"""A whole number of 64 bits, or a real one; neither infinite nor NaN."""
+"""64-bit integer or finite float."""
 
 
 def calculated_type(kind: pa.DataType, *constants: float | None) -> pa.DataType:
-    """Return the type in which values meet constants without losing digits: whole numbers stay whole where they can.
+    """Return the type of a calculation with constants; integers stay integers if possible.
 
     Args:
-        kind: Type of the values (of a list's elements).
-        constants: What they are compared with or replaced by; None is none.
+        kind: Type of the values, or of list elements.
+        constants: Operands; None is ignored.
 
     Returns:
-        int64 for whole numbers and truth values, uint64 for those; float64 for all else, and where a constant does not fit.
+        int64 for integers and booleans, uint64 for uint64; float64 for other types, or if a constant does not fit.
     """
     given = [value for value in constants if value is not None]
     whole = all(isinstance(value, int) or value.is_integer() for value in given)

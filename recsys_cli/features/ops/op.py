@@ -1,4 +1,4 @@
-"""What all ops share: frozen, no unknown options, named in the config by `op`, and honest about what they read and write."""
+"""Base class of all ops: a frozen description with strict options and declared inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,21 @@ Phase = Literal["rows", "draw", "columns"]
 
 
 class Op(BaseModel):
-    """A description of one step; each engine has a table from its type to what computes it.
+    """Description of one preparation step; each engine maps the type to an implementation.
 
     Attributes:
-        phase: `rows` decides which interactions there are, before the split; `draw` adds rows to the splits; `columns`
-            computes columns of rows that are there, after the split.
-        fitted: Whether it learns from train.
-        columnwise: Whether each of its `columns` is computed from itself alone, so that they may live in different tables.
-        acts: Whether engines have anything to do; False for an op that only describes columns.
-        replaces: Whether only the columns that it writes are left after it.
-        learns_from_drawn: Whether it learns from rows that NegativeSampling drew, too.
-        numbers_rows: Whether it tells rows of train apart by a number; then it works on the interactions, wherever its
-            columns live.
-        drops_only: Whether all that it does is to leave rows out, so that new rows, which are all wanted, go without it.
-        train_only: Whether it leaves out rows of train alone, where the splits are given as files.
-        format: Version of what it makes. A fix that changes rows or values raises it: prepared data of the version before is
-            then made again.
-        modules: Of an op of another package, the modules that compute it: by name of an engine, "aggregator" or "filter".
+        phase: `rows` selects or computes interactions before the split; `draw` adds sampled rows to the splits; `columns`
+            computes columns after the split.
+        fitted: Fits statistics on train.
+        columnwise: Computes each of its `columns` independently, so they may live in different tables.
+        acts: Has an implementation in the engines; False for an op that only annotates columns.
+        replaces: Keeps only the columns that it writes.
+        fits_on_sampled: Is fitted on the rows of NegativeSampling as well.
+        needs_row_numbers: Assigns train rows to folds by number; always runs on the interactions.
+        drops_only: Only drops rows; skipped when features of new rows are computed.
+        train_only: Drops rows of train only, if the splits are given as files.
+        format: Version of the result. Raised by a fix that changes rows or values, so that older prepared data is rebuilt.
+        modules: Implementing modules of an op of another package, by engine name, "aggregator" or "filter".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,8 +39,8 @@ class Op(BaseModel):
     columnwise: ClassVar[bool] = False
     acts: ClassVar[bool] = True
     replaces: ClassVar[bool] = False
-    learns_from_drawn: ClassVar[bool] = False
-    numbers_rows: ClassVar[bool] = False
+    fits_on_sampled: ClassVar[bool] = False
+    needs_row_numbers: ClassVar[bool] = False
     drops_only: ClassVar[bool] = False
     train_only: ClassVar[bool] = False
     format: ClassVar[int] = 1
@@ -50,120 +48,120 @@ class Op(BaseModel):
 
     @property
     def name(self) -> str:
-        """How it is called in a config."""
+        """Name in a config."""
         return type(self).__name__
 
     @property
     def title(self) -> str:
-        """How a message names it."""
+        """Name in messages."""
         return self.name
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns that it needs."""
+        """Input columns."""
         return tuple(getattr(self, "columns", ()))
 
     @property
     def reads_to_apply(self) -> tuple[str, ...]:
-        """The columns that it needs once it has learnt: new rows may lack the others, such as a target."""
+        """Input columns of the fitted op; new rows may lack the others, such as a target."""
         return self.reads
 
     @property
     def separable(self) -> bool:
-        """Whether parts of it, each for some of its columns, may run in different tables and passes."""
+        """Whether the op may be split by column, to run in different tables and passes."""
         return self.columnwise
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of files that it reads, relative to the working directory: their content is part of what it means."""
+        """Paths of input files, relative to the working directory; their content is part of the cache key."""
         return ()
 
     @property
     def encodes(self) -> tuple[str, ...]:
-        """The columns that it replaces by ids of a vocabulary; each has a `vocabulary_of` and a `counts_of`."""
+        """Columns replaced by vocabulary ids; each has a `vocabulary_of` and a `counts_of`."""
         return ()
 
     @property
     def vocabularies(self) -> tuple[str, ...]:
-        """Names of the vocabularies that it learns: those of its states that are written to vocab/."""
+        """Names of the fitted vocabularies: the states written to vocab/."""
         return ()
 
     @property
     def joined_by(self) -> str | None:
-        """The key of the table that it joins; None for an op that joins none."""
+        """Key of the joined table; None without a join."""
         return None
 
     @property
     def renames(self) -> Mapping[str, str]:
-        """New names of columns by their old ones."""
+        """New column names by old name."""
         return {}
 
     @property
     def may_drop(self) -> tuple[str, ...]:
-        """The columns that may be gone once train is known."""
+        """Columns that the fitted op may drop."""
         return ()
 
     @property
     def expressions(self) -> Mapping[str, str]:
-        """Expressions of LambdaOp for the columns that it computes of others, row by row."""
+        """LambdaOp expressions of the columns computed row by row, by column."""
         return {}
 
     @property
     def casts(self) -> Mapping[str, str]:
-        """Expressions for the exact values of the columns that it casts to whole numbers."""
+        """Expressions for the exact values of the columns cast to integers, by column."""
         return {}
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The columns that have to hold times."""
+        """Columns of times."""
         return ()
 
     @property
     def marks_samples(self) -> str | None:
-        """The column that tells sampled rows from interactions; None for an op that samples none."""
+        """Column that marks sampled rows; None without sampling."""
         return None
 
     @property
     def reads_all(self) -> bool:
-        """Whether it reads all columns of the interactions, whichever there are."""
+        """Whether all columns of the interactions are inputs."""
         return False
 
     @property
     def learns(self) -> tuple[str, ...]:
-        """Names of the tables that a part of train tells: one per column, unless the op says otherwise."""
+        """Names of the partial aggregates of a part of train: one per column by default."""
         return self.reads if self.fitted else ()
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Names of the tables that it knows in the end."""
+        """Names of the tables of the fitted state."""
         return self.learns
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the columns that it writes; None for a column that is no longer there.
+        """Return the output columns; None for a dropped column.
 
         Args:
-            inputs: The columns that it reads.
+            inputs: The input columns.
 
         Raises:
-            ConfigError: It cannot work on them; the message needs no name of the op.
+            ConfigError: Unsuitable inputs; the caller adds the name of the op to the message.
         """
         raise NotImplementedError
 
-    def learnt(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
-        """Describe the columns again when what was learnt is known, such as how many values a vocabulary has."""
+    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
+        """Refine the output columns by the fitted state, such as the size of a vocabulary."""
         del state
         return outputs
 
     def only(self, columns: tuple[str, ...]) -> Self:
-        """Return the op for some of its columns."""
+        """Return the op restricted to some of its columns."""
         return self.model_copy(update={"columns": columns})
 
 
 def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if an op can calculate with all of them.
+    """Return the columns if all are numeric.
 
     Raises:
-        ConfigError: One of them holds something else.
+        ConfigError: A column is not numeric.
     """
     for name, spec in inputs.items():
         if not spec.is_number:
@@ -173,10 +171,10 @@ def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
 
 
 def scalars(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if none of them holds lists.
+    """Return the columns if none holds lists.
 
     Raises:
-        ConfigError: One does.
+        ConfigError: A column holds lists.
     """
     for name, spec in inputs.items():
         if spec.ragged:
@@ -185,10 +183,10 @@ def scalars(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
 
 
 def lists(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if all of them hold lists.
+    """Return the columns if all hold lists.
 
     Raises:
-        ConfigError: One does not.
+        ConfigError: A column holds single values.
     """
     for name, spec in inputs.items():
         if not spec.ragged:
@@ -197,7 +195,7 @@ def lists(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
 
 
 def calculated(inputs: Mapping[str, Spec], **changes: Any) -> dict[str, Spec | None]:
-    """Describe columns of numbers that an op overwrites: float64 between ops, float32 when written."""
+    """Return the specs of overwritten numeric columns: float64 between ops, float32 when written."""
     return {
         name: Spec(spec.holding(pa.float64()), tags=spec.tags, lengths=spec.lengths, **changes)
         for name, spec in inputs.items()

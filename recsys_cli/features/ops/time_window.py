@@ -1,4 +1,4 @@
-"""TimeWindow: keep the interactions of some span of time."""
+"""TimeWindow: interactions of a period."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 
 def _as_text(value: Any) -> Any:
-    """Return a date that YAML has read as one as the text that it was."""
+    """Return a date parsed by YAML as text."""
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
@@ -27,16 +27,17 @@ Moment = Annotated[int | float | str | None, BeforeValidator(_as_text)]
 
 
 class TimeWindow(Op):
-    """Keep the interactions of some span of time: from `after` on, before `before`, and of those the `last` so long.
+    """Keep the interactions of a period: from `after`, before `before`, and within the `last` duration.
 
-    A time is a number of seconds since 1970-01-01 UTC or an ISO date such as `2019-03-01` or `2019-03-01T12:00:00+02:00`;
-    without a zone it is UTC. A column of numbers holds such seconds, or ms, µs or ns since 1970, as its first rows or `times` of
-    the table say; all others have a unit of their own, and so have the bounds then. Texts are read as times, see `times` of a
-    table; dates and timestamps are compared by their own unit. `after` itself is inside, `before` itself is not; of `last` the
-    newest row is inside, and one that is older by exactly that much is not. The newest row is the newest of those in
-    the rest of the window, over the whole input, or with split.method=files over each given set of files on its own.
-    A null or NaN has no time and is left out; so an empty or all-null input gives no row. Rows are chosen before the split
-    and before everything that is fitted. Nothing is fitted. No column changes.
+    A bound is a number of seconds since 1970-01-01 UTC or an ISO date such as `2019-03-01` or `2019-03-01T12:00:00+02:00`,
+    UTC if it has no zone. A numeric column holds seconds, ms, µs or ns since 1970, by its first rows or `times` of the
+    table; other numbers have a unit of their own, shared by the bounds. Text is parsed as times; dates and timestamps
+    compare in their own unit. `after` is inclusive, `before` exclusive. `last` counts back from the newest row of the rest
+    of the window, and excludes a row older by exactly that duration. With split.method=files each split has its own
+    newest row. Rows are dropped before the split.
+    Nulls: rows with a null or NaN time are dropped.
+    Fitted: nothing.
+    Output: fewer rows; no column changes.
     """
 
     phase: ClassVar[Phase] = "rows"
@@ -44,13 +45,13 @@ class TimeWindow(Op):
 
     op: Literal["TimeWindow"] = "TimeWindow"
     column: str
-    """The column with the time of the interaction."""
+    """Time column."""
     after: Moment = None
-    """First time that is kept."""
+    """Start, inclusive."""
     before: Moment = None
-    """First time that is no longer kept."""
+    """End, exclusive."""
     last: str | None = None
-    """How long before the newest, such as `90d`: a number and one of s, m, h, d, w."""
+    """Duration before the newest row, such as `90d`: a number and one of s, m, h, d, w."""
 
     @field_validator("after", "before")
     @classmethod
@@ -63,31 +64,31 @@ class TimeWindow(Op):
     @classmethod
     def _is_duration(cls, value: str | None) -> str | None:
         if value is not None and not _DURATION.fullmatch(value):
-            raise ValueError(f"{value!r} is no length of time; it is a number and one of s, m, h, d, w, such as 90d")
+            raise ValueError(f"{value!r} is no duration; write a number and one of s, m, h, d, w, such as 90d")
         return value
 
     @model_validator(mode="after")
     def _is_window(self) -> TimeWindow:
         if self.after is None and self.before is None and self.last is None:
-            raise ValueError("it needs after, before or last")
+            raise ValueError("set after, before or last")
         if self.first is not None and self.end is not None and self.first >= self.end:
-            raise ValueError(f"no time is after {self.after} and before {self.before}")
+            raise ValueError(f"the window is empty: after {self.after} is not earlier than before {self.before}")
         return self
 
     @property
     def title(self) -> str:
-        """How a message names it."""
-        given = {"after": self.after, "before": self.before, "last": self.last}
-        return f"{self.name} {', '.join(f'{name} {value}' for name, value in given.items() if value is not None)}"
+        """Name in messages."""
+        bounds = {"after": self.after, "before": self.before, "last": self.last}
+        return f"{self.name} {', '.join(f'{name} {value}' for name, value in bounds.items() if value is not None)}"
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The time."""
+        """The time column."""
         return (self.column,)
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The time."""
+        """The time column."""
         return (self.column,)
 
     @property
@@ -103,14 +104,14 @@ class TimeWindow(Op):
     @property
     def length(self) -> Fraction | None:
         """`last` in seconds."""
-        found = _DURATION.fullmatch(self.last or "")
-        return Fraction(found[1]) * _SECONDS[found[2]] if found else None
+        match = _DURATION.fullmatch(self.last or "")
+        return Fraction(match[1]) * _SECONDS[match[2]] if match else None
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the column: rows are left out, and no column changes.
+        """Check the column; none changes.
 
         Raises:
-            ConfigError: It holds no times.
+            ConfigError: The column holds no times.
         """
         kind = scalars(inputs)[self.column].type
         if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
@@ -125,7 +126,7 @@ def _seconds(value: int | float | str) -> Fraction:
         moment = datetime.datetime.fromisoformat(value)
     except ValueError as error:
         raise ValueError(
-            f"{value!r} is no time; it is a number of seconds or an ISO date such as 2019-03-01"
+            f"{value!r} is no time; write a number of seconds or an ISO date such as 2019-03-01"
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)

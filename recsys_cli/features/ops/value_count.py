@@ -1,4 +1,4 @@
-"""ValueCount: how long lists are."""
+"""ValueCount: list lengths in the schema."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from recsys_cli.features.ops.op import Op, lists
 from recsys_cli.features.spec import Spec
 
 SHORTEST, LONGEST = "shortest", "longest"
-"""Columns of what it learns, in one row."""
+"""Columns of the fitted state, in one row."""
 
 
 class ValueCount(Op):
-    """Note in schema.json how long the shortest and the longest list of a column are, for whoever sizes a tensor by it.
+    """Record the minimum and maximum list length of columns in schema.json, for the shape of tensors.
 
-    Fitted: the least and the greatest number of elements in a row of train; null and NaN elements count, and a null list
-    is one of 0 elements. Of a joined column as if joined: ids that train does not have do not count. Train without a row
-    gives 0 and 0. Other splits may hold shorter and longer lists; ListSlice limits those.
-    Output: the columns as they are; what has been noted goes with a list through ops that keep its length, and ListSlice.
+    Fitted: the minimum and maximum number of elements in train; of joined columns over the train interactions. Other
+    splits may hold shorter and longer lists; limit them with ListSlice.
+    Nulls: null and NaN elements count; a null list has length 0. Train without rows gives 0 and 0.
+    Output: the columns, unchanged; the lengths follow a column through ListSlice and ops that keep lengths.
     """
 
     fitted: ClassVar[bool] = True
@@ -32,21 +32,21 @@ class ValueCount(Op):
 
     op: Literal["ValueCount"] = "ValueCount"
     columns: Annotated[Names, Field(min_length=1)]
-    """Columns of lists."""
+    """List columns."""
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Describe the columns: as they are.
+        """Return the columns, unchanged.
 
         Raises:
             ConfigError: A column holds no lists.
         """
         return dict(lists(inputs))
 
-    def learnt(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
-        """Describe the columns with the lengths of their lists."""
-        found: dict[str, Spec | None] = {}
+    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
+        """Add the fitted list lengths."""
+        fitted: dict[str, Spec | None] = {}
         for name, spec in outputs.items():
             assert spec is not None
             lengths = state[name].column(SHORTEST)[0].as_py(), state[name].column(LONGEST)[0].as_py()
-            found[name] = replace(spec, lengths=lengths)
-        return found
+            fitted[name] = replace(spec, lengths=lengths)
+        return fitted

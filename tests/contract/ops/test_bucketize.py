@@ -103,8 +103,8 @@ def test_no_row_at_all(name: str, tmp_path: Path) -> None:
         ((18, 18.0), "have to ascend"),
         ((2**53, 2**53 + 1), "have to ascend"),  # as float64 they are one
         ((18, INF), "finite number"),
-        ({"age": (18,), "height": (2,)}, r"given for \['age', 'height'\], and columns are \['age'\]"),
-        ({}, "and columns are"),
+        ({"age": (18,), "height": (2,)}, r"names \['age', 'height'\], but the columns are \['age'\]"),
+        ({}, "but the columns are"),
     ],
 )
 def test_boundaries_have_to_ascend_and_be_given(boundaries: Any, problem: str) -> None:

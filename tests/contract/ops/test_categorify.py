@@ -215,7 +215,7 @@ def test_joint_columns_live_in_one_place(tmp_path: Path) -> None:
         KEYS,
         Categorify(columns=("town", "city"), joint=True),
     )
-    with pytest.raises(ConfigError, match=r"live in one table.*town in the interactions, city in the table by item"):
+    with pytest.raises(ConfigError, match=r"belong to one table.*town in the interactions, city in the table by item"):
         made("polars", tmp_path, *ops, train=train, valid=train)
 
 
@@ -247,11 +247,11 @@ def test_two_vocabularies_of_one_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"max_size": 2}, "3 reserved rows and the buckets do not fit"),
-        ({"max_size": 5, "num_buckets": 3}, "3 reserved rows and the buckets do not fit"),
-        ({"joint": True}, "two columns or more"),
+        ({"max_size": 2}, "too small for 3 reserved rows and 0 buckets"),
+        ({"max_size": 5, "num_buckets": 3}, "too small for 3 reserved rows and 3 buckets"),
+        ({"joint": True}, "at least two columns"),
         ({"vocabs": {"other": "x.csv"}}, "vocabs names"),
-        ({"vocabs": {"city": "x.csv"}, "freq_threshold": 2}, "taken whole"),
+        ({"vocabs": {"city": "x.csv"}, "freq_threshold": 2}, "used completely"),
         ({"freq_threshold": -1}, "greater than or equal to 0"),
         ({"num_buckets": 2**31}, "less than or equal to"),
     ],

@@ -205,9 +205,9 @@ def test_a_count_that_does_not_fit_is_an_error() -> None:
             JoinGroupby(columns=("item",), cont_cols=("user",), stats=("sum",)),
             "'user' holds string; numbers are needed",
         ),
-        (JoinGroupby(columns=("item",), stats=("sum",)), "cont_cols says of which columns"),
-        (JoinGroupby(columns=("item",), cont_cols=("rating",)), "cont_cols says of which columns"),
-        (JoinGroupby(columns=("item", "item")), "it would write item_count twice"),
+        (JoinGroupby(columns=("item",), stats=("sum",)), "stats other than count need cont_cols"),
+        (JoinGroupby(columns=("item",), cont_cols=("rating",)), "stats other than count need cont_cols"),
+        (JoinGroupby(columns=("item", "item")), "the outputs item_count are repeated"),
     ],
 )
 def test_what_cannot_be_described_is_said_before_any_work(op: JoinGroupby, message: str) -> None:

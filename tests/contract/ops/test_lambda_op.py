@@ -141,7 +141,7 @@ def test_functions_of_no_rows(name: str, tmp_path: Path) -> None:
 @every_engine
 def test_a_wrong_argument_is_named_before_any_work(name: str) -> None:
     case = plan(Categorify(columns=("user", "item")), LambdaOp(expression="1 + length(rating)", output="o"))
-    with pytest.raises(ConfigError, match=r"LambdaOp '1 \+ length\(rating\)': length takes a text, and 'rating'"):
+    with pytest.raises(ConfigError, match=r"LambdaOp '1 \+ length\(rating\)': length takes text, but 'rating'"):
         case.compile({"interactions": ROWS.schema})
 
 

@@ -99,10 +99,10 @@ def test_numbers_and_nulls_keep_their_values_under_a_new_name(name: str, layout:
 @pytest.mark.parametrize(
     ("ops", "message"),
     [
-        ((Rename(columns={"tags": "one"}),), "Rename: there is a column 'one' already"),
+        ((Rename(columns={"tags": "one"}),), "Rename: column 'one' exists already"),
         ((Rename(columns={"stars": "rating2"}),), "no column 'stars' in the interactions"),
-        ((JOIN, Rename(columns={"item": "movie"})), "Rename: it would take away 'item', by which a table is joined"),
-        ((IDS, JOIN, Rename(columns={"item": "movie"})), "it would take away 'item'"),
+        ((JOIN, Rename(columns={"item": "movie"})), "Rename: 'item' is the key of a joined table"),
+        ((IDS, JOIN, Rename(columns={"item": "movie"})), "'item' is the key of a joined table"),
         ((ListSlice(columns="user", start=2),), "ListSlice: 'user' holds a single value in each row"),
         ((ListSlice(columns="tags", start=2, pad=True),), "lists of string; only numbers and ids can be padded"),
         ((ValueCount(columns="rating"),), "ValueCount: 'rating' holds a single value"),
@@ -206,10 +206,10 @@ def test_no_row_of_train_leaves_typed_lists(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"start": 3, "end": 3}, "nothing is between 3 and 3"),
-        ({"start": -1, "end": -2}, "nothing is between"),
-        ({"start": 0, "pad": True}, "pad needs a start and an end"),
-        ({"start": -3, "end": 3, "pad": True}, "pad needs a start and an end"),
+        ({"start": 3, "end": 3}, "the slice from 3 to 3 is empty"),
+        ({"start": -1, "end": -2}, "the slice from -1 to -2 is empty"),
+        ({"start": 0, "pad": True}, "pad needs a fixed length"),
+        ({"start": -3, "end": 3, "pad": True}, "pad needs a fixed length"),
         ({"start": 1, "pad": True, "pad_value": NAN}, "finite"),
     ],
 )
@@ -220,7 +220,7 @@ def test_slices_without_sense_are_refused(options: dict[str, Any], message: str)
 
 def test_padding_has_to_be_of_the_type() -> None:
     case = plan(NAMES, IDS, Categorify(columns="tags"), ListSlice(columns="tags", start=3, pad=True, pad_value=0.5))
-    with pytest.raises(ConfigError, match=r"'tags' holds int32, which 0.5 is not"):
+    with pytest.raises(ConfigError, match=r"pad_value 0\.5 does not fit 'tags', which holds int32"):
         case.compile({"interactions": TRAIN.schema})
 
 

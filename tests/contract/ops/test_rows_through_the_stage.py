@@ -195,7 +195,7 @@ def test_what_is_wrong_is_said_before_any_work(op: dict[str, Any], message: str,
     write(tmp_path)
     with pytest.raises(ConfigError, match=message):
         prepare(tmp_path, [op, ENCODE])
-    with pytest.raises(ConfigError, match="rows are chosen before anything is learnt or joined"):
+    with pytest.raises(ConfigError, match="rows are selected before any op is fitted or joined"):
         prepare(tmp_path, [ENCODE, HIGH])
 
 

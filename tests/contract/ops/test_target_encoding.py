@@ -220,7 +220,7 @@ def test_folds_are_a_hash_of_seed_and_row() -> None:
             TargetEncoding(columns=("user",), target="raing"),
             r"no column 'raing' in the interactions \(did you mean rating",
         ),
-        (TargetEncoding(columns=("user", "user"), target="rating"), "TargetEncoding: it would write TE_user_rating"),
+        (TargetEncoding(columns=("user", "user"), target="rating"), "TargetEncoding: the outputs TE_user_rating"),
         (TargetEncoding(columns=(("user", "user"),), target="rating"), "is no group of columns"),
     ],
 )

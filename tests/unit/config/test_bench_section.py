@@ -123,7 +123,7 @@ def test_what_is_wrong_with_an_entry_is_told_with_its_line(problems, write, entr
         ("metrics: [divrsity@10]", "(did you mean diversity@10?); known: auc, "),
         ("metrics: [guac]", "(did you mean gauc?); known: auc, "),
         ("metrics: [ndcg@7]", "bench.metrics: ndcg@7 is not measured, because evaluate.k has no 7"),
-        ("metrics: [loss]", "bench.metrics.0: loss is what training minimises, and no figure of an evaluation"),
+        ("metrics: [loss]", "bench.metrics.0: loss is the training objective, not an evaluation metric"),
         ("metrics: [gauc, coverage@0]", "bench.metrics.1: the cut-off of coverage@0 has to be a whole number from 1"),
         ("metrics: [ndcg]", "bench.metrics.0: ndcg needs a cut-off, such as ndcg@10"),
         ("seeds: [1, 1]", "bench.seeds: has 1 twice"),

@@ -151,7 +151,7 @@ def test_rankings_leave_drawn_rows_out(ratings: Path, tmp_path: Path) -> None:
 
 def test_drawing_twice_is_refused(ratings: Path, tmp_path: Path) -> None:
     op = {"op": "NegativeSampling", "user": "user", "item": "item"}
-    with pytest.raises(ValueError, match="NegativeSampling is there twice"):
+    with pytest.raises(ValueError, match="NegativeSampling is repeated"):
         RunConfig.model_validate({
             "dataset": {"name": "files", "interactions": str(ratings)},
             "features": {

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_cli.evaluation.beyond_accuracy import catalogue_of
+from recsys_cli.evaluation.beyond_accuracy import catalog_of
 from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import read_interactions
 from recsys_cli.metrics import Recommended
@@ -20,9 +20,9 @@ def test_a_feature_that_an_item_has_twice_is_one_feature(make_prepared) -> None:
     pq.write_table(pa.table({"genres": pa.array(genres, pa.list_(pa.int32()))}), data.table("movieId"))
     candidates = np.array([3, 4, 5, 6])
 
-    catalogue = catalogue_of(candidates, read_interactions(data, "train"), DimensionTables(data), data.schema)
+    catalog = catalog_of(candidates, read_interactions(data, "train"), DimensionTables(data), data.schema)
 
-    assert np.diff(catalogue.offsets).tolist() == [1, 1, 2, 1]
+    assert np.diff(catalog.offsets).tolist() == [1, 1, 2, 1]
     lists = np.array([[0, 1], [0, 3], [1, 2]], dtype=np.int32)
-    shown = Recommended(np.zeros((3, 2), bool), np.ones(3, np.int64), lists, lists.astype(np.int64), catalogue)
+    shown = Recommended(np.zeros((3, 2), bool), np.ones(3, np.int64), lists, lists.astype(np.int64), catalog)
     assert diversity(shown, 2).round(6).tolist() == [1.0, 0.0, round(1 - 1 / 2**0.5, 6)]

@@ -147,5 +147,5 @@ def test_places_are_those_of_the_hits(world) -> None:
         )
         order = sorted(range(len(held_out.candidates)), key=lambda p: (-scores[user, held_out.candidates[p]], p))
         free = [place for place in order if place not in seen]
-        assert ranked.places[row].tolist() == free + [-1] * (NUM_ITEMS - len(free))
+        assert ranked.candidates[row].tolist() == free + [-1] * (NUM_ITEMS - len(free))
         assert ranked.hits[row, : len(free)].tolist() == [place in relevant for place in free]

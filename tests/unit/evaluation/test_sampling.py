@@ -119,7 +119,7 @@ def test_only_what_is_drawn_or_relevant_is_ranked(world) -> None:
     ranked, num_empty = rank(found, lambda users: torch.zeros(len(users), 50), cut_off=12, block_scores=400)
 
     assert num_empty == 0
-    for user, places in enumerate(ranked.places.tolist()):
+    for user, places in enumerate(ranked.candidates.tolist()):
         allowed = sorted(_of(found.drawn, user) | _of(found.relevant, user))  # all scores are equal, so by place
         assert places == (allowed + [-1] * 12)[:12]
         assert ranked.hits[user].tolist() == [place in _of(found.relevant, user) for place in places]

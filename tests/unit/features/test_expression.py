@@ -1,4 +1,4 @@
-"""Expressions: a small grammar, and nothing outside it."""
+"""Expressions: grammar, types and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_parse_builds_a_tree() -> None:
     assert parse("a and not b and c") == Binary("and", Binary("and", Name("a"), Unary("not", Name("b"))), Name("c"))
 
 
-def test_columns_are_those_that_are_read() -> None:
+def test_columns_of_an_expression() -> None:
     assert columns(parse("(a + b) / 2 > c or a == 'x'")) == {"a", "b", "c"}
     assert columns(parse("if(is_null(a), clip(b, 0, 1), column('my c'))")) == {"a", "b", "my c"}
 
@@ -46,7 +46,7 @@ def test_if_is_a_function_and_stands_between_as_in_python(text: str) -> None:
     assert parse(text) == Call("if", (A, B, C))
 
 
-def test_if_is_found_wherever_an_operand_may_stand() -> None:
+def test_if_is_a_function_at_any_operand() -> None:
     chosen = Call("if", (A, B, C))
     assert parse("not if(a, b, c)") == Unary("not", chosen)
     assert parse("a + if(a, b, c)") == Binary("+", A, chosen)
@@ -57,7 +57,7 @@ def test_if_is_found_wherever_an_operand_may_stand() -> None:
     assert parse(r"'it\'s if (x)' == a") == Binary("==", LiteralValue("it's if (x)"), A)
 
 
-def test_column_names_what_is_no_plain_word() -> None:
+def test_column_accepts_any_name() -> None:
     assert parse("column('my column') > 3") == Binary(">", Name("my column"), LiteralValue(3))
     assert parse('column("class")') == Name("class")
     with pytest.raises(ConfigError, match=r"column\('my name'\)"):
@@ -92,7 +92,7 @@ def test_column_names_what_is_no_plain_word() -> None:
         "",
     ],
 )
-def test_parse_refuses_what_is_not_in_the_grammar(text: str) -> None:
+def test_parse_refuses_constructs_outside_the_grammar(text: str) -> None:
     with pytest.raises(ConfigError, match=r"not allowed|cannot read|without the name"):
         parse(text)
 
@@ -165,23 +165,23 @@ KINDS: dict[str, Kind] = {"number": "number", "truth": "truth", "text": "text"}
         ("year(number)", "number"),
     ],
 )
-def test_kind_is_what_comes_out(text: str, expected: str) -> None:
+def test_kind_is_the_result_type(text: str, expected: str) -> None:
     assert kind(parse(text), KINDS) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1 + lower(number)", r"lower takes a text, and 'number' in 'lower\(number\)' is a number"),
-        ("log(text)", r"log takes a number, and 'text' in 'log\(text\)' is a text"),
+        ("1 + lower(number)", r"lower takes text, but 'number' in 'lower\(number\)' is a number"),
+        ("log(text)", r"log takes a number, but 'text' in 'log\(text\)' is text"),
         ("year('2020-01-01')", r"year takes a number"),
-        ("number > 1 and text", r"'and' beside a text in '\(number > 1\) and text'"),
-        ("if(text, 1, 2)", r"if takes a number, and 'text' in .* is a text"),
-        ("if(number, 1, text)", r"both have to be of one kind"),
-        ("lower(text)", r"'lower\(text\)' gives a text; an expression has to give a number"),
+        ("number > 1 and text", r"'and' with text in '\(number > 1\) and text'"),
+        ("if(text, 1, 2)", r"if takes a number, but 'text' in .* is text"),
+        ("if(number, 1, text)", r"use two of one type"),
+        ("lower(text)", r"'lower\(text\)' results in text; use a number"),
     ],
 )
-def test_a_wrong_kind_is_named_with_its_place(text: str, message: str) -> None:
+def test_a_type_error_shows_its_location(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(parse(text), KINDS)
 
@@ -190,11 +190,11 @@ def test_a_wrong_kind_is_named_with_its_place(text: str, message: str) -> None:
 def test_times_and_dates_are_numbers(unit: str) -> None:
     assert kind_of_type(pa.timestamp(unit, tz="Europe/Oslo"), "t") == "number"
     assert kind_of_type(pa.date32(), "t") == kind_of_type(pa.date64(), "t") == "number"
-    with pytest.raises(ConfigError, match="column 't', which is duration"):
+    with pytest.raises(ConfigError, match="column 't' of type duration"):
         kind_of_type(pa.duration(unit), "t")
 
 
-def test_shown_is_read_as_the_same() -> None:
+def test_shown_round_trips() -> None:
     for text in [
         "(a + b) * -c",
         "not (a > b)",
@@ -205,7 +205,7 @@ def test_shown_is_read_as_the_same() -> None:
         assert parse(shown(parse(text))) == parse(text)
 
 
-def test_no_function_is_named_like_a_word_of_python_but_if() -> None:
+def test_no_function_except_if_is_a_python_keyword() -> None:
     for name in FUNCTIONS:
         if name != "if":
             assert isinstance(ast.parse(name, mode="eval").body, ast.Name)

@@ -1,4 +1,4 @@
-"""The hash is fixed for ever: a change here would silently change every split and every shuffle."""
+"""The hash is fixed: a change would silently change every split and shuffle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_hash_counters_is_splitmix64() -> None:
     assert hashes.tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
-def test_mix_tells_streams_apart() -> None:
+def test_mix_separates_streams() -> None:
     keys = {mix(seed, stream, shard) for seed in range(10) for stream in range(3) for shard in range(10)}
 
     assert len(keys) == 300
@@ -99,7 +99,7 @@ def test_hashes_of_texts_never_change() -> None:
     assert hash_values(pa.array(texts).dictionary_encode()).tolist() == hashes.tolist()
 
 
-def test_a_text_has_the_same_hash_wherever_it_stands() -> None:
+def test_a_text_has_the_same_hash_at_any_offset() -> None:
     texts = pa.array([f"{number:x}" * (number % 7) for number in range(BLOCK_ROWS + 100)])
 
     hashes = hash_values(texts)
@@ -108,7 +108,7 @@ def test_a_text_has_the_same_hash_wherever_it_stands() -> None:
     assert hash_values(texts.take(pa.array([BLOCK_ROWS + 1, 5]))).tolist() == hashes[[BLOCK_ROWS + 1, 5]].tolist()
 
 
-def test_texts_that_differ_have_hashes_that_differ() -> None:
+def test_distinct_texts_have_distinct_hashes() -> None:
     texts = ["", "\0", "\0\0", "a", "a\0", "A", "aa", "1234567\0", "1234567", "1234567\0\0"]
     texts += [f"{number}" for number in range(100_000)]
 

@@ -1,4 +1,4 @@
-"""Plans: what they read, what they make, and what is wrong with them, all at once."""
+"""Plans: inputs, outputs, and all problems at once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_plan_names_all_problems_at_once() -> None:
         "'title' is not a number, so it has to be categorified",
         "the user column 'userid' has to be in a Categorify op",
         "'movieId' is categorified twice",
-        "LambdaOp \"rating > 'three'\": '>' beside a text in",
+        "LambdaOp \"rating > 'three'\": '>' with text in",
     ):
         assert problem in found.value.message
 
@@ -109,19 +109,19 @@ def test_schema_and_fitted_plan_survive_their_files(tmp_path: Path) -> None:
     assert read.schema("star") == Schema.read(tmp_path / "schema.json") == schema
 
 
-def test_schema_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_schema_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text("{}")
 
     with pytest.raises(DataError, match=r"schema.json: not a schema"):
         Schema.read(tmp_path / "schema.json")
 
 
-def test_schema_names_the_columns_there_are() -> None:
+def test_an_unknown_column_lists_the_others() -> None:
     with pytest.raises(ConfigError, match="no column 'movie' in the prepared data; there are"):
         fitted_recipe(userId=1, movieId=1, genres=1).schema("star")["movie"]
 
 
-def test_a_label_may_say_that_it_is_a_number_and_an_old_plan_stays_what_it_was() -> None:
+def test_a_label_may_be_numeric_and_old_plans_stay_valid() -> None:
     number = {"name": "rating", "task": "regression"}
     both = FeaturePlan.model_validate({**RECIPE.model_dump(), "label": ["label", number]})
     assert both.labels == ("label", "rating")
@@ -137,15 +137,15 @@ def test_a_label_may_say_that_it_is_a_number_and_an_old_plan_stays_what_it_was()
     assert RECIPE.model_dump(mode="json")["label"] == "label"  # so that its data is still found
 
 
-def test_a_label_that_is_there_twice_is_refused_however_it_is_written() -> None:
+def test_a_repeated_label_is_refused_in_any_notation() -> None:
     twice = FeaturePlan.model_validate({**RECIPE.model_dump(), "label": ["label", {"name": "label"}]})
     assert "'label' is named as label and as label; a column plays one part" in twice.wrong_roles()
 
 
-def test_what_is_made_of_a_label_is_no_feature() -> None:
-    """`label` follows from the rating, so it may not stay when the rating is what is to be predicted."""
+def test_an_output_computed_from_a_label_is_refused() -> None:
+    """`label` is a function of the rating, and leaks it if the rating is the target."""
     changed = {**RECIPE.model_dump(), "label": {"name": "rating", "task": "regression"}}
     (problem,) = FeaturePlan.model_validate(changed).wrong_roles()
-    assert "'label' is made of the label 'rating', and would tell a model the answer" in problem
+    assert "'label' is computed from the label 'rating' and leaks the target" in problem
     assert FeaturePlan.model_validate({**changed, "drop": ["label"]}).wrong_roles() == []
     assert FeaturePlan.model_validate({**changed, "label": [changed["label"], "label"]}).wrong_roles() == []

@@ -1,4 +1,4 @@
-"""Which columns play which part, and what is said when they cannot."""
+"""Roles of columns, and errors for unsuitable columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan(**named: Any) -> FeaturePlan:
     return FeaturePlan.model_validate({"user": "user", "item": "item", "label": "click", "ops": OPS} | named)
 
 
-def test_parts_are_those_that_are_named() -> None:
+def test_roles_of_columns() -> None:
     named = plan(label=["click", "buy"], weight="boost", list_weights={"tags": "scores", "genres": "shares"})
     assert named.labels == ("click", "buy")
     assert named.roles == {
@@ -43,7 +43,7 @@ def test_parts_are_those_that_are_named() -> None:
     assert plan().model_dump(mode="json")["label"] == "click"
 
 
-def test_no_label_at_all_is_refused() -> None:
+def test_a_plan_without_a_label_is_refused() -> None:
     with pytest.raises(ValidationError, match="at least 1 item"):
         plan(label=[])
 
@@ -66,14 +66,14 @@ def test_no_label_at_all_is_refused() -> None:
         ({"label": ["click", "fame"]}, "the label 'fame' comes from a table"),
         ({"drop": ["boost"], "weight": "boost"}, "'boost' is dropped, and it is named as weight"),
         ({"list_weights": {"tag": "scores"}}, "list_weights: no op makes ids of 'tag'"),
-        ({"list_weights": {"user": "scores"}}, "list_weights: 'user' is no column of lists that are categorified"),
+        ({"list_weights": {"user": "scores"}}, "list_weights: 'user' is no column of categorified lists"),
         ({"list_weights": {"tags": "boost"}}, "list_weights: 'boost' holds no list in each row, as 'tags' does"),
         ({"list_weights": {"tags": "genres"}}, "the list_weight 'genres' is categorified"),
-        ({"list_weights": {"tags": "shares"}}, "list_weights: 'tags' and 'shares' have to live in the same table"),
+        ({"list_weights": {"tags": "shares"}}, "list_weights: 'tags' and 'shares' have to belong to the same table"),
         ({"list_weights": {"tags": "score"}}, r"no column 'score' in the interactions \(did you mean scores\?\)"),
         ({"list_weights": {"tags": "scores"}, "drop": ["tags"]}, "no op makes ids of 'tags', or it is dropped"),
     ],
 )
-def test_a_column_that_cannot_play_its_part_is_named(named: dict[str, Any], message: str) -> None:
+def test_an_unsuitable_column_for_a_role_is_reported(named: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         plan(**named).compile(TABLES)

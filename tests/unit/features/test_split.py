@@ -1,4 +1,4 @@
-"""Splits: who goes where, on data small enough to say so by hand."""
+"""Splits of small data, checked by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from recsys_cli.features.split import (
 
 
 def assigned(split, *, batches: int = 1, **columns: np.ndarray) -> np.ndarray:
-    """Return the codes of all rows, which are given in so many batches."""
+    """Return the codes of all rows, passed in several batches."""
     parts = {name: np.array_split(values, batches) for name, values in columns.items()}
 
     def rows() -> Iterator[dict[str, np.ndarray]]:
@@ -55,7 +55,7 @@ def test_random_split_never_changes() -> None:
     assert codes.tolist() == [2, 0, 2, 0, 0, 0, 2, 0, 2, 0, 1, 0, 1, 0, 1, 0]
 
 
-def test_random_split_seed_is_another_split() -> None:
+def test_random_split_depends_on_the_seed() -> None:
     rows = np.arange(1000, dtype=np.uint64)
     assert (RandomSplit(seed=1).assign_rows(rows) != RandomSplit(seed=2).assign_rows(rows)).any()
 
@@ -115,7 +115,7 @@ def test_temporal_split_is_a_cut_of_the_sorted_rows(
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), TIMES), min_size=1, max_size=40), st.integers(1, 7))
-def test_leave_last_out_is_what_sorting_everything_gives(rows: list[tuple[int, int]], batches: int) -> None:
+def test_leave_last_out_equals_a_full_sort(rows: list[tuple[int, int]], batches: int) -> None:
     users, times = (np.array(column) for column in zip(*rows, strict=True))
 
     codes = assigned(LeaveLastOut(), batches=batches, user=users, timestamp=times)
@@ -128,12 +128,12 @@ def test_leave_last_out_is_what_sorting_everything_gives(rows: list[tuple[int, i
     assert codes.tolist() == expected.tolist()
 
 
-def test_per_user_splits_say_that_they_leak() -> None:
+def test_per_user_splits_warn_of_leakage() -> None:
     assert "later" in str(LeaveLastOut().leakage)
     assert "cold" in str(UserSplit().leakage)
     assert TemporalSplit().leakage is None
 
 
-def test_split_that_leaves_no_train_is_refused() -> None:
+def test_a_split_without_train_is_refused() -> None:
     with pytest.raises(ValidationError, match="leaves nothing to train on"):
         TypeAdapter(AnySplit).validate_python({"method": "random", "valid": 0.6, "test": 0.4})

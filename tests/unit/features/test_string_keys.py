@@ -1,4 +1,4 @@
-"""Texts as words and as numbers: the same order, there and back, wherever they lie in memory."""
+"""Texts as words and numbers: order, round trip, and independence of memory layout."""
 
 from __future__ import annotations
 

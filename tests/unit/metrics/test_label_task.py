@@ -1,4 +1,4 @@
-"""The metrics of each label task, and what importing them costs."""
+"""Metrics of each label task, and the cost of their import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recsys_cli.config import TrainConfig
 from recsys_cli.features.schema import Task
 from recsys_cli.metrics import GROUPED
 from recsys_cli.metrics.label_task import BINARY, COMPARED, REGRESSION, TASKS, headlines
-from recsys_cli.metrics.named import check_figure
+from recsys_cli.metrics.named import check_reported
 
 
 def test_every_label_task_has_metrics_with_a_default() -> None:
@@ -22,7 +22,7 @@ def test_every_label_task_has_metrics_with_a_default() -> None:
         assert set(task.headlines) <= {*task.metrics, *GROUPED}
         assert all(metric.of_errors is (task is REGRESSION) for metric in task.metrics.values())
         for name in task.leaderboard:
-            check_figure(name)
+            check_reported(name)
     assert TrainConfig().monitor == BINARY.default.name
 
 
@@ -42,7 +42,7 @@ def test_headlines_are_those_of_the_task(known: list[str], expected: tuple[str, 
     assert headlines(known) == expected
 
 
-def test_metrics_load_numpy_alone() -> None:
+def test_metrics_import_only_numpy() -> None:
     heavy = "{'torch', 'pyarrow', 'polars', 'pandas', 'pydantic', 'scipy'}"
     program = f"import sys, recsys_cli.metrics.named, recsys_cli.metrics.label_task; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Metrics equal those of scikit-learn and ranx, where these have them."""
+"""Equality with the metrics of scikit-learn and ranx."""
 
 from __future__ import annotations
 

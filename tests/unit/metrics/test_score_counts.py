@@ -1,4 +1,4 @@
-"""Grouped rows give the same figures as the rows, and as scikit-learn."""
+"""Metrics of grouped rows equal those of single rows and of scikit-learn."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_compressed_keeps_the_rows_and_hardly_moves_the_figures(rows) -> None:
         assert close == pytest.approx(exact, abs=2e-3)
 
 
-def test_compressed_is_the_same_where_there_are_few_scores() -> None:
+def test_compressed_keeps_few_scores() -> None:
     tally = ScoreCounts.of(np.array([0, 1, 1], np.float32), [1.0, 2.0, 2.0])
 
     assert tally.compressed(2) is tally
     assert tally.compressed(1).rows.tolist() == [3]
 
 
-def test_roc_curve_has_the_area_that_auc_says(rows) -> None:
+def test_area_below_the_roc_curve_is_the_auc(rows) -> None:
     curve = roc_curve(ScoreCounts.of(*rows))
 
     assert (curve.x[0], curve.y[0], curve.x[-1], curve.y[-1]) == (0, 0, 1, 1)

@@ -86,7 +86,7 @@ def test_what_cannot_be_subtracted_is_refused() -> None:
         op.outputs({"value": Spec(pa.string()), "user": Spec(pa.int64())})
     with pytest.raises(ConfigError, match="'user' holds a list in each row"):
         op.outputs({"value": Spec(pa.int64()), "user": Spec(pa.list_(pa.int64()))})
-    with pytest.raises(ConfigError, match="stands twice"):
+    with pytest.raises(ConfigError, match="is repeated"):
         DifferenceLag(columns=("value", "value"), by="user").outputs(
             {"value": Spec(pa.int64()), "user": Spec(pa.int64())}
         )

@@ -134,10 +134,10 @@ def test_time_window_without_any_time_keeps_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "it needs after, before or last"),
+        ({}, "set after, before or last"),
         ({"after": "yesterday"}, "'yesterday' is no time"),
-        ({"last": "3 months"}, "'3 months' is no length of time"),
-        ({"after": "2020-01-02", "before": "2020-01-02"}, "no time is after 2020-01-02 and before 2020-01-02"),
+        ({"last": "3 months"}, "'3 months' is no duration"),
+        ({"after": "2020-01-02", "before": "2020-01-02"}, "the window is empty: after 2020-01-02"),
     ],
 )
 def test_time_window_refuses_what_is_none(options: dict[str, Any], message: str) -> None:
