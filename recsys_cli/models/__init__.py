@@ -84,5 +84,7 @@ def trained(model: Model) -> Model:
     """
     if model.rows == "all":
         name = type(model).__module__.split(".")[-2]
-        raise ConfigError(f"{name} is a closed-form model without training steps", hint="run `recsys train` without options")
+        raise ConfigError(
+            f"{name} is a closed-form model without training steps", hint="run `recsys train` without options"
+        )
     return model

@@ -23,7 +23,7 @@ __all__ = [
     "key_of",
 ]
 
-_PLACES = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedEmbeddings}
+_PLACEMENTS = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedEmbeddings}
 
 
 def embed(
@@ -37,4 +37,4 @@ def embed(
         sparse: Give the tables coalesced sparse gradients, with only the rows of the batch.
         placement: Value of `model.embedding.placement`.
     """
-    return _PLACES[placement](columns, dims, sparse=sparse)
+    return _PLACEMENTS[placement](columns, dims, sparse=sparse)

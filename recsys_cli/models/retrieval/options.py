@@ -11,10 +11,10 @@ class NegativeSamplingOptions(Section):
     """Options of retrieval models with sampled negatives."""
 
     num_negatives: PositiveInt | None = None
-    """Uniformly sampled negatives per positive: `bpr` averages over them, `warp` tries them in turn, and for `softmax` all rows of a
-    batch share them. None: 1 for bpr, 20 for warp, 512 for softmax."""
+    """Uniformly sampled negatives per positive: `bpr` averages over them, `warp` tries them in turn, and for `softmax` all rows of
+    a batch share them. None: 1 for bpr, 20 for warp, 512 for softmax."""
     filter_false_negatives: bool = True
     """Reject false negatives, the user's positives in train; `softmax` masks them in the sum."""
     regularization: float | None = Field(None, ge=0)
-    """L2 penalty: each positive adds this times the squared norms of its user, its item and the mean of its negatives to the training
-    loss. None: 0.002 for bpr, 0.05 for warp and softmax."""
+    """L2 penalty: each positive adds this times the squared norms of its user, its item and the mean of its negatives to the
+    training loss. None: 0.002 for bpr, 0.05 for warp and softmax."""

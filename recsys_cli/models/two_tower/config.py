@@ -34,8 +34,8 @@ class Config(Section):
     temperature: PositiveFloat = 0.1
     """Softmax temperature: divides the cosine similarity of user and item."""
     num_negatives: NonNegativeInt = 512
-    """Uniformly sampled negatives per batch, in addition to the in-batch negatives. They cover items that are rarely positive; 0 for
-    in-batch negatives only."""
+    """Uniformly sampled negatives per batch, in addition to the in-batch negatives. They cover items that are rarely positive;
+    0 for in-batch negatives only."""
     log_q: bool = True
     """Subtract the log sampling probability of each item from its logit, the correction for popularity bias of in-batch
     negatives."""

@@ -10,7 +10,7 @@ import torch
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models.collaborative.cooccurrence import positions
-from recsys_cli.models.collaborative.factors import factorise
+from recsys_cli.models.collaborative.factors import factorize
 from recsys_cli.models.collaborative.features import CollaborativeFeatures
 from recsys_cli.models.collaborative.rows import Categories, Elements, Rows
 from recsys_cli.models.lightgbm.config import Config
@@ -48,7 +48,7 @@ def test_factors_are_where_no_side_can_do_better(dim: int) -> None:
     users = torch.randint(0, 40, (600,), generator=draw)
     items = torch.cat([torch.zeros(300, dtype=torch.int64), torch.randint(1, 50, (300,), generator=draw)])
     values = torch.randn(600, generator=draw, dtype=torch.float64)
-    of_users, of_items = factorise((users, items), values, (41, 52), dim=dim, l2=2.0, rounds=3, seed=1)
+    of_users, of_items = factorize((users, items), values, (41, 52), dim=dim, l2=2.0, rounds=3, seed=1)
     for item in range(52):
         mine = items == item
         vectors = of_users[users[mine]]
@@ -62,7 +62,7 @@ def test_factors_find_the_matrix_that_made_the_values() -> None:
     true_users, true_items = (torch.randn(40, 2, generator=draw, dtype=torch.float64) for _ in range(2))
     users, items = torch.randint(0, 40, (2, 1_200), generator=draw)
     values = (true_users[users] * true_items[items]).sum(1)
-    of_users, of_items = factorise((users, items), values, (40, 40), dim=2, l2=1e-3, rounds=30, seed=0)
+    of_users, of_items = factorize((users, items), values, (40, 40), dim=2, l2=1e-3, rounds=30, seed=0)
     torch.testing.assert_close(of_users @ of_items.T, true_users @ true_items.T, atol=0.02, rtol=0)
 
 
@@ -70,9 +70,9 @@ def test_factors_do_not_depend_on_how_many_are_solved_for_at_a_time(monkeypatch:
     draw = torch.Generator().manual_seed(0)
     users, items = torch.randint(0, 40, (2, 500), generator=draw)
     values = torch.randn(500, generator=draw, dtype=torch.float64)
-    found = [factorise((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0)]
-    monkeypatch.setattr("recsys_cli.models.collaborative.factors._PLACES", 20)
-    found.append(factorise((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0))
+    found = [factorize((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0)]
+    monkeypatch.setattr("recsys_cli.models.collaborative.factors._MAX_ROWS", 20)
+    found.append(factorize((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0))
     torch.testing.assert_close(found[0], found[1])
 
 
@@ -107,9 +107,9 @@ def test_categories_of_rows_keep_their_row_when_rows_are_joined_and_chosen() -> 
         features = {"user": ints(day), "item": ints(4), "day": ints(day), "a shop": ints(shop), "keys": keys}
         return Rows.of(Batch(features, {}), schema, categories)
 
-    joined = Rows.joined([rows(3, 700, lists([3, 0, 5], weights=[0.5, 9, 2])), rows(4, 2, lists([]))])
-    joined = Rows.joined([joined, rows(5, 3, lists([4]))])
-    chosen = joined.chosen(torch.tensor([True, False, True]))
+    joined = Rows.concat([rows(3, 700, lists([3, 0, 5], weights=[0.5, 9, 2])), rows(4, 2, lists([]))])
+    joined = Rows.concat([joined, rows(5, 3, lists([4]))])
+    chosen = joined.select(torch.tensor([True, False, True]))
     assert chosen.users.tolist() == [3, 5]
     elements = chosen.elements
     found = sorted(zip(elements.row.tolist(), elements.category.tolist(), elements.weight.tolist(), strict=True))

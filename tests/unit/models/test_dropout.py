@@ -54,7 +54,7 @@ def test_a_row_loses_the_same_elements_whoever_has_it(shape: tuple[int, ...]) ->
         found = []
         for start, stop in spans:
             dropout = Dropout(0.5)
-            dropout.place(key, start)
+            dropout.seed_rows(key, start)
             found.append(torch.stack([dropout(values[start:stop]), dropout(values[start:stop])], dim=-1))
         return found
 
@@ -68,7 +68,7 @@ def test_a_row_loses_the_same_elements_whoever_has_it(shape: tuple[int, ...]) ->
 
 def test_a_share_is_dropped_of_placed_rows_as_of_others() -> None:
     dropout = Dropout(0.3)
-    dropout.place(1, 0)
+    dropout.seed_rows(1, 0)
     dropped = dropout(torch.full((500, 401), 2.0))
     assert (dropped == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)
     together = torch.corrcoef(dropped[:, :8].bool().double().T) - torch.eye(8, dtype=torch.float64)

@@ -43,7 +43,7 @@ def test_scores_are_those_of_the_formula_also_for_a_longer_history(
 def test_pairs_score_as_the_formula_says_also_what_was_met(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], most: int
 ) -> None:
-    monkeypatch.setattr("recsys_cli.models.item_to_item._MOST", most)
+    monkeypatch.setattr("recsys_cli.models.item_to_item._MAX_ELEMENTS", most)
     monkeypatch.setattr("recsys_cli.models.ease.model._BLOCK", most * 12)
     matrix = some_matrix(*shape)
     model, scores = fitted("ease", matrix)
@@ -93,7 +93,7 @@ def test_ranks_of_left_out_items_are_those_of_models_fitted_without_them(
     history = history_of(matrix)
     inverse = penalty.inverse_of(torch.from_numpy(matrix.T @ matrix), regularization)
 
-    ranks = penalty.left_out_ranks(history, torch.from_numpy(users), torch.from_numpy(items), inverse)
+    ranks = penalty.held_out_ranks(history, torch.from_numpy(users), torch.from_numpy(items), inverse)
 
     expected = [rank_without(matrix, *pair, regularization) for pair in zip(users, items, strict=True)]
     np.testing.assert_array_equal(ranks.numpy(), expected)

@@ -11,7 +11,7 @@ import torch
 from recsys_cli.errors import ConfigError
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.sequence.histories import Histories
-from recsys_cli.models.sequence.negatives import Negatives, sampled_softmax
+from recsys_cli.models.sequence.negatives import NegativeSampler, sampled_softmax
 
 
 def interactions(rows: list[tuple[int, int, int, int]]) -> Interactions:
@@ -47,19 +47,19 @@ def test_last_items_are_followed_by_padding() -> None:
     assert windows.counts.tolist() == [2, 0, 2, 0]
     shorter = histories().last(torch.tensor([6], dtype=torch.int32), 4)
     assert shorter.items.tolist() == [[3, 0]]  # no wider than it has to be
-    assert shorter.there.tolist() == [[True, False]]
+    assert shorter.mask.tolist() == [[True, False]]
 
 
 def test_windows_of_nothing_at_all_are_padding() -> None:
     nothing = histories(ROWS[5:8])
     assert nothing.last(torch.tensor([4, 7]), 3).items.tolist() == [[0, 0]] * 2
-    assert nothing.anywhere(torch.tensor([4]), 3).counts.tolist() == [0]
+    assert nothing.random_windows(torch.tensor([4]), 3).counts.tolist() == [0]
 
 
 def test_stretches_begin_anywhere_alike() -> None:
     found = histories([(3, 3 + number, 1, number) for number in range(10)] + [(4, 20, 1, 0), (4, 21, 1, 1)])
     torch.manual_seed(0)
-    windows = found.anywhere(torch.tensor([3] * 7_000 + [4]), 4)
+    windows = found.random_windows(torch.tensor([3] * 7_000 + [4]), 4)
     first = windows.items[:-1, 0]
     assert torch.equal(windows.items[:-1], first.unsqueeze(1) + torch.arange(4))
     assert windows.items[-1].tolist() == [20, 21, 0, 0]
@@ -87,7 +87,7 @@ def test_sampled_softmax_is_what_is_computed_by_hand() -> None:
 def test_softmax_over_all_items_is_the_cross_entropy() -> None:
     torch.manual_seed(0)
     scores, targets = torch.randn(5, 12), torch.tensor([0, 11, 3, 3, 7])
-    drawn, log_expected = Negatives(torch.arange(15), number=12, power=1.0).draw()
+    drawn, log_expected = NegativeSampler(torch.arange(15), number=12, power=1.0).sample()
     assert drawn.tolist() == list(range(3, 15))
     hits = (targets + 3).unsqueeze(1) == drawn
     losses = sampled_softmax(scores[torch.arange(5), targets], scores, log_expected, hits)
@@ -129,13 +129,13 @@ def test_an_item_that_is_the_only_negative_of_itself_costs_nothing() -> None:
 def test_the_sum_over_the_catalog_is_what_a_sample_estimates(power: float) -> None:
     torch.manual_seed(0)
     counts, scores = torch.arange(1, 41), torch.randn(40) / 2
-    negatives = Negatives(counts, number=10, power=power)
-    sums = [(scores[drawn] - log).exp().sum() for drawn, log in (negatives.draw() for _ in range(4_000))]
+    negatives = NegativeSampler(counts, number=10, power=power)
+    sums = [(scores[drawn] - log).exp().sum() for drawn, log in (negatives.sample() for _ in range(4_000))]
     assert torch.stack(sums).mean().item() == pytest.approx(scores[3:].exp().sum().item(), rel=0.02)
 
 
 def test_negatives_are_drawn_by_their_counts() -> None:
     torch.manual_seed(0)
-    negatives = Negatives(torch.tensor([5, 5, 5, 1, 0, 3]), number=2, power=1.0)
-    drawn = torch.cat([negatives.draw()[0] for _ in range(4_000)])
+    negatives = NegativeSampler(torch.tensor([5, 5, 5, 1, 0, 3]), number=2, power=1.0)
+    drawn = torch.cat([negatives.sample()[0] for _ in range(4_000)])
     assert (torch.bincount(drawn, minlength=6) / 8_000).tolist() == pytest.approx([0, 0, 0, 0.25, 0, 0.75], abs=0.03)

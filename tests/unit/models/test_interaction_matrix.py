@@ -48,7 +48,7 @@ def test_renamed_items_are_those_that_have_a_name() -> None:
     names = torch.full((7,), -1)
     names[torch.tensor([6, 3])] = torch.tensor([0, 1])
 
-    renamed = history(rows_of_matrix(MATRIX)).renamed(names, num_items=2)
+    renamed = history(rows_of_matrix(MATRIX)).renumbered(names, num_items=2)
 
     assert renamed.dense(FIRST, FIRST + 3).tolist() == [[0, 1], [0, 0], [1, 1]]
 
@@ -68,11 +68,11 @@ def test_spans_are_all_rows_in_pieces_that_are_not_too_large(most: int) -> None:
     lengths = torch.tensor([0, 2, 0, 5, 1, 1, 1, 0, 0])
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
 
-    pieces = list(spans(offsets, most=most))
+    pieces = list(spans(offsets, max_elements=most))
 
     assert [row for piece in pieces for row in range(piece.start, piece.stop)] == list(range(9))
     assert all(lengths[piece].sum() <= most + lengths[piece.start] for piece in pieces)
 
 
 def test_no_rows_are_no_spans() -> None:
-    assert list(spans(torch.zeros(1, dtype=torch.int64), most=5)) == []
+    assert list(spans(torch.zeros(1, dtype=torch.int64), max_elements=5)) == []

@@ -36,7 +36,7 @@ def test_without_such_an_item_there_is_nothing_to_recommend() -> None:
 
 def test_all_items_are_drawn_equally_often() -> None:
     torch.manual_seed(0)
-    drawn = catalog().draw(2, 10_000)
+    drawn = catalog().sample(2, 10_000)
     assert drawn.shape == (2, 10_000)
     shares = torch.bincount(drawn.flatten(), minlength=21)[ITEMS] / 20_000
     torch.testing.assert_close(shares, torch.full((5,), 0.2), atol=0.01, rtol=0)
@@ -45,7 +45,7 @@ def test_all_items_are_drawn_equally_often() -> None:
 @pytest.mark.parametrize("user", [3, 5, 6])
 def test_no_positive_is_drawn_and_all_others_equally_often(user: int) -> None:
     torch.manual_seed(0)
-    drawn = catalog().draw_for(torch.tensor([4, user, 4]), 20_000)[1]
+    drawn = catalog().sample_for(torch.tensor([4, user, 4]), 20_000)[1]
     found, counts = drawn.unique(return_counts=True)
     free = sorted(set(ITEMS) - LIKED[user])
     assert found.tolist() == free
@@ -54,7 +54,7 @@ def test_no_positive_is_drawn_and_all_others_equally_often(user: int) -> None:
 
 def test_who_likes_everything_gets_anything() -> None:
     torch.manual_seed(0)
-    assert catalog().draw_for(torch.tensor([4]), 200).unique().tolist() == ITEMS
+    assert catalog().sample_for(torch.tensor([4]), 200).unique().tolist() == ITEMS
 
 
 def test_positives_of_a_large_catalog_are_never_drawn() -> None:
@@ -65,7 +65,7 @@ def test_positives_of_a_large_catalog_are_never_drawn() -> None:
     ]
     torch.manual_seed(0)
     users = torch.arange(3, 43)
-    drawn = catalog(rows).draw_for(users, 500)
+    drawn = catalog(rows).sample_for(users, 500)
     pairs = {(user, item) for user, item, _ in rows}
     assert not any((int(user), int(item)) in pairs for user, items in zip(users, drawn, strict=True) for item in items)
 

@@ -58,7 +58,7 @@ def test_loss_is_the_mean_over_all_rows_of_what_the_positives_weigh(
     model = two_items(loss=loss)
     if first is None or second is None:
         torch.manual_seed(1)
-        drawn = model.catalog.draw(512)
+        drawn = model.catalog.sample(512)
         others = torch.tensor([float((drawn == 4).sum()), float((drawn == 3).sum())])
         others = others * 2 / 512  # how often each is to be expected
         first, second = (torch.tensor([0.25, 3.25]).exp() * others).add(1).log().tolist()

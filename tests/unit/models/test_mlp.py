@@ -131,7 +131,7 @@ def test_batch_norm_takes_one_row_and_keeps_its_statistics() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ((USER,), "learns a label, and the prepared data has none"),
+        ((USER,), "needs a label, and the prepared data has none"),
         ((LABEL,), "no feature column"),
         ((USER, numeric("prices", ragged=True), LABEL), "no lists of numbers, and prices has them"),
     ],

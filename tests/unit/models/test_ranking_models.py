@@ -171,7 +171,7 @@ def test_neumf_of_the_paper_knows_ids_alone() -> None:
 def test_neumf_needs_ids_of_users_and_items() -> None:
     with pytest.raises(ConfigError, match="exactly one item column and has 0"):
         build("neumf", {}, Schema(columns=(IDS[0], LABEL)))
-    with pytest.raises(ConfigError, match="neumf takes the ids of users and items, and age has none"):
+    with pytest.raises(ConfigError, match="neumf needs categorical user and item columns, and age is none"):
         build("neumf", {}, Schema(columns=(IDS[0], numeric("age", Role.ITEM), LABEL)))
 
 

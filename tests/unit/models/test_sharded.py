@@ -161,7 +161,7 @@ def test_they_hold_what_whole_tables_hold(tables: ShardedEmbeddings) -> None:
         assert found.keys() == expected.state_dict().keys()
         assert all(torch.equal(found[name], tensor) for name, tensor in expected.state_dict().items())
         tables.write_rows("a.b", torch.tensor([3]), torch.full((1, 6), 2.0))  # after, too
-    assert tables.elsewhere == 20 * 6 + 7 * 4
+    assert tables.num_external_parameters == 20 * 6 + 7 * 4
     assert list(tables.parameters()) == []
 
 
@@ -186,7 +186,7 @@ def test_what_is_remembered_goes_to_and_fro(tables: ShardedEmbeddings) -> None:
     sums = torch.arange(20.0)
     tables.load_optimizer_state({"tables.of_a%2Eb.weight:sum": sums})
     assert torch.equal(tables.optimizer_state()["tables.of_a%2Eb.weight:sum"], sums)
-    with pytest.raises(KeyError, match="adagrad remembers no 'exp_avg'"):
+    with pytest.raises(KeyError, match="adagrad has no state 'exp_avg'"):
         tables.load_optimizer_state({"tables.of_c.weight:exp_avg": torch.zeros(7, 4)})
 
 
@@ -211,5 +211,5 @@ def test_a_checkpoint_of_another_optimizer_is_refused(make_prepared: MakePrepare
     saved = Checkpoint.load(last)
     renamed = {name.replace(".weight:sum", ".weight:SUM"): tensor for name, tensor in saved.tensors.items()}
     Checkpoint(renamed, saved.meta).save(last)
-    with pytest.raises(TrainingError, match=r"does not fit the model: .*adagrad remembers no 'SUM'"):
+    with pytest.raises(TrainingError, match=r"does not fit the model: .*adagrad has no state 'SUM'"):
         train_on(data, a_config("sharded"), workspace, resume=True)

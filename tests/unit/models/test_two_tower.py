@@ -80,7 +80,7 @@ def test_what_a_user_likes_too_is_left_out_where_it_is_avoided() -> None:
 
 
 def test_large_batches_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_tower, "_MOST", 3)
+    monkeypatch.setattr(two_tower, "_MAX_ROWS", 3)
     assert [(part.start, part.stop) for part in two_tower._parts(7)] == [(0, 2), (2, 4), (4, 7)]
     assert [(part.start, part.stop) for part in two_tower._parts(0)] == [(0, 0)]
     data = planted()
@@ -148,7 +148,7 @@ def test_each_tower_looks_at_the_features_of_its_id(hidden: tuple[int, ...]) -> 
 
 def test_a_list_of_numbers_is_refused() -> None:
     columns = (*SCHEMA.columns, column("prices", table="item", kind=Kind.NUMERIC, ragged=True))
-    with pytest.raises(ConfigError, match="takes no lists of numbers, and prices has them"):
+    with pytest.raises(ConfigError, match="does not support lists of numbers: prices"):
         build("two-tower", {}, Schema(columns=columns))
 
 
