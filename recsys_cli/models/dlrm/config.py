@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from recsys_cli.models.ranking.options import TowerOptions
+from recsys_cli.models.ranking.options import RankingOptions
 
 
-class Config(TowerOptions):
+class Config(RankingOptions):
     """DLRM: dot products of all pairs of embeddings and of a vector of the numeric features, then an MLP (Naumov et al., 2019).
 
     A linear model is added to the logit, unlike in the paper.

@@ -71,7 +71,7 @@ def test_stretches_begin_anywhere_alike() -> None:
 
 def test_data_without_time_is_refused() -> None:
     rows = interactions(ROWS)
-    with pytest.raises(ConfigError, match="has no time") as caught:
+    with pytest.raises(ConfigError, match="needs timestamps") as caught:
         Histories.of(Interactions(rows.user_idx, rows.item_idx, rows.labels), num_users=8, positive_only=False)
     assert "features.timestamp" in str(caught.value.hint)
 

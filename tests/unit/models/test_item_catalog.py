@@ -30,7 +30,7 @@ def test_it_has_the_items_of_train_with_an_id_of_their_own() -> None:
 
 
 def test_without_such_an_item_there_is_nothing_to_recommend() -> None:
-    with pytest.raises(DataError, match="no row of train has an item with an id of its own"):
+    with pytest.raises(DataError, match="no row of train has an item in the vocabulary"):
         catalog([(3, 2, 1), (3, 1, 1)])
 
 

@@ -72,9 +72,9 @@ def test_vectors_are_the_means_over_powers_of_the_graph(layers: int) -> None:
 def test_vectors_are_computed_once_until_the_weights_change(monkeypatch: pytest.MonkeyPatch) -> None:
     model = a_model(planted().train)
     calls = []
-    smoothed = Graph.smoothed
+    propagate = Graph.propagate
     monkeypatch.setattr(
-        Graph, "smoothed", lambda self, *tables, layers: calls.append(0) or smoothed(self, *tables, num_layers=layers)
+        Graph, "propagate", lambda self, *tables, layers: calls.append(0) or propagate(self, *tables, layers=layers)
     )
 
     def vectors() -> torch.Tensor:

@@ -193,7 +193,7 @@ def test_a_foreign_model_keeps_its_tables_where_it_says(
     monkeypatch.setitem(sys.modules, "their.own.model", module)
     schema = make_prepared(rows=300).schema
     assert build("their.own", {}, schema, sparse=True).device.type == "cpu"
-    with pytest.raises(ConfigError, match=r"placement is host, and the model their\.own supports only device"):
+    with pytest.raises(ConfigError, match=r"placement is host, but the model their\.own supports only device"):
         build("their.own", {}, schema, sparse=True, placement="host")
 
 

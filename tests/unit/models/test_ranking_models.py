@@ -154,7 +154,7 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest(option: str) -> No
 
 
 def test_neumf_is_the_sum_of_products_and_tower() -> None:
-    model, batch = a_model("neumf", factors=3, embedding_dim=4, hidden_dims=(6,)), a_batch()
+    model, batch = a_model("neumf", mf_dim=3, embedding_dim=4, hidden_dims=(6,)), a_batch()
     vectors = looked_up(model.vectors, batch)
     products = (vectors["user"] * vectors["item"]) @ model.products.weight.T
     inputs = torch.cat([*looked_up(model.embeddings, batch).values(), dense(batch)], dim=1)
@@ -185,7 +185,7 @@ def test_pairwise_products_are_those_of_each_pair_once() -> None:
 
 
 def test_dlrm_is_its_top_over_numbers_and_products_beside_a_linear_model() -> None:
-    model, batch = a_model("dlrm", embedding_dim=4, bottom_mlp=(5,), hidden_dims=(6,)), a_batch()
+    model, batch = a_model("dlrm", embedding_dim=4, bottom_mlp=(5,), top_mlp=(6,)), a_batch()
     numbers = model.bottom.rest(model.bottom.first.linear(dense(batch)))
     genres, item, user = looked_up(model.embeddings, batch).values()
     pairs = [(genres, numbers), (item, numbers), (item, genres), (user, numbers), (user, genres), (user, item)]
@@ -195,7 +195,7 @@ def test_dlrm_is_its_top_over_numbers_and_products_beside_a_linear_model() -> No
 
 
 def test_dlrm_without_numbers_looks_at_the_pairs_of_ids_alone() -> None:
-    model, batch = a_model("dlrm", Schema(columns=(*IDS[:2], LABEL)), embedding_dim=4, hidden_dims=()), a_batch()
+    model, batch = a_model("dlrm", Schema(columns=(*IDS[:2], LABEL)), embedding_dim=4, top_mlp=()), a_batch()
     item, user = looked_up(model.embeddings, batch).values()
     product = (item * user).sum(1, keepdim=True)
     torch.testing.assert_close(
@@ -236,7 +236,7 @@ def test_dcn_stacks_its_tower_on_the_crosses_or_adds_both(rank: int | None) -> N
         "embedding_dim": {"user": 3, "item": 4, "genres": 2},
         "hidden_dims": (6,),
         "rank": rank,
-        "cross_layers": 3,
+        "num_cross_layers": 3,
     }
     batch = a_batch()
     for structure in ("stacked", "parallel"):
@@ -278,7 +278,8 @@ def test_embeddings_cost_in_training_alone(name: str) -> None:
 @pytest.mark.parametrize("name", ["mlp", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_each_hidden_layer_is_normalised_where_it_is_asked_for(name: str, batch_norm: bool) -> None:
-    model = a_model(name, hidden_dims=(6, 5), batch_norm=batch_norm)
+    widths = "top_mlp" if name == "dlrm" else "hidden_dims"
+    model = a_model(name, **{widths: (6, 5)}, batch_norm=batch_norm)
     tower = model.get_submodule("top" if name == "dlrm" else "tower")
     assert sum(isinstance(module, BatchNorm) for module in tower.modules()) == 2 * batch_norm
 

@@ -65,7 +65,7 @@ def told(model: SequenceModel) -> float:
     """How often the item that follows has the highest score of those that were not met."""
     met = torch.stack([torch.from_numpy(item_at(EVERYBODY.numpy(), step)) for step in range(10)], dim=1).long() - 3
     with torch.inference_mode():
-        best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).scatter(1, met, -torch.inf).argmax(embedding_dim=1)
+        best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).scatter(1, met, -torch.inf).argmax(dim=1)
     return float((best == torch.from_numpy(item_at(EVERYBODY.numpy(), 10))).float().mean())
 
 
@@ -129,7 +129,7 @@ def test_positions_are_counted_from_the_end(name: str) -> None:
         network.positions.zero_()
         none = network(vectors, counts)[latest]
     for place in range(LENGTH):
-        moves = (at_the_end(place) - none).abs().amax(embedding_dim=1) > 1e-4
+        moves = (at_the_end(place) - none).abs().amax(dim=1) > 1e-4
         assert moves.tolist() == [count >= LENGTH - place for count in counts.tolist()]
 
 
@@ -207,7 +207,7 @@ def test_what_comes_at_a_place_and_before_it_is_no_alternative_there(name: str) 
     model = a_model(name)
     windows = Windows(torch.tensor([[7, 8, 9, 8], [5, 6, 0, 0]]), torch.tensor([4, 2]))
     asked = torch.tensor([[False, True, True, True], [False, True, False, False]])
-    ruled_out = model.ruled_out(windows, asked, torch.tensor([9, 4, 7, 8, 9]))
+    ruled_out = model.false_negatives(windows, asked, torch.tensor([9, 4, 7, 8, 9]))
     places = ["..xx.", "x.xxx", "x.xxx", "....."]  # the third is that of an item which comes again
     assert ["".join(".x"[one] for one in row) for row in ruled_out.tolist()] == places
 
@@ -221,7 +221,7 @@ def test_negatives_are_drawn_by_their_count_to_the_power(power: float, name: str
     rows = Interactions(users, items, np.ones(len(items), np.float32), times=np.arange(len(items)))
     model = a_model(name, num_negatives=20, negative_sampling_power=power)
     model.set_context(TrainingContext(lambda: rows, dict))
-    drawn, log_expected = zip(*(model.num_negatives.draw() for _ in range(1_000)), strict=True)
+    drawn, log_expected = zip(*(model.negatives.sample() for _ in range(1_000)), strict=True)
     counts = torch.bincount(torch.cat(drawn), minlength=ITEMS + 3).double()
     expected = torch.zeros(ITEMS + 3, dtype=torch.float64)
     expected[3:] = torch.tensor([300.0, 3.0, *[0.0] * (ITEMS - 2)]).double() ** power
@@ -235,7 +235,7 @@ def test_bert4rec_takes_what_is_not_masked_for_no_alternative() -> None:
     model = a_model("bert4rec")
     windows = Windows(torch.tensor([[7, 8, 9, 10], [5, 6, 0, 0]]), torch.tensor([4, 2]))
     asked = torch.tensor([[False, True, False, True], [False, True, False, False]])
-    ruled_out = model.ruled_out(windows, asked, torch.tensor([7, 8, 9, 10, 5]))
+    ruled_out = model.false_negatives(windows, asked, torch.tensor([7, 8, 9, 10, 5]))
     places = ["xxx..", "x.xx.", "....x"]
     assert ["".join(".x"[one] for one in row) for row in ruled_out.tolist()] == places
 
@@ -252,8 +252,8 @@ def test_blocks_change_little_of_what_they_read_at_first() -> None:
 
 def test_bert4rec_masks_what_is_there_and_something_of_everybody() -> None:
     model: Any = a_model("bert4rec", steps=4, mask_share=0.2, last_share=0.0)
-    windows = model.histories.anywhere(torch.arange(2, 63).repeat(100), LENGTH)
-    drawn = model._drawn(windows)
+    windows = model.histories.random_windows(torch.arange(2, 63).repeat(100), LENGTH)
+    drawn = model._sample_masks(windows)
     assert not drawn[windows.counts == 0].any()
     assert not drawn[:, 4:].any()
     some = drawn[windows.counts > 0]
@@ -264,8 +264,8 @@ def test_bert4rec_masks_what_is_there_and_something_of_everybody() -> None:
 
 def test_bert4rec_masks_the_last_alone_as_often_as_it_is_told() -> None:
     model: Any = a_model("bert4rec", steps=4, last_share=0.9, mask_share=0.99)
-    windows = model.histories.anywhere(torch.arange(3, 63).repeat(100), LENGTH)
-    alone = model._drawn(windows).sum(dim=1) == 1
+    windows = model.histories.random_windows(torch.arange(3, 63).repeat(100), LENGTH)
+    alone = model._sample_masks(windows).sum(dim=1) == 1
     assert float(alone.float().mean()) == pytest.approx(0.9, abs=0.02)
 
 
@@ -288,5 +288,5 @@ def test_tables_may_be_kept_on_the_host_and_not_be_sharded(name: str) -> None:
 
 
 def test_heads_share_the_width() -> None:
-    with pytest.raises(ConfigError, match="dim is 32, which 5 heads cannot share equally"):
+    with pytest.raises(ConfigError, match="embedding_dim 32 is no multiple of num_heads 5"):
         build("sasrec", {**SMALL, "num_heads": 5}, SCHEMA)

@@ -30,7 +30,7 @@ def brute_force(matrix: np.ndarray, *, l1: float, l2: float) -> np.ndarray:
 def test_weights_are_those_of_an_elastic_net_for_each_item(
     monkeypatch: pytest.MonkeyPatch, l1: float, l2: float, together: int
 ) -> None:
-    monkeypatch.setattr(descent, "_TOGETHER", together)
+    monkeypatch.setattr(descent, "_BLOCK", together)
     matrix = some_matrix(50, 10)
     weights = brute_force(matrix, l1=l1, l2=l2)
 

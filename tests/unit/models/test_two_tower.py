@@ -59,7 +59,7 @@ def test_drawn_items_count_as_often_as_they_are_to_be_expected(monkeypatch: pyte
     model = a_model(num_negatives=240)
     monkeypatch.setattr(
         ItemCatalog,
-        "draw",
+        "sample",
         lambda self, number: self.items.repeat(40),
     )
     torch.testing.assert_close(chosen(model), CONDITIONAL, atol=0.01, rtol=0)
