@@ -76,7 +76,7 @@ def kind_of(name: str) -> type[Model]:
     return kind
 
 
-def trained(model: Model) -> Model:
+def require_gradient_trained(model: Model) -> Model:
     """Return the model if it is gradient-trained.
 
     Raises:

@@ -13,7 +13,7 @@ Gather = Callable[[Tensor], Tensor]
 
 
 class AllGatherModule:
-    """Mixin of modules over all rows of a step, of which each rank holds a part.
+    """Mixin of modules over all rows of a step, distributed over the ranks.
 
     Used in training only: each rank scores its own part of a validation split.
 

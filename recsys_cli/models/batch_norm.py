@@ -45,8 +45,8 @@ class BatchNorm(nn.BatchNorm1d, AllGatherModule):
 def _statistics(inputs: Tensor, gather: Gather) -> tuple[Tensor, Tensor, Tensor]:
     """Return number, mean and variance of the rows of all ranks.
 
-    Merged from each rank's statistics as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
-    computing sample variances" (1979), without the cancellation of a difference of sums of squares.
+    Merged from the ranks' statistics without cancellation, as in Chan, Golub and LeVeque, "Updating formulae and a
+    pairwise algorithm for computing sample variances" (1979).
     """
     rows, width = inputs.shape
     own = torch.zeros((1 + 2 * width,), device=inputs.device)

@@ -153,7 +153,7 @@ class Model(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__module__} has no loss")
 
     def without_rows(self, batch: Batch) -> Tensor:
-        """Return a loss of 0 with zero gradients for a batch without rows, whose mean is undefined.
+        """Return a loss of 0 with zero gradients for a batch without rows, where a mean is undefined.
 
         Ranks get such batches when the rows of a step are fewer than the ranks. Collective operations of `loss` have to run
         here too, in the same order.

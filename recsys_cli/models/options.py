@@ -1,4 +1,4 @@
-"""Shared option of models of the interaction matrix; torch-free, so that checking a config stays fast."""
+"""Shared option of models of the interaction matrix, without a torch import."""
 
 from __future__ import annotations
 

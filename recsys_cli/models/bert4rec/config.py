@@ -1,4 +1,4 @@
-"""Options of the `bert4rec` model; torch-free, so that checking a config stays fast."""
+"""Options of the `bert4rec` model, without a torch import."""
 
 from __future__ import annotations
 

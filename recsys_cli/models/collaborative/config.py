@@ -1,4 +1,4 @@
-"""Options of collaborative features; torch-free, so that checking a config stays fast."""
+"""Options of collaborative features, without a torch import."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CollaborativeOptions(Section):
     factor_rounds: PositiveInt = 8
     """Iterations of alternating least squares for the factors."""
     positions: PositiveInt = 32
-    """Width of the co-occurrence embeddings of users and items, which ignore labels."""
+    """Width of the co-occurrence embeddings of users and items, independent of labels."""
     position_l2: PositiveFloat = 5.0
     """L2 penalty of the regressions of labels on the co-occurrence embeddings."""
     smoothing: PositiveFloat = 10.0

@@ -1,4 +1,4 @@
-"""Options of the `dcn-v2` model; torch-free, so that checking a config stays fast."""
+"""Options of the `dcn-v2` model, without a torch import."""
 
 from __future__ import annotations
 

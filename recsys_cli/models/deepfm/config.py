@@ -1,4 +1,4 @@
-"""Options of the `deepfm` model; torch-free, so that checking a config stays fast."""
+"""Options of the `deepfm` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Config(TowerOptions):
     regularization: float = Field(0.015, ge=0)
     """L2 penalty of the embeddings, as in the other ranking models; their products overfit without it."""
     hidden_dims: tuple[PositiveInt, ...] = (64,)
-    """Widths of the MLP's layers, each followed by ReLU; few are enough beside the factorization machine."""
+    """Widths of the MLP's layers, each followed by ReLU; small ones suffice next to the factorization machine."""
     batch_norm: bool = False
     """Apply BatchNorm after each ReLU. It normalizes the scale of the embeddings, and `regularization` loses its effect."""
     dropout: float = Field(0.5, ge=0, lt=1)

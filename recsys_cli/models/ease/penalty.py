@@ -17,7 +17,7 @@ GRID = tuple(step * 10.0**power for power in range(5) for step in (1, 2, 5))
 MIN_ITEMS = 1_000
 """Minimum number of most popular items for the validation. Long tails of items favor smaller penalties."""
 NUM_HELD_OUT = 2_000
-"""Number of held-out interactions, each alone: equally many per user, if there are enough users."""
+"""Number of held-out interactions, one at a time, spread evenly over users."""
 _FIRST = GRID.index(200.0)
 _CUT_OFF = 10
 """Cut-off of the NDCG, as in the default monitored metric; at 100 larger penalties look better with a long tail."""

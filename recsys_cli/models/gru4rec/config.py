@@ -1,4 +1,4 @@
-"""Options of the `gru4rec` model; torch-free, so that checking a config stays fast."""
+"""Options of the `gru4rec` model, without a torch import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the `ials` model; torch-free, so that checking a config stays fast."""
+"""Options of the `ials` model, without a torch import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the `item-knn` model; torch-free, so that checking a config stays fast."""
+"""Options of the `item-knn` model, without a torch import."""
 
 from __future__ import annotations
 

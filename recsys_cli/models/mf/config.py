@@ -1,4 +1,4 @@
-"""Options of the `mf` model; torch-free, so that checking a config stays fast."""
+"""Options of the `mf` model, without a torch import."""
 
 from __future__ import annotations
 

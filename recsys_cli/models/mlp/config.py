@@ -1,4 +1,4 @@
-"""Options of the `mlp` model; torch-free, so that checking a config stays fast."""
+"""Options of the `mlp` model, without a torch import."""
 
 from __future__ import annotations
 

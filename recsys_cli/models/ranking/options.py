@@ -1,4 +1,4 @@
-"""Shared options of ranking models; torch-free, so that checking a config stays fast."""
+"""Shared options of ranking models, without a torch import."""
 
 from __future__ import annotations
 

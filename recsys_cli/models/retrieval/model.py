@@ -31,10 +31,10 @@ class RetrievalModel(Model):
         super().__init__()
         if (label := schema.label).is_regression:
             raise ConfigError(
-                f"features.label: a retrieval model trains on positives, rows with label 1, but the label {label.name} is numeric",
+                f"features.label: a retrieval model trains on positives, rows with label 1, but {label.name} is a regression label",
                 hint="add a binary label in features.ops, such as {op: LambdaOp, expression: "
-                f'"{label.name} > ...", output: chosen, dtype: int8}}; or choose a model of numeric labels: model.name=fm, mlp, '
-                "lightgbm, or another ranking model",
+                f'"{label.name} > ...", output: chosen, dtype: int8}}; or choose a ranking model '
+                "(model.name=fm, mlp, lightgbm, ...)",
             )
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.label = schema.label.name

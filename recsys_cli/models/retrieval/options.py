@@ -1,4 +1,4 @@
-"""Options of negative sampling; torch-free, so that checking a config stays fast."""
+"""Options of negative sampling, without a torch import."""
 
 from __future__ import annotations
 

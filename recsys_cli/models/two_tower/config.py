@@ -1,4 +1,4 @@
-"""Options of the `two-tower` model; torch-free, so that checking a config stays fast."""
+"""Options of the `two-tower` model, without a torch import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the `wide-deep` model; torch-free, so that checking a config stays fast."""
+"""Options of the `wide-deep` model, without a torch import."""
 
 from __future__ import annotations
 

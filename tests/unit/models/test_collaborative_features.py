@@ -42,7 +42,7 @@ def lists(*rows: list[float], dtype: torch.dtype = torch.int32, weights: list[fl
 
 
 @pytest.mark.parametrize("dim", [1, 3, 9])
-def test_factors_are_where_no_side_can_do_better(dim: int) -> None:
+def test_factors_are_a_fixed_point_of_the_ridge_regressions(dim: int) -> None:
     """Each item's vector is the ridge regression of its values on its users' vectors, however many rows it has."""
     draw = torch.Generator().manual_seed(0)
     users = torch.randint(0, 40, (600,), generator=draw)
@@ -57,7 +57,7 @@ def test_factors_are_where_no_side_can_do_better(dim: int) -> None:
     assert not of_users[40].any()
 
 
-def test_factors_find_the_matrix_that_made_the_values() -> None:
+def test_factors_recover_a_low_rank_matrix() -> None:
     draw = torch.Generator().manual_seed(0)
     true_users, true_items = (torch.randn(40, 2, generator=draw, dtype=torch.float64) for _ in range(2))
     users, items = torch.randint(0, 40, (2, 1_200), generator=draw)
@@ -66,7 +66,7 @@ def test_factors_find_the_matrix_that_made_the_values() -> None:
     torch.testing.assert_close(of_users @ of_items.T, true_users @ true_items.T, atol=0.02, rtol=0)
 
 
-def test_factors_do_not_depend_on_how_many_are_solved_for_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_factors_do_not_depend_on_the_group_size(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = torch.Generator().manual_seed(0)
     users, items = torch.randint(0, 40, (2, 500), generator=draw)
     values = torch.randn(500, generator=draw, dtype=torch.float64)
@@ -76,7 +76,7 @@ def test_factors_do_not_depend_on_how_many_are_solved_for_at_a_time(monkeypatch:
     torch.testing.assert_close(found[0], found[1])
 
 
-def test_what_is_learnt_of_ids_is_their_smoothed_mean() -> None:
+def test_statistics_of_ids_are_smoothed_means() -> None:
     schema = Schema(columns=(USER, ITEM, KEYS, LABEL))
     config = Config(smoothing=2.0, embedding_dim=2)
     categories = Categories(schema, config.max_categories)
@@ -97,7 +97,7 @@ def test_what_is_learnt_of_ids_is_their_smoothed_mean() -> None:
     assert float(told.item_bias[0, 6]) == pytest.approx((1 / 3 - float(told.user_bias[0, 3])) / 3, abs=1e-3)
 
 
-def test_categories_of_rows_keep_their_row_when_rows_are_joined_and_chosen() -> None:
+def test_categories_follow_their_rows_through_concat_and_select() -> None:
     schema = Schema(columns=(USER, ITEM, SHOP, KEYS, DAY))
     categories = Categories(schema, 64)
     assert [column.name for column in categories.columns] == ["day", "keys", "a shop"]
@@ -134,7 +134,7 @@ def test_plain_columns_are_ids_numbers_and_counts() -> None:
     assert found[1][2:] == [0] * 6
 
 
-def test_positions_are_shared_by_those_who_met_the_same() -> None:
+def test_users_with_common_items_have_the_same_position() -> None:
     """Two groups of users and items that never meet, and nobody: near within a group, and nothing between."""
     users = torch.arange(20).repeat_interleave(10)
     items = users // 10 * 10 + torch.arange(10).repeat(20)
@@ -159,7 +159,7 @@ def test_positions_are_the_singular_vectors() -> None:
     torch.testing.assert_close(found @ found.T, wanted @ wanted.T, atol=1e-3, rtol=0)
 
 
-def test_positions_are_wider_than_there_are_ids() -> None:
+def test_positions_may_be_wider_than_the_number_of_ids() -> None:
     of_users, of_items = positions((torch.tensor([3, 4]), torch.tensor([3, 3])), (5, 4), dim=9, seed=0)
     assert (of_users.shape, of_items.shape) == ((5, 9), (4, 9))
     assert torch.isfinite(of_users).all()

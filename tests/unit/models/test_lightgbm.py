@@ -73,7 +73,7 @@ def auc(model: Model, batch: Batch) -> float:
 
 
 @pytest.mark.parametrize("row", [0, 17, 99])
-def test_a_row_of_train_is_told_nothing_of_its_own_label(row: int) -> None:
+def test_features_of_a_train_row_exclude_its_own_label(row: int) -> None:
     model, batch = a_model(KEYS, SHOP, LABEL, STARS), a_batch(100)
     other = {name: label.clone() for name, label in batch.labels.items()}
     other["label"][row], other["stars"][row] = 1 - other["label"][row], 0.123
@@ -93,7 +93,7 @@ def test_a_row_of_train_does_not_count_itself() -> None:
     assert told.max() > 1
 
 
-def test_users_and_items_are_learnt_where_nothing_else_tells() -> None:
+def test_user_and_item_effects_are_learned_without_other_features() -> None:
     taste = torch.randn(USERS, 2, generator=torch.Generator().manual_seed(1))
     kind = torch.randn(ITEMS, 2, generator=torch.Generator().manual_seed(2))
 
@@ -106,7 +106,7 @@ def test_users_and_items_are_learnt_where_nothing_else_tells() -> None:
     assert auc(model, planted(a_batch(seed=1))) > 0.85
 
 
-def test_what_belongs_to_an_interaction_is_learnt() -> None:
+def test_interaction_features_are_learned() -> None:
     def planted(batch: Batch) -> Batch:
         return labelled(batch, (batch.features["hour"] > 7) & (batch.features["hour"] < 15))
 
@@ -115,7 +115,7 @@ def test_what_belongs_to_an_interaction_is_learnt() -> None:
     assert auc(model, planted(a_batch(seed=1))) > 0.99
 
 
-def test_many_categories_are_told_by_their_means() -> None:
+def test_high_cardinality_columns_are_learned_by_their_means() -> None:
     def planted(batch: Batch) -> Batch:
         return labelled(batch, batch.features["shop"] % 2)
 
@@ -124,7 +124,7 @@ def test_many_categories_are_told_by_their_means() -> None:
     assert auc(model, planted(a_batch(seed=1))) > 0.95
 
 
-def test_tastes_are_learnt() -> None:
+def test_tastes_are_learned() -> None:
     """Each user likes one of the categories, which says nothing of another user."""
     liked = torch.randint(3, 9, (USERS,), generator=torch.Generator().manual_seed(3))
 
@@ -139,7 +139,7 @@ def test_tastes_are_learnt() -> None:
     assert auc(model, planted(a_batch(seed=1))) > 0.95
 
 
-def test_a_second_label_tells_more_and_the_first_is_predicted() -> None:
+def test_a_second_label_adds_signal_and_the_first_is_predicted() -> None:
     draw = torch.Generator().manual_seed(4)
     quality = torch.rand(ITEMS, generator=draw)
 
@@ -154,7 +154,7 @@ def test_a_second_label_tells_more_and_the_first_is_predicted() -> None:
     assert auc(of_both, test) > auc(of_one, test)
 
 
-def test_rows_without_weight_teach_the_trees_nothing() -> None:
+def test_rows_of_weight_0_do_not_affect_the_trees() -> None:
     batch = a_batch()
     wrong = torch.arange(1_500) % 2 == 0
     right = batch.features["hour"] > 12
@@ -164,7 +164,7 @@ def test_rows_without_weight_teach_the_trees_nothing() -> None:
     assert auc(model, labelled(batch, right)) > 0.99
 
 
-def test_ids_that_train_did_not_have_are_scored() -> None:
+def test_cold_start_ids_are_scored() -> None:
     model = a_model(KEYS, SHOP, HOUR, LABEL)
     model.fit(known(a_batch()))
     ids = torch.arange(3, dtype=torch.int32)

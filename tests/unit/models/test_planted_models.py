@@ -15,7 +15,7 @@ from recsys_cli.data import planted as generator
 from recsys_cli.data.planted import PlantedWorld, Ratings, Size
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.metrics.auc import AUC
-from recsys_cli.models import build, trained
+from recsys_cli.models import build, require_gradient_trained
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
 
@@ -91,7 +91,7 @@ def reached(name: str, planted: Planted, **options: Any) -> float:
         epochs=5, batch_size=256, learning_rate=0.005, sparse_embeddings=True, precision="fp32", device="cpu"
     )
     torch.manual_seed(0)
-    model = trained(build(name, options, SCHEMA, sparse=True))
+    model = require_gradient_trained(build(name, options, SCHEMA, sparse=True))
     step, per_epoch = Step(model, config, Ranks()), len(planted.train) // config.batch_size
     draw = np.random.default_rng(1)
     for epoch in range(config.epochs):
@@ -102,18 +102,18 @@ def reached(name: str, planted: Planted, **options: Any) -> float:
         return planted.auc(model.eval().score(planted.batch(planted.held_out)).numpy())
 
 
-def test_the_world_has_tastes_to_be_found(planted: Planted) -> None:
+def test_the_planted_data_have_tastes_beyond_sums(planted: Planted) -> None:
     assert planted.best > planted.best_by_sums + 0.05
 
 
 @pytest.mark.parametrize("name", ["fm", "neumf", "dlrm", "dcn-v2"])
-def test_who_likes_what_is_found(planted: Planted, name: str) -> None:
+def test_interaction_models_learn_tastes(planted: Planted, name: str) -> None:
     """A third of what tastes tell beyond the best sum: no model that adds up what user and item tell gets any of it."""
     towers = {} if name == "fm" else {"dropout": 0.0, "embedding_dropout": 0.0}
     found = reached(name, planted, regularization=0.01, **towers)
     assert 1 / 3 < (found - planted.best_by_sums) / (planted.best - planted.best_by_sums) < 1
 
 
-def test_logistic_finds_nothing_of_who_likes_what(planted: Planted) -> None:
+def test_logistic_learns_no_tastes(planted: Planted) -> None:
     """How near it comes to the best sum is in the contract suite."""
     assert reached("logistic", planted) < planted.best_by_sums

@@ -61,7 +61,7 @@ def test_every_row_counts_once() -> None:
     assert scores(fitted()) == [[3, 2, 1, 0, 0]] * 3
 
 
-def test_only_rows_with_label_1_count_where_that_is_asked_for() -> None:
+def test_positive_only_ignores_label_0() -> None:
     assert scores(fitted(positive_only=True)) == [[2, 0, 1, 0, 0]] * 3
 
 
@@ -82,14 +82,14 @@ def test_half_life_needs_times() -> None:
         fitted(rows, half_life=100)
 
 
-def test_items_with_a_favourite_value_come_first_in_their_order_and_then_the_others_in_theirs() -> None:
+def test_items_with_a_favorite_value_rank_first_each_group_by_popularity() -> None:
     found = scores(fitted(within="genres", num_favorites=1))
 
     # Users 3 and 4 have met genres 3 and 4 alike, of which 3 is the lower id; user 5 has met genre 3 alone.
     assert found == [pytest.approx([4, 2 / 4, 2, 0, 0])] * 3
 
 
-def test_favourites_are_those_of_the_longer_history() -> None:
+def test_favorites_follow_the_longer_history() -> None:
     later = Interactions(np.array([5, 5], np.int32), np.array([6, 7], np.int32), np.ones(2, np.float32))
 
     found = scores(fitted(within="genres", num_favorites=1, later=ROWS + later))

@@ -82,7 +82,7 @@ def test_a_run_may_change_its_placement_at_every_break(make_prepared: MakePrepar
     assert len(workspace.runs()) == 1
 
 
-def test_two_processes_go_on_with_what_one_began(make_prepared: MakePrepared, tmp_path: Path) -> None:
+def test_two_processes_resume_a_run_of_one(make_prepared: MakePrepared, tmp_path: Path) -> None:
     data = make_prepared(rows=1_001)
     straight = train_on(data, a_config("device", epochs=2), Workspace(tmp_path / "straight")).artifact
     workspace = Workspace(tmp_path / "broken")
@@ -118,7 +118,7 @@ def test_tables_may_be_cut_by_columns(
         seen.append(real(*args)[1])
         return real(*args)
 
-    monkeypatch.setattr(sharding_plan, "_ways", lambda *_: (["column_wise"], ["fused"]))
+    monkeypatch.setattr(sharding_plan, "_constraints", lambda *_: (["column_wise"], ["fused"]))
     monkeypatch.setattr(shards, "shard_tables", watched)
     data = make_prepared(rows=500)
     runs = [
@@ -155,7 +155,7 @@ def whole() -> Embeddings:
     return made
 
 
-def test_they_hold_what_whole_tables_hold(tables: ShardedEmbeddings) -> None:
+def test_sharded_tables_equal_whole_tables(tables: ShardedEmbeddings) -> None:
     for _ in range(2):
         expected, found = whole(), tables.state_dict()
         assert found.keys() == expected.state_dict().keys()
@@ -165,7 +165,7 @@ def test_they_hold_what_whole_tables_hold(tables: ShardedEmbeddings) -> None:
     assert list(tables.parameters()) == []
 
 
-def test_rows_come_from_wherever_they_are(tables: ShardedEmbeddings) -> None:
+def test_rows_are_looked_up_on_any_rank(tables: ShardedEmbeddings) -> None:
     used = {"a.b": torch.tensor([0, 3, 19]), "c": torch.tensor([], dtype=torch.int64)}
     found = tables.rows(used)
     assert torch.equal(found["a.b"], whole().table("a.b")[used["a.b"]])
@@ -182,7 +182,7 @@ def test_padding_gets_no_gradient(tables: ShardedEmbeddings) -> None:
     assert not tables.table("c")[0].any()
 
 
-def test_what_is_remembered_goes_to_and_fro(tables: ShardedEmbeddings) -> None:
+def test_optimizer_state_round_trips(tables: ShardedEmbeddings) -> None:
     sums = torch.arange(20.0)
     tables.load_optimizer_state({"tables.of_a%2Eb.weight:sum": sums})
     assert torch.equal(tables.optimizer_state()["tables.of_a%2Eb.weight:sum"], sums)
@@ -190,7 +190,7 @@ def test_what_is_remembered_goes_to_and_fro(tables: ShardedEmbeddings) -> None:
         tables.load_optimizer_state({"tables.of_c.weight:exp_avg": torch.zeros(7, 4)})
 
 
-def test_a_table_of_another_size_is_refused(tables: ShardedEmbeddings) -> None:
+def test_a_table_of_another_size_is_rejected(tables: ShardedEmbeddings) -> None:
     state = whole().state_dict()
     with pytest.raises(
         RuntimeError, match=r"size mismatch for tables.of_c.weight: \(5, 4\) in the checkpoint, \(7, 4\) here"
@@ -202,7 +202,7 @@ def test_a_table_of_another_size_is_refused(tables: ShardedEmbeddings) -> None:
         tables.load_state_dict({**state, "tables.of_d.weight": torch.zeros(5, 4)})
 
 
-def test_a_checkpoint_of_another_optimizer_is_refused(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_checkpoint_of_another_optimizer_is_rejected(make_prepared: MakePrepared, workspace: Workspace) -> None:
     data = make_prepared(rows=300)
     with pytest.raises(KeyboardInterrupt):
         train_on(data, a_config("device"), workspace, emit=until(1))

@@ -50,7 +50,7 @@ def test_blocks_of_columns_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_allclose(fitted("slim", matrix, tolerance=1e-6)[1], whole, atol=1e-5)
 
 
-def test_items_that_too_few_have_met_have_no_weights_and_a_longer_history_counts() -> None:
+def test_items_with_few_users_have_no_weights_and_longer_histories_fold_in() -> None:
     matrix = some_matrix(50, 10)
     matrix[:, 9] = 0
     matrix[:2, 9] = 1
