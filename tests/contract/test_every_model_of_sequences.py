@@ -30,12 +30,12 @@ from recsys_cli.training.step import Step
 
 WITH_ORDER, WITHOUT_ORDER = 3 / 5, 1 / 3
 """The parts of the way: at least the one with order, and less than the other without it."""
-SMALL = {"dim": 32, "length": 20, "dropout": 0.0, "negatives": 64}
+SMALL = {"embedding_dim": 32, "max_seq_len": 20, "dropout": 0.0, "num_negatives": 64}
 """Options for a small world. About half of the catalog is drawn in a step."""
 OPTIONS: dict[str, dict[str, Any]] = {
-    "sasrec": {"blocks": 1},
+    "sasrec": {"num_layers": 1},
     "gru4rec": {},
-    "bert4rec": {"blocks": 1, "negatives": ITEMS, "mask_share": 0.4, "last_share": 0.0},
+    "bert4rec": {"num_layers": 1, "num_negatives": ITEMS, "mask_share": 0.4, "last_share": 0.0},
 }
 EPOCHS = {"sasrec": 10, "gru4rec": 10, "bert4rec": 70}
 """From a mask nothing can be told before it is known which place is the one before: bert4rec takes several times the steps."""

@@ -1,4 +1,4 @@
-"""What trees are given to look at, column by column, against sums by hand."""
+"""Features of the trees, column by column, against hand-computed sums."""
 
 from __future__ import annotations
 
@@ -82,19 +82,19 @@ def test_statistics_of_ids_are_smoothed_means() -> None:
     categories = Categories(schema, config.max_categories)
     features = {"user": ints(3, 3, 4), "item": ints(5, 6, 5), "keys": lists([3, 4], [4], [3, 4])}
     rows = Rows.of(Batch(features, {"label": torch.tensor([1.0, 1.0, 0.0])}), schema, categories)
-    told = CollaborativeFeatures(config, schema, categories)
-    told.fit(rows, seed=0)
-    assert told.rows_of_user.tolist() == [0, 0, 0, 2, 1, 0]
-    assert told.rows_of_item.tolist() == [0, 0, 0, 0, 0, 2, 1]
-    assert told.mean.tolist() == pytest.approx([2 / 3])
-    assert told.user_mean[0].tolist() == pytest.approx([0, 0, 0, (2 / 3) / 4, (-2 / 3) / 3, 0])
-    left = [1 / 3 - told.user_bias[0, u] - told.item_bias[0, i] for u, i in ((3, 5), (3, 6))]
-    left.append(-2 / 3 - told.user_bias[0, 4] - told.item_bias[0, 5])
-    assert float(told.category_mean[0, 4]) == pytest.approx(float(sum(left)) / 5, abs=1e-6)
-    assert float(told.user_taste[0, 3, 3]) == pytest.approx(float(left[0]) / 3, abs=1e-6)
-    assert float(told.user_taste[0, 3, 4]) == pytest.approx(float(left[0] + left[1]) / 4, abs=1e-6)
+    fitted = CollaborativeFeatures(config, schema, categories)
+    fitted.fit(rows, seed=0)
+    assert fitted.rows_of_user.tolist() == [0, 0, 0, 2, 1, 0]
+    assert fitted.rows_of_item.tolist() == [0, 0, 0, 0, 0, 2, 1]
+    assert fitted.mean.tolist() == pytest.approx([2 / 3])
+    assert fitted.user_mean[0].tolist() == pytest.approx([0, 0, 0, (2 / 3) / 4, (-2 / 3) / 3, 0])
+    left = [1 / 3 - fitted.user_bias[0, u] - fitted.item_bias[0, i] for u, i in ((3, 5), (3, 6))]
+    left.append(-2 / 3 - fitted.user_bias[0, 4] - fitted.item_bias[0, 5])
+    assert float(fitted.category_mean[0, 4]) == pytest.approx(float(sum(left)) / 5, abs=1e-6)
+    assert float(fitted.user_taste[0, 3, 3]) == pytest.approx(float(left[0]) / 3, abs=1e-6)
+    assert float(fitted.user_taste[0, 3, 4]) == pytest.approx(float(left[0] + left[1]) / 4, abs=1e-6)
     # The bias of an item is what its users' biases leave, and the other way round.
-    assert float(told.item_bias[0, 6]) == pytest.approx((1 / 3 - float(told.user_bias[0, 3])) / 3, abs=1e-3)
+    assert float(fitted.item_bias[0, 6]) == pytest.approx((1 / 3 - float(fitted.user_bias[0, 3])) / 3, abs=1e-3)
 
 
 def test_categories_follow_their_rows_through_concat_and_select() -> None:
@@ -135,7 +135,7 @@ def test_plain_columns_are_ids_numbers_and_counts() -> None:
 
 
 def test_users_with_common_items_have_the_same_position() -> None:
-    """Two groups of users and items that never meet, and nobody: near within a group, and nothing between."""
+    """Two groups without common interactions, and unused ids: similarity 1 within a group, 0 between groups."""
     users = torch.arange(20).repeat_interleave(10)
     items = users // 10 * 10 + torch.arange(10).repeat(20)
     of_users, of_items = positions((users, items), (21, 20), dim=2, seed=0)

@@ -1,4 +1,4 @@
-"""The first dense layer against a plain one over the concatenation that it does not build."""
+"""ConcatLinear against a plain dense layer over the concatenation."""
 
 from __future__ import annotations
 

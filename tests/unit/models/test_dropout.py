@@ -1,4 +1,4 @@
-"""Dropout by 16 bits an element: how much it drops, what it leaves, and that it follows torch's generator."""
+"""Dropout with 16 bits per element: its rate, its scaling, and its reproducibility by torch's generator."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from met_matrix import fitted, scores_after, some_matrix
+from matrix_fixtures import fitted, scores_after, some_matrix
 
 from recsys_cli.batch import Batch
 from recsys_cli.features.schema import FIRST
@@ -72,7 +72,7 @@ def test_the_smaller_side_decides_the_size_of_the_weights() -> None:
 
 
 def rank_without(matrix: np.ndarray, user: int, item: int, regularization: float) -> float:
-    """Fit anew without one interaction, and return the rank of its item among those that the user has not met."""
+    """Refit without one interaction, and return the rank of its item among unseen items."""
     matrix = matrix.copy()
     matrix[user, item] = 0
     scores = (matrix @ weights_by_the_formula(matrix, regularization))[user]
@@ -103,7 +103,7 @@ def history_of(matrix: np.ndarray) -> InteractionMatrix:
 
 
 def tastes(num_users: int, num_items: int, *, directions: int, seed: int = 0) -> np.ndarray:
-    """Who likes what by tastes in few or in many directions; the first items are the most popular."""
+    """Interactions from tastes in few or many dimensions; the first items are the most popular."""
     draw = np.random.default_rng(seed)
     tastes = draw.normal(size=(num_users, directions)) @ draw.normal(size=(directions, num_items))
     logits = 1.5 * tastes / np.sqrt(directions) - np.linspace(0.5, 3, num_items)

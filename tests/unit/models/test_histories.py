@@ -1,4 +1,4 @@
-"""Histories and negatives: the order of what happened, what a window of it is, and what a sample estimates."""
+"""User histories and their windows, sampled negatives and sampled softmax."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def histories(rows: list[tuple[int, int, int, int]] = ROWS, *, positive_only: bo
 
 
 def test_histories_are_sorted_by_time_then_row() -> None:
-    """User 4 met 8 and 7 at the same time; ids 1 and 2 stand for nobody and nothing in particular."""
+    """User 4 has items 8 and 7 at the same time; ids 1 and 2 are no vocabulary values."""
     found = histories()
     assert found.items.tolist() == [6, 5, 8, 7, 9, 3]
     assert found.offsets.tolist() == [0, 0, 0, 0, 2, 5, 5, 6, 6]

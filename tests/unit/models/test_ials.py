@@ -1,4 +1,4 @@
-"""Alternating least squares: what the library learns, and our own folding in of longer histories."""
+"""Alternating least squares: the library's item factors, and our fold-in of longer histories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import builtins
 import numpy as np
 import pytest
 import torch
-from met_matrix import fitted, known, schema_of, scores_after, some_matrix
+from matrix_fixtures import context_of, fitted, schema_of, scores_after, some_matrix
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.features.schema import FIRST
@@ -45,11 +45,11 @@ def rated(ratings: np.ndarray) -> TrainingContext:
     return TrainingContext(lambda: Interactions(users, items, labels, mean=float(labels.mean())), dict)
 
 
-def model_of(matrix: np.ndarray, known: TrainingContext, **options: object) -> Model:
+def model_of(matrix: np.ndarray, context: TrainingContext, **options: object) -> Model:
     torch.manual_seed(0)
     model = build("ials", {**OPTIONS, **options}, schema_of(matrix))
-    model.fit(known)
-    model.set_context(known)
+    model.fit(context)
+    model.set_context(context)
     return model
 
 
@@ -77,10 +77,10 @@ def test_item_factors_are_a_fixed_point_of_dense_als(strengths: str, alpha: floa
     matrix = some_matrix(40, 25)
     if strengths != "ones":
         matrix *= np.random.default_rng(0).integers(1, 6, matrix.shape)
-    known = rated(matrix) if strengths == "ratings" else counted(matrix)
+    context = rated(matrix) if strengths == "ratings" else counted(matrix)
     options = {"regularization": 2.0, "alpha": alpha}
 
-    model = model_of(matrix, known, embedding_dim=3, iterations=300, **options)
+    model = model_of(matrix, context, embedding_dim=3, iterations=300, **options)
 
     items = model.items.numpy()[3:].astype(np.float64)
     users = solved(matrix, items, **options)
@@ -105,7 +105,7 @@ def test_labels_that_are_not_positive_are_no_interactions() -> None:
     matrix = some_matrix(20, 10)
     disliked = np.where(some_matrix(20, 10, seed=1) > matrix, -2.0, matrix)
 
-    found, expected = (model_of(matrix, known).items for known in (rated(disliked), rated(matrix)))
+    found, expected = (model_of(matrix, context).items for context in (rated(disliked), rated(matrix)))
 
     torch.testing.assert_close(found, expected)
 
@@ -153,7 +153,7 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setattr(builtins, "__import__", without)
 
     with pytest.raises(MissingExtraError, match=r"model\.name=ials needs the 'implicit' extra"):
-        model.fit(known(matrix))
+        model.fit(context_of(matrix))
 
 
 def test_the_default_penalty_scales_with_confidence() -> None:

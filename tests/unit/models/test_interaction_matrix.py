@@ -1,11 +1,11 @@
-"""The items of each user, on a matrix whose rows can be read."""
+"""The interaction matrix, on a small example."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from met_matrix import rows_of_matrix, schema_of, some_matrix
+from matrix_fixtures import rows_of_matrix, schema_of, some_matrix
 
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions

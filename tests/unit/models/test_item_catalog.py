@@ -21,8 +21,8 @@ LIKED = {3: {5, 9}, 4: set(ITEMS), 5: set(), 6: {12}}
 
 def catalog(rows: list[tuple[int, int, int]] = ROWS) -> ItemCatalog:
     users, items, labels = (np.array(column) for column in zip(*rows, strict=True))
-    known = Interactions(users.astype(np.int32), items.astype(np.int32), labels.astype(np.float32))
-    return ItemCatalog(known, SCHEMA["user"], SCHEMA["item"], device=torch.device("cpu"))
+    interactions = Interactions(users.astype(np.int32), items.astype(np.int32), labels.astype(np.float32))
+    return ItemCatalog(interactions, SCHEMA["user"], SCHEMA["item"], device=torch.device("cpu"))
 
 
 def test_the_catalog_has_the_items_of_train_in_the_vocabulary() -> None:

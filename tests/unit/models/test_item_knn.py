@@ -1,10 +1,10 @@
-"""Nearness of items by hand, and as the library `implicit` has it."""
+"""Item similarities, hand-computed and of the library `implicit`."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from met_matrix import scores_after, some_matrix
+from matrix_fixtures import scores_after, some_matrix
 
 MATRIX = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 0], [1, 0, 0, 1]], dtype=float)
 

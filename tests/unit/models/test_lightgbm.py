@@ -1,4 +1,4 @@
-"""Trees on collaborative features: nothing of a row's own label, and what is planted is found."""
+"""Trees on collaborative features: no leak of a row's own label, and planted effects are learned."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUICK = {"num_trees": 30, "learning_rate": 0.2, "min_data_in_leaf": 20, "embeddi
 
 
 def a_batch(num_rows: int = 1_500, *, seed: int = 0) -> Batch:
-    """Rows whose columns are all drawn, labels included."""
+    """Rows with random columns and labels."""
     draw = torch.Generator().manual_seed(seed)
 
     def ids(size: int, count: int = num_rows) -> torch.Tensor:
@@ -51,7 +51,7 @@ def a_batch(num_rows: int = 1_500, *, seed: int = 0) -> Batch:
     return Batch(features, {"label": label, "stars": (label + torch.rand(num_rows, generator=draw)) / 2})
 
 
-def known(batch: Batch) -> TrainingContext:
+def context_of(batch: Batch) -> TrainingContext:
     return TrainingContext(lambda: pytest.fail("whole rows are what it reads"), dict, lambda: batch.parts(3))
 
 
@@ -88,9 +88,9 @@ def test_features_of_a_train_row_exclude_its_own_label(row: int) -> None:
 def test_a_row_of_train_does_not_count_itself() -> None:
     model, batch = a_model(LABEL, folds=2), a_batch(300)
     rows = Rows.of(batch, model.schema, model.categories)
-    told = model.out_of_fold(rows)[:, 0]  # how many rows its user has
-    assert (told < torch.bincount(rows.users)[rows.users]).all()
-    assert told.max() > 1
+    counts = model.out_of_fold(rows)[:, 0]  # how many rows its user has
+    assert (counts < torch.bincount(rows.users)[rows.users]).all()
+    assert counts.max() > 1
 
 
 def test_user_and_item_effects_are_learned_without_other_features() -> None:
@@ -102,7 +102,7 @@ def test_user_and_item_effects_are_learned_without_other_features() -> None:
         return labelled(batch, product > 0)
 
     model = a_model(LABEL)
-    model.fit(known(planted(a_batch())))
+    model.fit(context_of(planted(a_batch())))
     assert auc(model, planted(a_batch(seed=1))) > 0.85
 
 
@@ -111,7 +111,7 @@ def test_interaction_features_are_learned() -> None:
         return labelled(batch, (batch.features["hour"] > 7) & (batch.features["hour"] < 15))
 
     model = a_model(HOUR, LABEL)
-    model.fit(known(planted(a_batch())))
+    model.fit(context_of(planted(a_batch())))
     assert auc(model, planted(a_batch(seed=1))) > 0.99
 
 
@@ -120,12 +120,12 @@ def test_high_cardinality_columns_are_learned_by_their_means() -> None:
         return labelled(batch, batch.features["shop"] % 2)
 
     model = a_model(SHOP, LABEL, smoothing=1.0)
-    model.fit(known(planted(a_batch(6_000))))
+    model.fit(context_of(planted(a_batch(6_000))))
     assert auc(model, planted(a_batch(seed=1))) > 0.95
 
 
 def test_tastes_are_learned() -> None:
-    """Each user likes one of the categories, which says nothing of another user."""
+    """Each user likes one of the categories, independently of other users."""
     liked = torch.randint(3, 9, (USERS,), generator=torch.Generator().manual_seed(3))
 
     def planted(batch: Batch) -> Batch:
@@ -135,7 +135,7 @@ def test_tastes_are_learned() -> None:
         return labelled(Batch({**batch.features, "keys": lists}, {}), label)
 
     model = a_model(KEYS, LABEL, smoothing=1.0)
-    model.fit(known(planted(a_batch(4_000))))
+    model.fit(context_of(planted(a_batch(4_000))))
     assert auc(model, planted(a_batch(seed=1))) > 0.95
 
 
@@ -149,8 +149,8 @@ def test_a_second_label_adds_signal_and_the_first_is_predicted() -> None:
 
     train, test = planted(a_batch(600)), planted(a_batch(4_000, seed=1))
     of_both, of_one = a_model(LABEL, STARS), a_model(LABEL)
-    of_both.fit(known(train))
-    of_one.fit(known(Batch(train.features, {"label": train.labels["label"]})))
+    of_both.fit(context_of(train))
+    of_one.fit(context_of(Batch(train.features, {"label": train.labels["label"]})))
     assert auc(of_both, test) > auc(of_one, test)
 
 
@@ -160,13 +160,13 @@ def test_rows_of_weight_0_do_not_affect_the_trees() -> None:
     right = batch.features["hour"] > 12
     mixed = Batch(batch.features, {"label": torch.where(wrong, ~right, right).float()}, (~wrong).float())
     model = a_model(HOUR, LABEL)
-    model.fit(known(mixed))
+    model.fit(context_of(mixed))
     assert auc(model, labelled(batch, right)) > 0.99
 
 
 def test_cold_start_ids_are_scored() -> None:
     model = a_model(KEYS, SHOP, HOUR, LABEL)
-    model.fit(known(a_batch()))
+    model.fit(context_of(a_batch()))
     ids = torch.arange(3, dtype=torch.int32)
     lists = Ragged(torch.tensor([0, 1, 2], dtype=torch.int32), torch.tensor([0, 1, 1, 3]))
     unseen = Batch(
@@ -197,7 +197,7 @@ def test_features_decide_for_users_and_items_unknown_to_train(side: str) -> None
     torch.manual_seed(0)
     model = build("lightgbm", {}, Schema(columns=(*columns, parity, HOUR, LABEL)))
     assert isinstance(model, Model)
-    model.fit(known(planted(3, 170, cold=False)))
+    model.fit(context_of(planted(3, 170, cold=False)))
     assert auc(model, planted(170, 300, cold=True)) > 0.85
 
 
@@ -205,7 +205,7 @@ def test_trees_of_any_size_are_loaded() -> None:
     batch = a_batch(300)
     first, second = a_model(HOUR, LABEL), a_model(HOUR, LABEL, num_trees=3)
     for model in (first, second):
-        model.fit(known(batch))
+        model.fit(context_of(batch))
     assert not torch.equal(first.score(batch), second.score(batch))
     second.load_state_dict(first.state_dict())
     assert torch.equal(first.score(batch), second.score(batch))

@@ -27,7 +27,7 @@ def adjacency(rows: Interactions) -> torch.Tensor:
 
 
 def with_others(data: Planted) -> Interactions:
-    """The rows, some of them disliked, one twice, and one of each kind of id that is nobody's own."""
+    """The rows, with some negatives, one duplicate, and one of each id outside the vocabulary."""
     rows = data.train
     labels = rows.labels.copy()
     labels[::9] = 0

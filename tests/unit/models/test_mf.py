@@ -15,7 +15,7 @@ from recsys_cli.models.model import TrainingContext
 
 
 def two_items(**options: object) -> Model:
-    """A model whose catalog is the items 3 and 4; user 3 likes item 3 and user 4 item 4, so what is drawn is the other one."""
+    """A model of items 3 and 4; user 3 likes item 3 and user 4 item 4, so the negative is the other one."""
     torch.manual_seed(0)
     model = build("mf", {"embedding_dim": 2, "loss": "bpr", "regularization": 0, **options}, SCHEMA)
     assert isinstance(model, Model)

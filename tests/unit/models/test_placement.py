@@ -1,4 +1,4 @@
-"""Where embedding tables are kept changes nothing of what is computed: host memory, and parts on several processes."""
+"""Results do not depend on the placement of embedding tables: host memory, or sharded over processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_config(placement: str, *, model: dict[str, Any] | None = None, **train: An
 
 
 def measured(run: TrainedRun) -> dict[str, Any]:
-    """What was measured, but how long it took, and the checksums of files that say it."""
+    """The results, without durations and checksums of files with durations."""
     timed = {"seconds", "files", "checksum"}
     return {key: value for key, value in json.loads(run.evaluation.read_text()).items() if key not in timed}
 
@@ -70,7 +70,7 @@ def test_initial_tables_are_equal_for_every_placement(make_prepared: MakePrepare
 
 
 def test_host_tables_stay_on_the_host(make_prepared: MakePrepared) -> None:
-    """The meta device stands in for a GPU: whatever moves there loses its numbers."""
+    """The meta device stands in for a GPU: a moved tensor loses its values."""
     model = build("mlp", {}, make_prepared(rows=300).schema, sparse=True, placement="host")
     assert isinstance(model, Model)
     assert isinstance(model.embeddings, HostEmbeddings)

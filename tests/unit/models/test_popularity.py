@@ -1,11 +1,11 @@
-"""Popularity of recent rows, and within what a user likes best, on rows made by hand."""
+"""Popularity with half-life, window and favorites, on hand-made rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from met_matrix import ids
+from matrix_fixtures import ids
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
@@ -49,7 +49,7 @@ def fitted(rows: Interactions = ROWS, *, later: Interactions | None = None, **op
 
 
 def scores(model: Model) -> list[list[float]]:
-    """Scores of the users 3, 4, 5 for the items 3, …, 7, which are the same pair by pair."""
+    """Scores of the users 3, 4, 5 for the items 3, …, 7; pairwise scores are equal."""
     users, items = torch.arange(3, 6), torch.arange(3, 8)
     found = model.scores(users, items)
     pairs = Batch({"user": users.repeat_interleave(5).int(), "item": items.repeat(3).int()}, {})

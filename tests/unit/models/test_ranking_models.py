@@ -52,7 +52,7 @@ def a_batch() -> Batch:
 
 
 def a_model(name: str, schema: Schema = SCHEMA, **options: Any) -> RankingModel:
-    """A model in evaluation mode whose weights are so large that a mistake would show; row 0 of tables stays padding."""
+    """A model in evaluation mode with large weights, so that errors show; row 0 of tables stays padding."""
     torch.manual_seed(0)
     model = build(name, options, schema)
     assert isinstance(model, RankingModel)

@@ -1,4 +1,4 @@
-"""Models of sequences on a circle of items, where each item has one that follows: what they tell, and what they look at."""
+"""Sequence models on a circle of items with a fixed next item: predictions, causality, losses."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def item_at(user: np.ndarray[Any, Any], step: np.ndarray[Any, Any] | int) -> np.
     return (3 + (user * 11 + step * 7) % ITEMS).astype(np.int32)
 
 
-def known(steps: int = 10, *, labels: np.ndarray[Any, Any] | None = None) -> TrainingContext:
-    """What 60 users, 3 to 62, did in their first steps; the rows are in no order. User 63 did nothing."""
+def context_of(steps: int = 10, *, labels: np.ndarray[Any, Any] | None = None) -> TrainingContext:
+    """First steps of 60 users, 3 to 62, with rows in random order. User 63 has no history."""
     user, step = (part.ravel() for part in np.meshgrid(np.arange(3, USERS + 3), np.arange(steps)))
     order = np.random.default_rng(0).permutation(len(user))
     user, step = user[order], step[order]
@@ -49,7 +49,7 @@ def a_model(name: str, *, steps: int = 10, sparse: bool = False, **options: Any)
     torch.manual_seed(0)
     model = build(name, {**SMALL, **options}, SCHEMA, sparse=sparse)
     assert isinstance(model, SequenceModel)
-    model.set_context(known(steps))
+    model.set_context(context_of(steps))
     return model
 
 
@@ -61,8 +61,8 @@ EVERYBODY = torch.arange(3, USERS + 3)
 CATALOGUE = torch.arange(3, ITEMS + 3)
 
 
-def told(model: SequenceModel) -> float:
-    """How often the item that follows has the highest score of those that were not met."""
+def hit_rate(model: SequenceModel) -> float:
+    """Share of users with the true next item as the best unseen one."""
     met = torch.stack([torch.from_numpy(item_at(EVERYBODY.numpy(), step)) for step in range(10)], dim=1).long() - 3
     with torch.inference_mode():
         best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).scatter(1, met, -torch.inf).argmax(dim=1)
@@ -81,13 +81,13 @@ def told(model: SequenceModel) -> float:
 )
 def test_the_next_item_is_predicted(name: str, options: dict[str, Any]) -> None:
     model = a_model(name, **options)
-    assert told(model) < 0.3
+    assert hit_rate(model) < 0.3
     optimizer = torch.optim.Adam(model.train().parameters(), lr=0.01)
     for _ in range(80):
         optimizer.zero_grad()
         model.loss(users_batch(EVERYBODY)).backward()
         optimizer.step()
-    assert told(model) > 0.9
+    assert hit_rate(model) > 0.9
 
 
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
@@ -150,9 +150,9 @@ def test_items_before_max_seq_len_change_nothing(name: str) -> None:
     """30 steps are once around the circle: after 12 and after 42 of them the latest items are the same."""
     model = a_model(name, steps=12).eval()
     vectors = model.user_vectors(EVERYBODY)
-    model.set_context(known(42))
+    model.set_context(context_of(42))
     torch.testing.assert_close(model.user_vectors(EVERYBODY), vectors)
-    model.set_context(known(11))
+    model.set_context(context_of(11))
     assert not torch.allclose(model.user_vectors(EVERYBODY), vectors, atol=1e-4)
 
 
@@ -227,8 +227,8 @@ def test_negatives_are_sampled_by_frequency_to_the_power(power: float, name: str
     expected[3:] = torch.tensor([300.0, 3.0, *[0.0] * (ITEMS - 2)]).double() ** power
     expected *= 20_000 / expected.sum()
     torch.testing.assert_close(counts, expected, rtol=0.1, atol=5 * float(expected.max()) ** 0.5)
-    told = torch.cat(log_expected).exp().double()
-    torch.testing.assert_close(told, expected[torch.cat(drawn)] / 1_000, rtol=1e-4, atol=1e-6)
+    sampled = torch.cat(log_expected).exp().double()
+    torch.testing.assert_close(sampled, expected[torch.cat(drawn)] / 1_000, rtol=1e-4, atol=1e-6)
 
 
 def test_unmasked_items_are_false_negatives_of_bert4rec() -> None:
@@ -272,7 +272,7 @@ def test_bert4rec_masks_only_the_last_item_at_last_share() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_positive_only_reads_positives(name: str) -> None:
     model = a_model(name, positive_only=True).eval()
-    model.set_context(known(labels=np.zeros(USERS * 10, np.float32)))
+    model.set_context(context_of(labels=np.zeros(USERS * 10, np.float32)))
     vectors = model.user_vectors(torch.tensor([63, 3, 4]))
     torch.testing.assert_close(vectors[1:], vectors[:1].expand(2, -1))
     assert float(model.loss(users_batch(EVERYBODY)).detach()) == 0
@@ -281,7 +281,7 @@ def test_positive_only_reads_positives(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_tables_may_be_on_the_host_but_not_sharded(name: str) -> None:
     model = build(name, SMALL, SCHEMA, sparse=True, placement="host")
-    model.set_context(known())
+    model.set_context(context_of())
     model.loss(users_batch(EVERYBODY)).backward()
     with pytest.raises(ConfigError, match="placement is sharded"):
         build(name, SMALL, SCHEMA, sparse=True, placement="sharded")

@@ -1,4 +1,4 @@
-"""Tables in parts, sharded by TorchRec: the same numbers, the same checkpoints, as with whole tables."""
+"""Tables sharded by TorchRec: the same values and checkpoints as with whole tables."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
 DIMS = {"userId": 6, "movieId": 8, "genres": 6}
-"""Widths that FBGEMM takes, and others; two tables of one of them."""
+"""Widths supported by FBGEMM, and others; two tables share one."""
 QUIET = {"dropout": 0.0, "embedding_dropout": 0.0}
-"""What is dropped depends on how many processes there are."""
+"""No dropout, because masks depend on the number of processes."""
 
 
 def a_config(placement: str, *, dims: Any = DIMS, optimizer: str = "adagrad", **train: Any) -> RunConfig:

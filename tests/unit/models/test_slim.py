@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from met_matrix import fitted, some_matrix
+from matrix_fixtures import fitted, some_matrix
 from sklearn.linear_model import ElasticNet
 
 from recsys_cli.models.model import LeftOut

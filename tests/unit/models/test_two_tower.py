@@ -16,12 +16,12 @@ from recsys_cli.models.two_tower import model as two_tower
 from recsys_cli.models.two_tower.model import Model
 
 CONDITIONAL = torch.tensor([[50, 25, 12, 6, 4, 3], [60, 10, 10, 10, 5, 5]]) / 100
-"""How likely each of the users 3 and 4 chooses each of the items 3 to 8."""
+"""Choice probabilities of users 3 and 4 for items 3 to 8."""
 USERS, ITEMS = torch.tensor([3, 4]), torch.arange(3, 9)
 
 
 def chosen(model: Model, steps: int = 400) -> torch.Tensor:
-    """Train on rows that come just as often as they are likely; return the softmax of the scores, shape (2, 6)."""
+    """Train on rows with frequencies equal to their probability; return the softmax of the scores, shape (2, 6)."""
     counts = (CONDITIONAL * 100).round().long().flatten()
     users, items = (
         ids.flatten().repeat_interleave(counts).int() for ids in (USERS[:, None].expand(2, 6), ITEMS.expand(2, 6))
@@ -111,7 +111,7 @@ FEATURES = Schema(
 )
 
 
-def known(age: float, genre: int) -> TrainingContext:
+def context_of(age: float, genre: int) -> TrainingContext:
     def join(ids):
         found = dict(ids)
         if "item" in ids:
@@ -132,7 +132,7 @@ def test_each_tower_reads_the_features_of_its_id(hidden: tuple[int, ...]) -> Non
     ids = torch.tensor([5, 6])
 
     def vectors(age: float, genre: int) -> tuple[torch.Tensor, torch.Tensor]:
-        model.set_context(known(age, genre))
+        model.set_context(context_of(age, genre))
         return model.user_vectors(ids), model.item_vectors(ids)
 
     user, item = vectors(0.1, 3)
