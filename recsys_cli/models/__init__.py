@@ -1,4 +1,4 @@
-"""Torch modules; they know Schema and Batch, and nothing else. Importing this package does not import torch."""
+"""Recommendation models as torch modules over Schema and Batch. Importing this package does not import torch."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def build(
     sparse: bool = False,
     placement: Placement = "device",
 ) -> Model:
-    """Build a model from its name and options, with weights drawn from torch's global generator.
+    """Build a model from its name and options; weights come from torch's global generator.
 
     Args:
-        name: As in `model.name` of a config: a registered name, or a package with `config.Config` and `model.Model`.
+        name: Value of `model.name` in a config: a registered name, or a package with `config.Config` and `model.Model`.
         options: The model's own options.
         schema: The prepared columns.
-        sparse: Whether embedding tables shall have sparse gradients.
-        placement: Where its embedding tables are kept.
+        sparse: Sparse gradients for the embedding tables.
+        placement: Placement of the embedding tables.
 
     Raises:
-        ConfigError: The model is not known, an option is wrong, it does not fit the columns, or it cannot keep its tables
-            elsewhere than on its device.
-        MissingExtraError: What it computes with is not installed.
+        ConfigError: The model is unknown, an option is wrong, the columns do not fit, or the model does not support the
+            placement.
+        MissingExtraError: A required library is not installed.
     """
     try:
         config = model_config(name, options)
@@ -47,14 +47,14 @@ def build(
         raise ConfigError(f"model {name}: {error}") from error
     kind = kind_of(name)
     parameters = inspect.signature(kind).parameters
-    wanted = {"sparse": sparse, "placement": placement}
+    optional = {"sparse": sparse, "placement": placement}
     if placement != "device" and "placement" not in parameters:
         raise ConfigError(
-            f"model.embedding.placement is {placement}, and the model {name} keeps its tables on its device",
-            hint="leave it out; or let the model's constructor take `placement` and give it to models.embedding.embed",
+            f"model.embedding.placement is {placement}, but the model {name} supports only device",
+            hint="remove it; or add a `placement` parameter to the model's constructor and pass it to models.embedding.embed",
         )
     columns = kind.input_schema(config, schema)
-    built: Model = kind(config, columns, **{key: value for key, value in wanted.items() if key in parameters})
+    built: Model = kind(config, columns, **{key: value for key, value in optional.items() if key in parameters})
     return built
 
 
@@ -62,11 +62,11 @@ def kind_of(name: str) -> type[Model]:
     """Return the class of a model.
 
     Args:
-        name: As in `model.name` of a config.
+        name: Value of `model.name` in a config.
 
     Raises:
-        ConfigError: There is no such class, it is not trusted, or it is no Model.
-        MissingExtraError: What it computes with is not installed.
+        ConfigError: The class does not exist, is not trusted, or is no Model.
+        MissingExtraError: A required library is not installed.
     """
     from recsys_cli.models.model import Model  # torch, and this package is imported without
 
@@ -76,13 +76,15 @@ def kind_of(name: str) -> type[Model]:
     return kind
 
 
-def trained(model: Model) -> Model:
-    """Return a model that is trained step by step.
+def require_gradient_trained(model: Model) -> Model:
+    """Return the model if it is gradient-trained.
 
     Raises:
-        ConfigError: It learns all at once.
+        ConfigError: The model is closed-form.
     """
     if model.rows == "all":
         name = type(model).__module__.split(".")[-2]
-        raise ConfigError(f"{name} learns all at once, so there are no steps", hint="recsys train, without options")
+        raise ConfigError(
+            f"{name} is a closed-form model without training steps", hint="run `recsys train` without options"
+        )
     return model

@@ -1,4 +1,4 @@
-"""All-gather for modules that read the rows of all ranks: batch normalization and in-batch negatives."""
+"""All-gather for modules over the rows of all ranks: batch normalization and in-batch negatives."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 
 Gather = Callable[[Tensor], Tensor]
-"""Takes a tensor of the same shape on all ranks; returns all of them, stacked in a new first dimension."""
+"""Collective: takes a tensor of the same shape on all ranks; returns all of them, stacked in a new first dimension."""
 
 
 class AllGatherModule:
-    """Mixin of modules that read all rows of a step, of which each rank has a piece.
+    """Mixin of modules over all rows of a step, distributed over the ranks.
 
-    Only in training: each rank scores its own piece of a validation split.
+    Used in training only: each rank scores its own part of a validation split.
 
     Attributes:
         gather: The collective operation; None for a single process.
-        rank: Number of this process.
+        rank: Rank of this process.
     """
 
     gather: Gather | None = None
@@ -27,31 +27,31 @@ class AllGatherModule:
 
 
 class AllGatherRows(nn.Module, AllGatherModule):
-    """Rows of a step of all ranks, for losses with in-batch negatives."""
+    """Rows of a step from all ranks, for losses with in-batch negatives."""
 
     def forward(self, *columns: Tensor) -> tuple[Sequence[Tensor], int]:
-        """Return the rows of all ranks, in their order, and the number of rows before the own ones.
+        """Return the rows of all ranks in rank order, and the number of rows before this rank's.
 
-        Gradients go back to the rank of the row. Collective: every rank calls this in every step and lets a gradient come back,
+        Gradients flow back to the rank of the row. Collective: every rank calls this in every step and runs the backward pass,
         also without rows.
 
         Args:
-            columns: Each of shape (n, ...), n rows of this rank.
+            columns: Tensors of shape (n, ...), for the n rows of this rank.
         """
         if not self.training or self.gather is None:
             return columns, 0
         counts = self.gather(torch.tensor(len(columns[0]))).tolist()
-        gathered = [_OfAll.apply(column, counts, self.rank, self.gather) for column in columns]
+        gathered = [_GatherFunction.apply(column, counts, self.rank, self.gather) for column in columns]
         return gathered, sum(counts[: self.rank])
 
 
-class _OfAll(torch.autograd.Function):
-    """The rows of all; the gradient of a row is the sum of what all processes have for it."""
+class _GatherFunction(torch.autograd.Function):
+    """All-gather of rows; the gradient of a row is the sum of its gradients on all ranks."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, counts: Sequence[int], rank: int, gather: Gather) -> Tensor:
         ctx.gather, ctx.first, ctx.number = gather, sum(counts[:rank]), counts[rank]
-        longest = rows.new_zeros((max(1, *counts), *rows.shape[1:]))  # messages have to be of one size, and not empty
+        longest = rows.new_zeros((max(1, *counts), *rows.shape[1:]))  # messages need one size on all ranks, and not 0
         longest[: len(rows)] = rows
         return torch.cat([part[:count] for part, count in zip(gather(longest), counts, strict=True)])
 

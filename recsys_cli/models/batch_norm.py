@@ -1,4 +1,4 @@
-"""Batch normalisation for batches that have a single row, and for batches that several processes share."""
+"""Batch normalization for batches of one row, and synchronized over ranks."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from recsys_cli.models.all_gather import AllGatherModule, Gather
 
 
 class BatchNorm(nn.BatchNorm1d, AllGatherModule):
-    """Batch normalisation that takes a batch of one row, as the last of an epoch may be.
+    """Batch normalization for batches of any size, as the last of an epoch may have one row.
 
-    One row has no variance: it is normalised with the running statistics, which it leaves as they are. Where several processes
-    have a piece of the batch each, mean and variance are those of all rows; pieces may be empty. torch.nn.SyncBatchNorm does
-    this on GPUs only.
+    A single row has no variance: it is normalized with the running statistics, without updating them. On several ranks mean and
+    variance are those of all rows; a rank may have none. torch.nn.SyncBatchNorm supports GPUs only.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the rows normalised; shape (B, D)."""
+        """Return the normalized rows; shape (B, D)."""
         if self.training and self.gather is not None:
-            return self._with_others(inputs, self.gather)
+            return self._synchronized(inputs, self.gather)
         if self.training and inputs.shape[0] == 1:
             return F.batch_norm(inputs, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         return super().forward(inputs)
 
-    def _with_others(self, inputs: Tensor, gather: Gather) -> Tensor:
+    def _synchronized(self, inputs: Tensor, gather: Gather) -> Tensor:
         running_mean, running_var = self.get_buffer("running_mean"), self.get_buffer("running_var")
         rows, mean, variance = _statistics(inputs.detach().float(), gather)
-        several = rows > 1  # not looked at, because on a GPU that would wait for it
+        several = rows > 1  # a tensor, because reading the value would synchronize with the GPU
         mean, variance = torch.where(several, mean, running_mean), torch.where(several, variance, running_var)
-        outputs: Tensor = _Normalised.apply(
+        outputs: Tensor = _Normalize.apply(
             inputs, self.weight, self.bias, mean, variance, several / rows, self.eps, gather
         )
         with torch.no_grad():
@@ -44,10 +43,10 @@ class BatchNorm(nn.BatchNorm1d, AllGatherModule):
 
 
 def _statistics(inputs: Tensor, gather: Gather) -> tuple[Tensor, Tensor, Tensor]:
-    """Return number, mean and variance of the rows of all processes.
+    """Return number, mean and variance of the rows of all ranks.
 
-    Each one's own are put together as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
-    computing sample variances" (1979): exact, where a difference of sums of squares would cancel.
+    Merged from the ranks' statistics without cancellation, as in Chan, Golub and LeVeque, "Updating formulae and a
+    pairwise algorithm for computing sample variances" (1979).
     """
     rows, width = inputs.shape
     own = torch.zeros((1 + 2 * width,), device=inputs.device)
@@ -60,10 +59,10 @@ def _statistics(inputs: Tensor, gather: Gather) -> tuple[Tensor, Tensor, Tensor]
     return total, mean, (squares + counts * (means - mean).square()).sum(0) / total
 
 
-class _Normalised(torch.autograd.Function):
-    """`(inputs - mean) / sqrt(variance + eps) * weight + bias`, where mean and variance depend on all processes' inputs.
+class _Normalize(torch.autograd.Function):
+    """`(inputs - mean) / sqrt(variance + eps) * weight + bias`, with mean and variance over the inputs of all ranks.
 
-    `share` is 1 / rows of all processes, or 0 where mean and variance are constants.
+    `share` is 1 / rows of all ranks, or 0 if mean and variance are constants.
     """
 
     @staticmethod
@@ -76,8 +75,8 @@ class _Normalised(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         inputs, weight, mean, scale, share = ctx.saved_tensors
         gradient = gradients[0].float()
-        normalised = (inputs.float() - mean) * scale
-        of_bias, of_weight = gradient.sum(0), (gradient * normalised).sum(0)
+        normalized = (inputs.float() - mean) * scale
+        of_bias, of_weight = gradient.sum(0), (gradient * normalized).sum(0)
         lost_mean, lost_scale = (ctx.gather(torch.cat([of_bias, of_weight])).sum(0) * share).chunk(2)
-        gradient = (gradient - lost_mean - normalised * lost_scale) * (weight * scale)
+        gradient = (gradient - lost_mean - normalized * lost_scale) * (weight * scale)
         return gradient.to(inputs.dtype), of_weight, of_bias, None, None, None, None, None

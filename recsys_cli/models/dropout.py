@@ -1,4 +1,4 @@
-"""Dropout that is quick on a CPU, where torch's own takes longer than the dense layers around it."""
+"""Fast dropout for CPUs, where torch's own takes longer than the dense layers around it."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from torch import Tensor, nn
 from recsys_cli.features.hashing import mix
 
 _BITS = 16
-_PER_DRAW = 64 // _BITS
+_PER_NUMBER = 64 // _BITS
 
 
 class Dropout(nn.Dropout):
-    """Sets a share of elements to zero while training, and scales the others up so that the mean stays.
+    """Dropout with reproducible masks per row: zeroes a share of elements and rescales the rest, in training only.
 
-    On a CPU one random number decides about four elements, by 16 bits each, so the share is right to 1 / 65,536. The numbers come
-    from torch's generator, or follow from a row's place in its step where `place` has told it: then a row loses the same elements
-    whichever process has it, and whichever part of the step it is in. Elsewhere it is torch's own.
+    On a CPU one 64-bit random number serves four elements with 16 bits each: the rate is exact to 1 / 65,536. Numbers come from
+    torch's generator, or after `seed_rows` from the row's index in its step: then a row has the same mask on any rank and in
+    any part of the step. Other devices use torch's implementation.
     """
 
     _key: int | None = None
     _first_row = 0
     _calls = 0
 
-    def place(self, key: int, first_row: int) -> None:
-        """Let what is dropped follow from a key, from how often this was called since, and from where rows are.
+    def seed_rows(self, key: int, first_row: int) -> None:
+        """Derive masks from a key, the number of calls since, and row indices.
 
         Args:
-            key: Of the step, another one for each module.
-            first_row: The place in the step of the first of the rows that are next.
+            key: Seed of the step, different for each module.
+            first_row: Index in the step of the first of the following rows.
         """
         self._key, self._first_row, self._calls = key, first_row, 0
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return the values, any shape with rows first, with some of them dropped."""
+        """Return the values with dropout; any shape with rows first."""
         if not self.training or not self.p:
             return values
         if values.device.type != "cpu":
             return super().forward(values)
         if self._key is None:
             count = values.numel()
-            draws = torch.empty(-(-count // _PER_DRAW), dtype=torch.int64).random_(-(1 << 63), None)
-            bits = draws.view(torch.int16)[:count].view(values.shape)
+            numbers = torch.empty(-(-count // _PER_NUMBER), dtype=torch.int64).random_(-(1 << 63), None)
+            bits = numbers.view(torch.int16)[:count].view(values.shape)
         else:
             self._calls += 1
             bits = self._bits_of_rows(values.shape, mix(self._key, self._calls))
@@ -52,11 +52,11 @@ class Dropout(nn.Dropout):
         return values * kept.to(values.dtype).mul_(scale)
 
     def _bits_of_rows(self, shape: torch.Size, key: int) -> Tensor:
-        """Return random int16 of a shape: a stretch of the sequence that the rows of the whole step have."""
+        """Return random int16 of a shape: the section of these rows in the random sequence of the whole step."""
         num_rows, width = shape[0], shape[1:].numel()
-        draws = -(-width // _PER_DRAW)
-        numbers = np.random.PCG64DXSM(key).advance(self._first_row * draws).random_raw(num_rows * draws)
+        per_row = -(-width // _PER_NUMBER)
+        numbers = np.random.PCG64DXSM(key).advance(self._first_row * per_row).random_raw(num_rows * per_row)
         bits = torch.from_numpy(numbers.view(np.int16))
-        if width == draws * _PER_DRAW:
+        if width == per_row * _PER_NUMBER:
             return bits.view(shape)
-        return bits.view(num_rows, draws * _PER_DRAW)[:, :width].reshape(shape)
+        return bits.view(num_rows, per_row * _PER_NUMBER)[:, :width].reshape(shape)

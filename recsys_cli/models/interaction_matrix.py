@@ -1,4 +1,4 @@
-"""The interaction matrix: users × items, zeros and ones, in CSR format."""
+"""The binary interaction matrix, users × items, in CSR format."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from recsys_cli.interactions import Interactions
 
 @dataclass(frozen=True)
 class InteractionMatrix:
-    """Binary CSR matrix of interactions. Users and items without an id of their own are left out: they share one id.
+    """Binary CSR matrix of interactions, without users and items outside the vocabulary, as these share one id.
 
     Attributes:
         offsets: Row pointers by encoded user, int64, shape (num_users + 1,).
-        items: Column indices, int64, shape (N,); ascending in each row unless `renamed`.
+        items: Column indices, int64, shape (N,); ascending in each row unless `renumbered`.
         num_items: Number of columns.
     """
 
@@ -41,9 +41,9 @@ class InteractionMatrix:
 
         Args:
             interactions: Rows of users and items.
-            user: The column of users.
-            item: The column of items.
-            positive_only: Whether to ignore interactions that are not positive, see `Interactions.positive`.
+            user: User column.
+            item: Item column.
+            positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
             device: Device of the matrix.
         """
         pairs, _ = _pairs(interactions, user, item, positive_only=positive_only, device=device)
@@ -59,22 +59,22 @@ class InteractionMatrix:
         positive_only: bool = False,
         device: torch.device,
     ) -> tuple[InteractionMatrix, Tensor]:
-        """Build the matrix, and the strength of each element.
+        """Build the matrix and the strength of each element.
 
         Args:
             interactions: As for `of`.
-            user: The column of users.
-            item: The column of items.
+            user: User column.
+            item: Item column.
             positive_only: As for `of`.
             device: Device of the matrix.
 
         Returns:
-            The matrix, and r of each of its elements, float32 of shape (N,): the number of rows of the pair, or where labels
-            are numbers their sum over these rows. Pairs whose sum is not positive are left out.
+            The matrix, and r of each of its elements, float32, shape (N,): the number of rows of the pair, or the sum of their
+            labels if labels are numeric. Pairs without a positive sum are excluded.
         """
         pairs, labels = _pairs(interactions, user, item, positive_only=positive_only, device=device)
-        pairs, place = torch.unique(pairs, return_inverse=True)
-        strengths = torch.bincount(place, labels.double(), minlength=len(pairs)).float()
+        pairs, index = torch.unique(pairs, return_inverse=True)
+        strengths = torch.bincount(index, labels.double(), minlength=len(pairs)).float()
         return cls._of_pairs(pairs[strengths > 0], user, item), strengths[strengths > 0]
 
     @classmethod
@@ -93,30 +93,30 @@ class InteractionMatrix:
         return torch.bincount(self.items, minlength=self.num_items)
 
     def of_users(self, users: Tensor, weights: Tensor | None = None) -> Ragged:
-        """Return the items of some users; users (U,), any of them several times.
+        """Return the items of users; shape of users (U,), duplicates allowed.
 
         Args:
-            users: Encoded.
-            weights: A number per element, to return with the items; shape (N,).
+            users: Encoded user ids.
+            weights: Weight per element of the matrix, to return with the items; shape (N,).
         """
         offsets = self.offsets_of(users)
-        places = torch.arange(int(offsets[-1]), device=offsets.device)
-        places += (self.offsets[users] - offsets[:-1]).repeat_interleave(offsets.diff())
-        return Ragged(self.items[places], offsets, None if weights is None else weights[places])
+        elements = torch.arange(int(offsets[-1]), device=offsets.device)
+        elements += (self.offsets[users] - offsets[:-1]).repeat_interleave(offsets.diff())
+        return Ragged(self.items[elements], offsets, None if weights is None else weights[elements])
 
     def offsets_of(self, users: Tensor) -> Tensor:
         """Return the offsets of `of_users`, shape (U + 1,), without its items."""
         lengths = self.offsets[users + 1] - self.offsets[users]
         return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
 
-    def renamed(self, names: Tensor, *, num_items: int) -> InteractionMatrix:
-        """Return the matrix with its columns renumbered, without those that get a negative number.
+    def renumbered(self, indices: Tensor, *, num_items: int) -> InteractionMatrix:
+        """Return the matrix with new column indices, without the columns of negative ones.
 
         Args:
-            names: The new number of each item, by encoded item.
-            num_items: The new numbers are below it.
+            indices: New index of each item, by encoded item.
+            num_items: New number of columns.
         """
-        items = names[self.items]
+        items = indices[self.items]
         keep = items >= 0
         users = torch.arange(self.num_users, device=items.device).repeat_interleave(self.offsets.diff())
         return InteractionMatrix(starts(users[keep], self.num_users), items[keep], num_items)
@@ -135,16 +135,16 @@ class InteractionMatrix:
         return rows
 
 
-def spans(offsets: Tensor, *, most: int) -> Iterator[slice]:
-    """Cut rows into stretches whose lists have about `most` elements together, so that work on them has bounded memory.
+def spans(offsets: Tensor, *, max_elements: int) -> Iterator[slice]:
+    """Cut rows into spans of about `max_elements` list elements, to bound memory.
 
-    A stretch has no more than `most` elements beside those of its first list.
+    A span exceeds the maximum by its first list at most.
 
     Args:
-        offsets: Where each row's list starts, and the number of all elements; shape (B + 1,).
-        most: How many elements.
+        offsets: Row pointers of the lists, shape (B + 1,).
+        max_elements: Elements per span.
     """
-    group = (offsets[1:] - 1).clamp(min=0) // most
+    group = (offsets[1:] - 1).clamp(min=0) // max_elements
     lengths = torch.unique_consecutive(group, return_counts=True)[1].tolist()
     start = 0
     for length in lengths:
@@ -155,29 +155,29 @@ def spans(offsets: Tensor, *, most: int) -> Iterator[slice]:
 def _pairs(
     interactions: Interactions, user: Column, item: Column, *, positive_only: bool, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Return a number for the pair of each row whose user and item have ids, and the label of the row or 1; shape (N,) each."""
+    """Return one number per (user, item) pair with ids in the vocabulary, and the row's label or 1; shape (N,) each."""
     users, items = (torch.tensor(ids, device=device).long() for ids in (interactions.user_idx, interactions.item_idx))
-    wanted = _own(users, user) & _own(items, item)
+    keep = _in_vocabulary(users, user) & _in_vocabulary(items, item)
     if positive_only:
-        wanted &= torch.from_numpy(interactions.positive).to(device)
-    pairs = (users * int(item.cardinality or 0) + items)[wanted]
+        keep &= torch.from_numpy(interactions.positive).to(device)
+    pairs = (users * int(item.cardinality or 0) + items)[keep]
     if interactions.mean is None:
         return pairs, torch.ones(len(pairs), device=device)
-    return pairs, torch.tensor(interactions.labels, device=device)[wanted]
+    return pairs, torch.tensor(interactions.labels, device=device)[keep]
 
 
-def _own(ids: Tensor, column: Column) -> Tensor:
+def _in_vocabulary(ids: Tensor, column: Column) -> Tensor:
     return (ids >= column.own_ids.start) & (ids < column.own_ids.stop)
 
 
 def starts(rows: Tensor, num_rows: int) -> Tensor:
-    """Return where each row's list starts, and the number of all elements, from the row of each element; shape (num_rows + 1,)."""
+    """Return CSR row pointers from the row of each element; shape (num_rows + 1,)."""
     counts = torch.bincount(rows, minlength=num_rows)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
 def transpose(lists: Ragged, num_values: int) -> Ragged:
-    """Return for each value the rows whose lists have it, ascending, with their weights: a sparse matrix by its columns."""
+    """Transpose a sparse matrix of lists: the rows of each value, ascending, with their weights."""
     values, order = lists.values.sort(stable=True)
     rows = torch.repeat_interleave(lists.offsets.diff())
     return Ragged(rows[order], starts(values, num_values), None if lists.weights is None else lists.weights[order])

@@ -1,4 +1,4 @@
-"""The interface of all models: their declared traits, the training context, and the methods that training and evaluation call."""
+"""Base classes of all models: their traits, the training context, and the methods called by training and evaluation."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.models.embedding import Embeddings
 
 Progress = Callable[[int, int], None]
-"""Called with the number of finished parts of some work, and of all parts."""
+"""Callback with the number of finished parts and of all parts of some work."""
 TrainRows = Literal["interactions", "users", "all"]
 Scoring = Literal["pairs", "catalog", "dot_product"]
 
 
-def unheard(done: int, total: int) -> None:
+def no_progress(done: int, total: int) -> None:
     """Ignore progress."""
     del done, total
 
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """Data that a model may read beside a batch.
+    """Data available to a model outside its batches.
 
     Attributes:
-        interactions: Returns the interactions of train, in an evaluation of test also those of valid. It takes time and
-            memory, so only models that need it call it.
-        join: Returns the features of user or item ids, as the loader joins them: `{"movieId": ids}` in, the ids and their
-            genres out. Ids are on the model's device.
-        batches: Returns all rows of the same splits with their features, labels and weights, sampled negatives included:
-            batch by batch in file order, on the model's device. Each call reads them anew. Empty where the context has none.
+        interactions: Returns the interactions of train; in an evaluation of test also those of valid. Costs time and memory, so
+            only models with a need for it call it.
+        join: Returns the features of user or item ids by lookup join: `{"movieId": ids}` gives the ids and their genres. Ids
+            are on the model's device.
+        batches: Returns all rows of the same splits with features, labels, weights and sampled negatives, as batches in file
+            order on the model's device. Each call reads them anew. Empty if unavailable.
     """
 
     interactions: Callable[[], Interactions]
@@ -47,12 +47,12 @@ class TrainingContext:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Items of the interaction matrix outside the model; they all score 0.
+    """Items of the interaction matrix outside the model; their score is 0.
 
     Attributes:
-        items: Number of them.
+        items: Number of excluded items.
         of_items: Number of all items of the matrix.
-        interactions: Their share of the interactions.
+        interactions: Share of the interactions on excluded items.
     """
 
     items: int
@@ -68,40 +68,39 @@ class LeftOut:
 
 
 class Model(nn.Module, ABC):
-    """Base of the four kinds of models: a torch module with scores, and its traits.
+    """Base of the four kinds of models: a torch module with scores and declared traits.
 
-    | kind | learns from | subclass | implement |
+    | kind | input | subclass | implement |
     |---|---|---|---|
     | ranking | labels of interactions with features | `ranking.model.RankingModel` | `outputs` |
     | retrieval | positives and sampled negatives | `retrieval.model.RetrievalModel` | `encode` |
-    | sequence | user histories in the order of time | `sequence.model.SequenceModel` | `states` |
+    | sequence | chronological user histories | `sequence.model.SequenceModel` | `states` |
     | closed-form | all interactions at once | `ClosedFormModel`, or `item_to_item.ItemToItemModel` | `fit` or `learn` |
 
     A model of no kind extends this class with `score` and `loss`.
 
-    The constructor is `Model(config, schema)`. Gradient-trained models take `sparse=False` too: whether their embedding
-    tables have sparse gradients (`train.sparse_embeddings`); and `placement`, if they pass it on to
-    `models.embedding.embed`. Tables
-    are `nn.Embedding` or `nn.EmbeddingBag` modules, as optimizers find them by class. A module that reads the rows of all
-    ranks is a `models.all_gather.AllGatherModule`: `models.batch_norm.BatchNorm`, or `AllGatherRows` for in-batch negatives.
+    The constructor is `Model(config, schema)`. Gradient-trained models also take `sparse=False`, for tables with sparse
+    gradients (`train.sparse_embeddings`), and `placement`, if they pass it on to `models.embedding.embed`. Tables are
+    `nn.Embedding` or `nn.EmbeddingBag` modules: optimizers find them by class. A module over the rows of all ranks is a
+    `models.all_gather.AllGatherModule`: `models.batch_norm.BatchNorm`, or `AllGatherRows` for in-batch negatives.
 
-    Traits, the only place where a model declares its needs; the rest of the program reads them instead of the class:
+    Traits are the only declaration of a model's needs; the rest of the program reads them instead of the class:
 
     Attributes:
         rows: Rows of a training batch. `interactions` have features and labels. `users` have the user id as their only
-            feature and label 1, and come once an epoch. `all` is for models without steps: `fit` reads the whole context.
-        dense_gradients: Whether each step changes every row of the embedding tables, so that sparse gradients are impossible.
-        row_dropout: Whether dropout of a row on a CPU follows from (seed, step, row), so that any number of ranks drops alike.
-        deterministic: Whether training has no randomness, so that one run stands for all seeds.
+            feature and label 1, once per epoch. `all` is for models without steps: `fit` reads the whole context.
+        dense_gradients: Each step changes every row of the embedding tables; sparse gradients are impossible.
+        row_dropout: Dropout of a row on a CPU follows from (seed, step, row), identical for any number of ranks.
+        deterministic: Training has no randomness; one run stands for all seeds.
         scoring: Fastest way to score the catalog: `pairs` has `score` only, `catalog` implements `scores`, and
             `dot_product` implements `user_vectors` and `item_vectors`.
-        probabilistic: Whether scores predict the main label: its logit, or its value in a regression; not only an order.
-        folds_in: Whether the context's interactions are all that the model knows of a user, so that it scores cold-start
-            users without retraining.
-        by_content: Whether the model scores users and items by their features, and so those without ids.
-        device: Device of the computation and of batches; embedding tables may be elsewhere.
-        chosen: Values that `fit` chose for options that the config leaves open.
-        left_out: Items outside the model, known after `set_context`; None where there are none.
+        probabilistic: Scores predict the main label, as its logit or its regression value, instead of an order only.
+        folds_in: The model depends on a user only through the context's interactions, and scores cold-start users
+            without retraining.
+        by_content: The model scores users and items by their features, cold-start ones included.
+        device: Device of the computation and of batches; embedding tables may be on another.
+        chosen: Values chosen by `fit` for options left open in the config.
+        left_out: Items outside the model, set by `set_context`; None if all have weights.
     """
 
     rows: ClassVar[TrainRows] = "interactions"
@@ -118,90 +117,90 @@ class Model(nn.Module, ABC):
 
     @classmethod
     def input_schema(cls, config: Any, schema: Schema) -> Schema:
-        """Return the columns for the constructor: the prepared ones, and those that the model computes itself."""
+        """Return the columns for the constructor: the prepared ones plus those computed by the model itself."""
         del config
         return schema
 
     @property
     def num_parameters(self) -> int:
         """Number of parameters, on all devices."""
-        elsewhere = sum(module.elsewhere for module in self.modules() if isinstance(module, Embeddings))
-        return elsewhere + sum(parameter.numel() for parameter in self.parameters())
+        external = sum(module.num_external_parameters for module in self.modules() if isinstance(module, Embeddings))
+        return external + sum(parameter.numel() for parameter in self.parameters())
 
     def set_context(self, context: TrainingContext) -> None:
-        """Take the data beside the batches: before training, and again with more interactions before a test.
+        """Set the training context: before training, and again with more interactions before a test.
 
-        Nothing that a model derives from it here is part of its weights.
+        State derived from it is no part of the weights.
         """
 
     def set_scales(self, scales: Mapping[str, tuple[float, float]]) -> None:
-        """Take mean and standard deviation of regression labels in train, by name; before training."""
+        """Set mean and standard deviation of the regression labels in train, by label name; before training."""
 
     @abstractmethod
     def score(self, batch: Batch) -> Tensor:
-        """Return a score per row, shape (B,), float32; higher is better. Labels are not needed."""
+        """Return a score per row, shape (B,), float32; higher is better. Labels are optional."""
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
         """Return the training loss, the mean over the batch's rows of weight * loss: a float32 scalar.
 
         The divisor is the number of rows, not the sum of weights, so that parts of a batch and ranks add up. Randomness
-        comes from torch's global generator, which training seeds in every step.
+        comes from torch's global generator, seeded by training in every step.
 
         Args:
-            batch: With labels.
-            scores: Result of `score(batch)`, if there is one; saves validation a second pass.
+            batch: Rows with labels.
+            scores: Result of `score(batch)`, if available; saves validation a second forward pass.
         """
         raise NotImplementedError(f"{type(self).__module__} has no loss")
 
     def without_rows(self, batch: Batch) -> Tensor:
-        """Return a loss of 0 with zero gradients for a batch without rows, whose mean is undefined.
+        """Return a loss of 0 with zero gradients for a batch without rows, where a mean is undefined.
 
-        Ranks get such batches where the rows of a step do not go round. Collective operations of `loss` have to run here
-        too, in the same order.
+        Ranks get such batches when the rows of a step are fewer than the ranks. Collective operations of `loss` have to run
+        here too, in the same order.
         """
         return self.score(batch).sum()
 
-    def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
-        """Learn from all rows of train at once, from scratch; only where `rows` is `all`.
+    def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
+        """Fit the model to all rows of train at once, from scratch; only for `rows` = `all`.
 
         Args:
-            context: The rows of train.
-            progress: Called with the state of the work.
+            context: Rows of train.
+            progress: Progress callback.
         """
         raise NotImplementedError(f"{type(self).__module__} is trained step by step")
 
     def user_vectors(self, users: Tensor) -> Tensor:
-        """Return a vector per user, shape (U, D), float32; after `set_context`."""
+        """Return user vectors, shape (U, D), float32; after `set_context`."""
         raise NotImplementedError(f"{type(self).__module__} has no vectors of users")
 
     def item_vectors(self, items: Tensor) -> Tensor:
-        """Return a vector per item, shape (I, D), float32; after `set_context`."""
+        """Return item vectors, shape (I, D), float32; after `set_context`."""
         raise NotImplementedError(f"{type(self).__module__} has no vectors of items")
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the score of each user for each item, shape (U, I), float32, ordered like `score`; after `set_context`.
+        """Return the scores of U users for I items, shape (U, I), float32, ordered like `score`; after `set_context`.
 
         Args:
-            users: Encoded, int64, shape (U,), on the model's device.
-            items: Encoded, int64, shape (I,).
+            users: Encoded ids, int64, shape (U,), on the model's device.
+            items: Encoded ids, int64, shape (I,).
         """
         return self.user_vectors(users) @ self.item_vectors(items).T
 
     def forward(self, batch: Batch) -> Any:
-        """Return `score(batch)`, by torch's own name for it."""
+        """Return `score(batch)`, under torch's name for it."""
         return self.score(batch)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Track the device; every move of a module comes through here."""
+        """Track the device; every move of a module calls this method."""
         self.device = fn(torch.empty(0, device=self.device)).device
         return super()._apply(fn, recurse)
 
 
 class ClosedFormModel(Model):
-    """A model that learns all at once from the interactions; its weights are buffers."""
+    """A model fitted to all interactions at once; its weights are buffers."""
 
     rows = "all"
 
     @abstractmethod
-    def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
-        """Learn from all rows of train at once, from scratch."""
+    def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
+        """Fit the model to all rows of train at once, from scratch."""

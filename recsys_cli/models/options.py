@@ -1,4 +1,4 @@
-"""The option that all models of who met what have, written once. No torch here, so that a config is checked without loading it."""
+"""Shared option of models of the interaction matrix, without a torch import."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from recsys_cli.config.section import Section
 
 
 class HistoryOptions(Section):
-    """What every model that learns from who met what, and not from labels, is asked."""
+    """Options of models fitted to the interaction matrix instead of labels."""
 
     positive_only: bool = False
-    """Let only positive interactions count, instead of all: those with label 1, or of a label that is a number those above its mean
-    in train."""
+    """Use positive interactions only, not all: those with label 1, or with a numeric label above its mean in train."""

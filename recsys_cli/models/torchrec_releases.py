@@ -1,4 +1,4 @@
-"""Releases of TorchRec and FBGEMM for sharded tables: read from package metadata, so nothing of them or torch is imported."""
+"""Required releases of TorchRec and FBGEMM, from package metadata; imports none of them, nor torch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FBGEMM = {"cpu": "fbgemm-gpu-cpu", "cuda": "fbgemm-gpu"}
 
 
 def require_torchrec(rule: str, device: str) -> None:
-    """Check that tables can be sharded here.
+    """Check the requirements of sharded embedding tables.
 
     Args:
-        rule: The optimizer of the tables.
+        rule: Optimizer of the tables.
         device: Type of the training device, `cpu` or `cuda`.
 
     Raises:
-        MissingExtraError: TorchRec is not installed, or is for another torch; the hint has the install command.
+        MissingExtraError: TorchRec is not installed, or for another torch; the hint has the install command.
         ConfigError: FBGEMM has no such optimizer for this device.
     """
     if rule == "adam" and device == "cpu":
@@ -32,24 +32,24 @@ def require_torchrec(rule: str, device: str) -> None:
         )
     minor = minor_for_torch()
     hint = _INSTALL.format(extra=_EXTRA[device], minor=minor)
-    found = torchrec_versions()
+    versions = torchrec_versions()
     for name in ("torchrec", _FBGEMM[device]):
-        version = found[name]
+        version = versions[name]
         if version is None:
             raise MissingExtraError(
                 f"model.embedding.placement=sharded needs {name}, which is not installed", hint=hint
             )
         if not version.startswith(f"1.{minor}."):
             raise MissingExtraError(
-                f"{name} {version} does not go with torch {metadata.version('torch')}, which wants 1.{minor}", hint=hint
+                f"{name} {version} does not go with torch {metadata.version('torch')}; it needs 1.{minor}", hint=hint
             )
 
 
 def minor_for_torch() -> int:
-    """Return X of FBGEMM 1.X and TorchRec 1.X for the installed torch 2.(X + 5); other pairs may crash."""
+    """Return X of FBGEMM 1.X and TorchRec 1.X for the installed torch 2.(X + 5); other combinations may crash."""
     return int(metadata.version("torch").split(".")[1]) - 5
 
 
 def torchrec_versions() -> dict[str, str | None]:
-    """Return the version of each package that sharding needs; None for one that is not installed."""
+    """Return the version of each package required by sharding; None if not installed."""
     return {name: installed(name) for name in ("torchrec", *_FBGEMM.values(), "tensordict", "pyre-extensions")}

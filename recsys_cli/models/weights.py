@@ -1,4 +1,4 @@
-"""Weights in a checkpoint file: every checkpoint, `best` or `last`, keeps the model's tensors under one prefix."""
+"""Model weights in a checkpoint file, `best` or `last`, under one prefix."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from recsys_cli.models.model import Model
 from recsys_cli.workspace import whole
 
 PREFIX = "model."
-"""What the names of the model's tensors begin with in a checkpoint."""
+"""Prefix of the model's tensor names in a checkpoint."""
 
 
 def load_weights(model: Model, path: Path) -> None:
-    """Fill a model, in place and on its device, with the weights of a checkpoint.
+    """Load the weights of a checkpoint into a model, in place and on its device.
 
     Args:
-        model: Built from the same config and schema as the one that was saved.
+        model: Built from the same config and schema as the saved one.
         path: A `best` or `last` checkpoint.
 
     Raises:
-        MissingArtifactError: There is no such file.
-        DataError: It is not a checkpoint, or of another model.
+        MissingArtifactError: The file does not exist.
+        DataError: The file is no checkpoint, or belongs to another model.
     """
     tensors = read_weights(path)
     try:
@@ -37,11 +37,11 @@ def load_weights(model: Model, path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the model's tensors in a checkpoint, by the model's names.
+    """Return the model's tensors of a checkpoint, by parameter name.
 
     Raises:
-        MissingArtifactError: There is no such file.
-        DataError: It is not a checkpoint.
+        MissingArtifactError: The file does not exist.
+        DataError: The file is no checkpoint.
     """
     if not path.is_file():
         raise MissingArtifactError(f"no checkpoint {path}", hint="recsys train")
@@ -57,8 +57,8 @@ def checksum_of_tensors(tensors: Mapping[str, Tensor], start: int = 0) -> str:
     """Compute the CRC-32 of tensors in host memory, with their names, types and shapes, as eight hexadecimal digits.
 
     Args:
-        tensors: By name.
-        start: The CRC-32 of what stands beside them.
+        tensors: Tensors by name.
+        start: Initial CRC-32, to include other data.
     """
     crc = start
     for name, tensor in sorted(tensors.items()):

@@ -16,7 +16,7 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Column
 from recsys_cli.loader import Loader
 from recsys_cli.loader.footprint import footprint, tables_footprint
-from recsys_cli.models import build, trained
+from recsys_cli.models import build, require_gradient_trained
 from recsys_cli.models.embedding import key_of
 from recsys_cli.models.model import Model
 from recsys_cli.stages.etl import prepared_data
@@ -164,7 +164,7 @@ class _Planner:
     def _on_meta(self, *, sparse: bool) -> Model:
         with torch.device("meta"):
             name, options = self.config.model.name, self.config.model.options
-            return trained(build(name, options, self.data.schema, sparse=sparse))
+            return require_gradient_trained(build(name, options, self.data.schema, sparse=sparse))
 
     def _batch(self, options: TrainConfig) -> Batch:
         """Read rows as training would, and no more of them than that takes."""

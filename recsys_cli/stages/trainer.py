@@ -14,7 +14,7 @@ from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.loader import Loader, UserLoader, check_targets, scales
 from recsys_cli.loader.balance import negatives_per_positive
-from recsys_cli.models import build, trained
+from recsys_cli.models import build, require_gradient_trained
 from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.stages.monitor import metric_after_fit, monitor_or_usual
 from recsys_cli.training import hardware, optimizers
@@ -68,7 +68,7 @@ def trainer_of(
         ConfigError: It is a closed-form model, or the monitored metric is not measurable.
         DataError: There are no positive or no negative rows to balance.
     """
-    model = trained(model)
+    model = require_gradient_trained(model)
     ranks.prepare(model)
     context = make_context(data, "train", device=model.device)
     model.set_context(context)

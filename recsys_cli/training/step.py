@@ -116,7 +116,7 @@ class Step:
     def _place_dropout(self, first_row: int) -> None:
         """Let rows lose the same elements whichever rank has them; other models have more, or fewer, rows than the batch."""
         for number, module in enumerate(self._dropouts):
-            module.place(mix(self.config.seed, self._number, number, _DROPOUT), first_row)
+            module.seed_rows(mix(self.config.seed, self._number, number, _DROPOUT), first_row)
 
     def _parts(self, batch: Batch, rows: int) -> Iterator[tuple[Batch, int]]:
         """Cut this rank's rows as the loader has put them together, a piece of each part of the step; in order.

@@ -13,7 +13,7 @@ from recsys_cli.batch import Batch
 from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.config.schedule import TrainingPosition
-from recsys_cli.models import build, kind_of, trained
+from recsys_cli.models import build, kind_of, require_gradient_trained
 from recsys_cli.models.model import Model
 from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.registry import MODELS
@@ -43,7 +43,7 @@ def losses(
 ) -> list[float]:
     """Train for so many steps of so many rows; return the losses."""
     sparse = not kind_of(name).dense_gradients
-    model = trained(a_model(name, sparse=sparse, device=device, **options)).train()
+    model = require_gradient_trained(a_model(name, sparse=sparse, device=device, **options)).train()
     step = Step(
         model, TrainConfig(learning_rate=0.01, sparse_embeddings=sparse, precision=precision, device=device), Ranks()
     )

@@ -25,7 +25,7 @@ from recsys_cli.config import TrainConfig
 from recsys_cli.config.load import model_config_type
 from recsys_cli.config.schedule import TrainingPosition
 from recsys_cli.features.schema import Schema
-from recsys_cli.models import kind_of, trained
+from recsys_cli.models import kind_of, require_gradient_trained
 from recsys_cli.models.model import Model
 from recsys_cli.models.ranking.model import RankingModel
 from recsys_cli.models.retrieval.item_catalog import ItemCatalog
@@ -70,16 +70,18 @@ def without_chance(name: str) -> dict[str, Any]:
 def given_draws() -> Iterator[None]:
     """Let the items that are drawn follow from what they are drawn for; and let Adam make no step of what is rounding alone."""
 
-    def draw(self: ItemCatalog, *shape: int) -> Tensor:
+    def sample(self: ItemCatalog, *shape: int) -> Tensor:
         return self.items[torch.arange(shape[-1]) % len(self)].expand(shape)
 
-    def draw_for(self: ItemCatalog, users: Tensor, number: int) -> Tensor:
+    def sample_for(self: ItemCatalog, users: Tensor, number: int) -> Tensor:
         return self.items[(users.unsqueeze(1) + torch.arange(number)) % len(self)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ItemCatalog, "draw", draw)
-        patch.setattr(ItemCatalog, "draw_for", draw_for)
-        patch.setattr(two_tower, "_MOST", 24)  # so that rows are compared in parts, one of which is of both processes
+        patch.setattr(ItemCatalog, "sample", sample)
+        patch.setattr(ItemCatalog, "sample_for", sample_for)
+        patch.setattr(
+            two_tower, "_MAX_ROWS", 24
+        )  # so that rows are compared in parts, one of which is of both processes
         patch.setattr(optimizers, "AdamW", partial(AdamW, eps=1e-2))
         yield
 
@@ -108,7 +110,9 @@ def steps(
 ) -> Trail:
     """Train a model for steps of so many rows."""
     sparse = not kind_of(name).dense_gradients
-    model = trained(a_model(name, schema=schema, sparse=sparse, torch_seed=ranks.rank, **options)).train()
+    model = require_gradient_trained(
+        a_model(name, schema=schema, sparse=sparse, torch_seed=ranks.rank, **options)
+    ).train()
     if isinstance(model, RankingModel):
         model.set_scales({"seconds": SCALE})
     ranks.prepare(model)
@@ -183,7 +187,7 @@ def the_same(alone: Trail, elsewhere: Sequence[Trail]) -> None:
 
 
 @pytest.mark.parametrize("name", DRAWING)
-def test_processes_that_draw_for_themselves_learn_one_model(name: str, on_each_rank: list[Any]) -> None:
+def test_processes_that_sample_for_themselves_learn_one_model(name: str, on_each_rank: list[Any]) -> None:
     (losses, first), (_, second) = (found[f"{name} by chance"] for found in on_each_rank)
     assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
     for key, weight in first.items():

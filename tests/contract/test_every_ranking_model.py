@@ -125,7 +125,7 @@ def test_labels_count_by_their_weights(name: str) -> None:
     clicks = loss(click=2.0) - loss()
     torch.testing.assert_close(loss(click=3.0), loss() + 2 * clicks)
     assert clicks > 0
-    with pytest.raises(ConfigError, match="label_weights names buy, and the labels are label, click"):
+    with pytest.raises(ConfigError, match="label_weights: unknown label buy; the labels are label, click"):
         loss(buy=1.0)
 
 

@@ -1,1 +1,1 @@
-"""The `bert4rec` model: masked items by those on both sides."""
+"""The `bert4rec` model: masked items predicted from both sides."""

@@ -1,4 +1,4 @@
-"""Options of the `bert4rec` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `bert4rec` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from recsys_cli.models.sequence.options import TransformerOptions
 
 
 class Config(TransformerOptions):
-    """Self-attention over a user's items, to both sides, tells items that are masked (Sun et al., 2019)."""
+    """BERT4Rec: bidirectional self-attention predicts masked items of the user history (Sun et al., 2019)."""
 
-    # Only what is masked teaches, and attention has to find out first which neighbours matter: so it takes far more steps than the
-    # models that read from left to right (Petrov and Macdonald, "A systematic review and replicability study of BERT4Rec",
-    # 2022). On MovieLens latest-small, with 20 steps an epoch, it gets better for 100 epochs and more, and with Adam for the
-    # items too (NDCG@10 on valid .033 against .027 after that, one seed). Data with more users takes fewer epochs.
+    # Only masked positions give a gradient, so BERT4Rec takes far more steps than left-to-right models (Petrov and Macdonald,
+    # "A systematic review and replicability study of BERT4Rec", 2022). On MovieLens latest-small, with 20 steps an epoch, it
+    # improves for 100 epochs and more, and Adam also for the items is better (NDCG@10 on valid .033 against .027, one seed).
+    # Data with more users takes fewer epochs.
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 150,
         "batch_size": "auto",
@@ -24,8 +24,8 @@ class Config(TransformerOptions):
     }
 
     dropout: float = Field(0.2, ge=0, lt=1)
-    """Share of elements to drop, of the items' vectors and within the network."""
+    """Dropout rate of the item embeddings and of the Transformer."""
     mask_share: float = Field(0.3, gt=0, lt=1)
-    """Share of a sequence's items that are masked in a step of training."""
+    """Share of masked items in a training sequence."""
     last_share: float = Field(0.2, ge=0, lt=1)
-    """Share of the sequences of a step in which the last item alone is masked, as it is when scoring."""
+    """Share of training sequences with only the last item masked, as in scoring."""

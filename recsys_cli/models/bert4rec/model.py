@@ -1,4 +1,4 @@
-"""Items that are masked, told from those on both sides."""
+"""BERT4Rec: masked items, predicted from both sides."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from recsys_cli.config import Placement
 from recsys_cli.features.schema import PADDING, Schema
 from recsys_cli.models.bert4rec.config import Config
 from recsys_cli.models.embedding.tables import INITIAL_STD
-from recsys_cli.models.sequence.histories import Windows, first_places, within
+from recsys_cli.models.sequence.histories import Windows, first_positions, length_mask
 from recsys_cli.models.sequence.model import SequenceModel
 from recsys_cli.models.sequence.transformer import Transformer
 
 
 class Model(SequenceModel):
-    """Some items of a sequence are replaced by a mask and told; what comes next is told by a mask after the last item.
+    """BERT4Rec: training predicts randomly masked items; scoring predicts a mask after the latest item.
 
     Sun et al., "BERT4Rec: sequential recommendation with bidirectional encoder representations from Transformer" (2019), with
-    the normalisation before each part, and the loss of the other models of sequences. Items have no bias, so that a score
-    is a product.
+    pre-norm blocks and the sampled softmax of the other sequence models. Items have no bias, so that a score is a dot product.
     """
 
     config: Config
@@ -34,50 +33,51 @@ class Model(SequenceModel):
         self.outward = nn.Sequential(nn.Linear(dim, dim), nn.GELU(), nn.LayerNorm(dim))
 
     def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """Return the states of items from both sides, shape (B, L, D)."""
+        """Return the bidirectional states of the items, shape (B, L, D)."""
         states: Tensor = self.network(vectors, counts)
         return states
 
     @property
     def window(self) -> int:
-        """What is read: the mask is among it."""
+        """Length of the input, masks included."""
         return self.length
 
     def targets_of(self, items: float) -> float:
-        """Return how many items are masked."""
+        """Return the expected number of masked items."""
         return (1 - self.config.last_share) * self.config.mask_share * items + self.config.last_share
 
     def predict(self, windows: Windows, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask some items and tell them; the last one where none was drawn."""
-        asked = self._drawn(windows)
-        states = self.states(torch.where(asked.unsqueeze(2), self.mask, vectors), windows.counts)
-        return asked, self.outward(states[asked])
+        """Mask random items and predict them; the last item if none was sampled."""
+        targets = self._sample_masks(windows)
+        states = self.states(torch.where(targets.unsqueeze(2), self.mask, vectors), windows.counts)
+        return targets, self.outward(states[targets])
 
-    def ruled_out(self, windows: Windows, asked: Tensor, drawn: Tensor) -> Tensor:
-        """Rule out what is masked at the place, and all that is not masked; what other masks hide is not known there."""
-        read = windows.items.masked_fill(asked, PADDING)
-        rows = asked.nonzero()[:, 0]
-        return (first_places(read, drawn) < read.shape[1])[rows] | (windows.items[asked].unsqueeze(1) == drawn)
+    def false_negatives(self, windows: Windows, targets: Tensor, negatives: Tensor) -> Tensor:
+        """Return the mask of false negatives: the target itself and all unmasked items; other masked items are hidden."""
+        visible = windows.items.masked_fill(targets, PADDING)
+        rows = targets.nonzero()[:, 0]
+        in_input = (first_positions(visible, negatives) < visible.shape[1])[rows]
+        return in_input | (windows.items[targets].unsqueeze(1) == negatives)
 
     def encode(self, users: Tensor) -> Tensor:
-        """Return what a mask after the latest items tells, shape (B, D)."""
+        """Return the prediction of a mask after the latest items, shape (B, D)."""
         windows = self.histories.last(users, self.length - 1)
         items = nn.functional.pad(windows.items, (0, 1))
         vectors = self.item_vectors(items.flatten()).view(*items.shape, -1)
-        after = _at(windows.counts, items.shape[1])
+        after = _one_hot(windows.counts, items.shape[1])
         states = self.states(torch.where(after.unsqueeze(2), self.mask, vectors), windows.counts + 1)
         vector: Tensor = self.outward(states[after])
         return vector
 
-    def _drawn(self, windows: Windows) -> Tensor:
-        """Draw what is masked; bool, shape (B, W)."""
-        there = windows.there
-        asked = there & (torch.rand(there.shape, device=there.device) < self.config.mask_share)
-        alone = torch.rand(len(there), device=there.device) < self.config.last_share
-        alone |= ~asked.any(dim=1)
-        return torch.where(alone.unsqueeze(1), _at(windows.counts - 1, there.shape[1]), asked)
+    def _sample_masks(self, windows: Windows) -> Tensor:
+        """Sample the positions to mask; bool, shape (B, W)."""
+        items = windows.mask
+        masked = items & (torch.rand(items.shape, device=items.device) < self.config.mask_share)
+        last_only = torch.rand(len(items), device=items.device) < self.config.last_share
+        last_only |= ~masked.any(dim=1)
+        return torch.where(last_only.unsqueeze(1), _one_hot(windows.counts - 1, items.shape[1]), masked)
 
 
-def _at(places: Tensor, length: int) -> Tensor:
-    """Return a row of `length` for each place, True at the place alone; all False where it is not from 0 to length - 1."""
-    return within(places + 1, length) & ~within(places, length)
+def _one_hot(positions: Tensor, length: int) -> Tensor:
+    """Return one-hot rows, bool, shape (B, length); all False for positions outside 0 to length - 1."""
+    return length_mask(positions + 1, length) & ~length_mask(positions, length)

@@ -1,4 +1,4 @@
-"""Collaborative features as numeric columns of a batch, for models trained by gradient descent."""
+"""Collaborative features as numeric columns of a batch, for gradient-trained models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _USER_FACTOR, _PAIR_FACTOR = 0x2545F4914F6CDD1D, 0x369DEA0F31A53F85
 
 
 def with_collaborative_columns(schema: Schema, config: CollaborativeOptions) -> Schema:
-    """Return a schema with the numeric columns that `CollaborativeColumns` adds to a batch."""
+    """Return a schema with the numeric columns added by `CollaborativeColumns`."""
     with torch.device("meta"):
         count = CollaborativeFeatures(config, schema, Categories(schema, config.max_categories)).num_columns
     columns = (
@@ -40,7 +40,7 @@ class CollaborativeColumns(nn.Module):
 
     Args:
         config: Widths, penalties and the number of folds.
-        schema: As `with_collaborative_columns` returns it.
+        schema: Result of `with_collaborative_columns`.
 
     Raises:
         ConfigError: There is no label, or not one user and one item.
@@ -63,17 +63,17 @@ class CollaborativeColumns(nn.Module):
 
     @torch.no_grad()
     def fit(self, context: TrainingContext) -> None:
-        """Learn from the rows of train, on the CPU; a context without rows changes nothing."""
+        """Fit to the rows of train, on the CPU; a context without rows changes nothing."""
         batches = [Rows.of(batch.to("cpu"), self.schema, self.categories) for batch in context.batches()]
         if not batches:
             return
-        rows = Rows.joined(batches)
+        rows = Rows.concat(batches)
         fold = self._folds(rows)
         parts = fit_folds(self.config, self.schema, self.categories, rows, fold, seed=0)
         of_train = CollaborativeFeatures(self.config, self.schema, self.categories)
         of_train.fit(rows, seed=0)
-        for mine, fitted in zip([self.of_train, *self.parts], [of_train, *parts], strict=True):
-            for name, buffer in mine.named_buffers():
+        for module, fitted in zip([self.of_train, *self.parts], [of_train, *parts], strict=True):
+            for name, buffer in module.named_buffers():
                 buffer.copy_(fitted.get_buffer(name))
         columns = out_of_fold(parts, rows, fold).double()
         self.center.copy_(columns.mean(0))
@@ -81,7 +81,7 @@ class CollaborativeColumns(nn.Module):
 
     @torch.no_grad()
     def forward(self, batch: Batch) -> Batch:
-        """Return the batch with the columns."""
+        """Return the batch with the columns added."""
         rows = Rows.of(batch, self.schema, self.categories)
         parts = [cast("CollaborativeFeatures", part) for part in self.parts]
         columns = out_of_fold(parts, rows, self._folds(rows)) if self.training else self.of_train.columns(rows)

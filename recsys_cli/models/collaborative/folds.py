@@ -1,4 +1,4 @@
-"""Features of train rows, each from the folds that exclude the row: its own label never reaches it."""
+"""Out-of-fold features of train rows: the features of a row are fitted without its fold and so without its label."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def fit_folds(
     seed: int,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[CollaborativeFeatures]:
-    """Return for each fold the features learned from the rows of the others.
+    """Return for each fold the features fitted to the rows of the other folds.
 
     Args:
         config: Widths, penalties and the number of folds.
         schema: The prepared columns.
         categories: The categorical columns.
-        rows: Of train, on the CPU.
-        fold: Of each row, shape (N,).
-        seed: Start of the factors.
+        rows: Train rows, on the CPU.
+        fold: Fold of each row, shape (N,).
+        seed: Seed of the initial factors.
         progress: Called with the number of fitted folds.
     """
     parts = []
     for number in range(config.folds):
         part = CollaborativeFeatures(config, schema, categories)
-        part.fit(rows.chosen(fold != number), seed=seed)
+        part.fit(rows.select(fold != number), seed=seed)
         parts.append(part)
         progress(number + 1)
     return parts
@@ -45,5 +45,5 @@ def fit_folds(
 
 def out_of_fold(parts: Sequence[CollaborativeFeatures], rows: Rows, fold: Tensor) -> Tensor:
     """Return the features of each row from the part of its fold; shape (N, F), float32."""
-    columns = [part.columns(rows.chosen(fold == number)) for number, part in enumerate(parts)]
+    columns = [part.columns(rows.select(fold == number)) for number, part in enumerate(parts)]
     return torch.cat(columns)[torch.argsort(torch.argsort(fold, stable=True))]

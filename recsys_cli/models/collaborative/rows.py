@@ -14,18 +14,18 @@ from recsys_cli.features.schema import PADDING, Column, Role, Schema
 
 
 class Categories:
-    """The categorical columns beside the user's and the item's, as one range of categories.
+    """The categorical columns except user and item, with one common range of category indices.
 
-    Columns come by name, the small ones first, so that the order of the schema plays no part.
+    Columns are sorted by name, low-cardinality ones first, independent of the order of the schema.
 
     Args:
         schema: The prepared columns.
-        max_categories: Up to this cardinality a column is small.
+        max_categories: Maximum cardinality of a small column.
 
     Attributes:
-        columns: The small columns and then the others.
-        num_small: How many columns are small.
-        starts: The number of each column's id 0, and of the end: one more than there are columns.
+        columns: Small columns, then the others.
+        num_small: Number of small columns.
+        starts: Index of each column's id 0, then the total; one more than columns.
     """
 
     def __init__(self, schema: Schema, max_categories: int) -> None:
@@ -38,12 +38,12 @@ class Categories:
 
     @property
     def small(self) -> Sequence[Column]:
-        """The columns whose categories are told one by one."""
+        """Columns with one feature per category."""
         return self.columns[: self.num_small]
 
     @property
     def num_small_categories(self) -> int:
-        """How many categories the small columns have together."""
+        """Total number of categories of the small columns."""
         return self.starts[self.num_small]
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ def _size(column: Column) -> int:
 
 
 def as_lists(feature: Feature) -> Ragged:
-    """Return a feature as lists: a single value is a list of one."""
+    """Return a feature as lists; a single value is a list of one."""
     if isinstance(feature, Ragged):
         return feature
     return Ragged(feature, torch.arange(len(feature) + 1, device=feature.device))
@@ -63,13 +63,13 @@ def as_lists(feature: Feature) -> Ragged:
 
 @dataclass(frozen=True)
 class Elements:
-    """The categories of some rows: one element for each row and category that it has.
+    """The categories of rows, one element per row and category.
 
     Attributes:
-        row: Which row, shape (M,), int64.
-        column: Which of the columns, shape (M,).
-        category: Its number in the range of all, shape (M,).
-        weight: How much it counts, shape (M,), float64.
+        row: Row index, shape (M,), int64.
+        column: Column index, shape (M,).
+        category: Index in the common range, shape (M,).
+        weight: Weight, shape (M,), float64.
     """
 
     row: Tensor
@@ -79,34 +79,34 @@ class Elements:
 
     @classmethod
     def of(cls, batch: Batch, categories: Categories) -> Self:
-        """Take them from a batch; padding is none."""
+        """Extract the elements of a batch, without padding."""
         parts: list[tuple[Tensor, ...]] = []
         for number, column in enumerate(categories.columns):
             lists = as_lists(batch.features[column.name])
-            there = lists.values != PADDING
-            ids = lists.values[there].long()
-            row = torch.repeat_interleave(lists.offsets.diff())[there]
-            weight = torch.ones_like(ids) if lists.weights is None else lists.weights[there]
+            mask = lists.values != PADDING
+            ids = lists.values[mask].long()
+            row = torch.repeat_interleave(lists.offsets.diff())[mask]
+            weight = torch.ones_like(ids) if lists.weights is None else lists.weights[mask]
             parts.append((row, torch.full_like(row, number), ids + categories.starts[number], weight.double()))
         if not parts:
-            nothing = torch.zeros(0, dtype=torch.int64)
-            return cls(nothing, nothing, nothing, nothing.double())
+            empty = torch.zeros(0, dtype=torch.int64)
+            return cls(empty, empty, empty, empty.double())
         return cls(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
-    def chosen(self, elements: Tensor) -> Self:
-        """Return some of the elements, by a mask."""
-        return type(self)(self.row[elements], self.column[elements], self.category[elements], self.weight[elements])
+    def select(self, mask: Tensor) -> Self:
+        """Return the elements of a mask."""
+        return type(self)(self.row[mask], self.column[mask], self.category[mask], self.weight[mask])
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows, on the device of the batch that they came in.
+    """Rows on the device of their batch.
 
     Attributes:
-        users: Encoded, int64, shape (N,).
-        items: Encoded, int64, shape (N,).
-        elements: Their categories.
-        labels: Float64, shape (N, T); T is 0 where they are not known.
+        users: Encoded ids, int64, shape (N,).
+        items: Encoded ids, int64, shape (N,).
+        elements: Categories of the rows.
+        labels: Float64, shape (N, T); T is 0 without labels.
     """
 
     users: Tensor
@@ -116,7 +116,7 @@ class Rows:
 
     @classmethod
     def of(cls, batch: Batch, schema: Schema, categories: Categories) -> Self:
-        """Take them from a batch."""
+        """Extract the rows of a batch."""
         users, items = (batch.features[schema.only(role).name] for role in (Role.USER, Role.ITEM))
         assert isinstance(users, Tensor)
         assert isinstance(items, Tensor)
@@ -125,8 +125,8 @@ class Rows:
         return cls(users.long(), items.long(), Elements.of(batch, categories), stacked)
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the rows of all parts, one after the other."""
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of all parts in order."""
         starts = torch.tensor([0, *(len(part) for part in parts)]).cumsum(0).tolist()
         shifted = [part.elements.row + start for part, start in zip(parts, starts, strict=False)]
         elements = Elements(
@@ -141,15 +141,15 @@ class Rows:
     def __len__(self) -> int:
         return len(self.users)
 
-    def chosen(self, rows: Tensor) -> Self:
-        """Return some of the rows, by a mask of shape (N,)."""
-        elements = self.elements.chosen(rows[self.elements.row])
-        numbers = rows.cumsum(0) - 1
+    def select(self, mask: Tensor) -> Self:
+        """Return the rows of a mask, shape (N,)."""
+        elements = self.elements.select(mask[self.elements.row])
+        numbers = mask.cumsum(0) - 1
         renumbered = Elements(numbers[elements.row], elements.column, elements.category, elements.weight)
-        return type(self)(self.users[rows], self.items[rows], renumbered, self.labels[rows])
+        return type(self)(self.users[mask], self.items[mask], renumbered, self.labels[mask])
 
     def without(self, *sides: str) -> Self:
-        """Return the rows as if train did not know the ids of some sides, `users` or `items`; they have the padding's id."""
+        """Return the rows as cold-start rows: ids of the given sides, `users` or `items`, become padding."""
         users, items = (
             torch.full_like(ids, PADDING) if side in sides else ids
             for side, ids in (("users", self.users), ("items", self.items))

@@ -1,1 +1,1 @@
-"""The `dcn-v2` model: crosses of features, layer by layer, with a tower after or beside them."""
+"""The `dcn-v2` model: cross layers and an MLP."""

@@ -1,4 +1,4 @@
-"""Options of the `dcn-v2` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `dcn-v2` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptio
 
 
 class Config(TowerOptions):
-    """Crosses of all features, of one degree more in each layer, with a tower after or beside them (Wang et al., 2021)."""
+    """DCN-V2: cross layers over all features, followed by or parallel to an MLP (Wang et al., 2021)."""
 
     train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the embeddings: one for all, by column name, or (for columns not named, and with null) from the
-    cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
+    """Width of the embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
+    min(512, max(16, round(1.6 n^0.56)))."""
     num_cross_layers: PositiveInt = 2
-    """Number of cross layers: with L of them features are multiplied up to L + 1 at a time."""
+    """Number of cross layers; L layers give feature products up to degree L + 1."""
     rank: PositiveInt | None = None
-    """Rank of the cross layers' matrices, which then are products of two thin ones: a quarter of the width of all embeddings and
-    numbers together is often enough, and costs half. None for whole matrices."""
+    """Rank of the low-rank cross matrices. A quarter of the input width is often enough, at half the cost. None for full
+    matrices."""
     structure: Literal["stacked", "parallel"] = "stacked"
-    """`stacked`: the tower looks at what the crosses made. `parallel`: at the features, and the logits of both are added."""
+    """`stacked`: the MLP reads the output of the cross layers. `parallel`: it reads the features, and both logits are added."""

@@ -19,11 +19,11 @@ from recsys_cli.models.ranking.tower import Tower
 
 
 class Cross(nn.Module):
-    """One cross layer: x0 * (W x + b) + x (eq. 1), or with W = U Vᵀ where there is a rank (eq. 2).
+    """One cross layer: x0 * (W x + b) + x (eq. 1), or low-rank with W = U Vᵀ (eq. 2).
 
     Args:
-        width: Of x0 and x.
-        rank: Of W; None for a whole matrix.
+        width: Width of x0 and x.
+        rank: Rank of W; None for a full matrix.
     """
 
     def __init__(self, width: int, rank: int | None = None) -> None:
@@ -31,22 +31,22 @@ class Cross(nn.Module):
         self.down = nn.Identity() if rank is None else nn.Linear(width, rank, bias=False)
         self.up = nn.Linear(rank or width, width)
 
-    def forward(self, first: Tensor, here: Tensor) -> Tensor:
+    def forward(self, first: Tensor, current: Tensor) -> Tensor:
         """Return the next x; shape (B, width).
 
         Args:
-            first: x0, what the first layer was given.
-            here: x, what the layer before returned.
+            first: x0, the input of the first layer.
+            current: x, the output of the previous layer.
         """
-        crossed: Tensor = first * self.up(self.down(here)) + here
+        crossed: Tensor = first * self.up(self.down(current)) + current
         return crossed
 
 
 class Model(RankingModel):
-    """Cross layers over the concatenation of embeddings and numbers, and a tower: after them, or beside them.
+    """Cross layers over concatenated embeddings and numeric features, with an MLP stacked on them or parallel to them.
 
-    Beside them, the output layer over both is linear, so its halves are computed apart and added: `crossed`, and the
-    tower's last layer.
+    In the parallel structure the output layer over both is linear, so it is computed in two summands: `crossed`, and the MLP's
+    last layer.
 
     Raises:
         ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column of `embedding_dim`.

@@ -1,1 +1,1 @@
-"""The `deepfm` model: a factorization machine and a tower that share their vectors."""
+"""The `deepfm` model: a factorization machine and an MLP with shared embeddings."""

@@ -1,4 +1,4 @@
-"""Options of the `deepfm` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `deepfm` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recsys_cli.models.ranking.options import TowerOptions
 
 
 class Config(TowerOptions):
-    """Factorization machine plus a tower of dense layers over the same vectors (Guo et al., 2017)."""
+    """DeepFM: a factorization machine plus an MLP over the same embeddings (Guo et al., 2017)."""
 
     train_defaults: ClassVar[Mapping[str, Any]] = {
         "epochs": 20,
@@ -22,14 +22,14 @@ class Config(TowerOptions):
         "sparse_embeddings": True,
     }
     embedding_dim: PositiveInt = 16
-    """Width of the vectors, the same for all features, because they are multiplied with each other."""
+    """Width of the embeddings, equal for all features, because the factorization machine multiplies them."""
     regularization: float = Field(0.015, ge=0)
-    """How much the embeddings cost (L2), as in the other ranking models; products grow without it."""
+    """L2 penalty of the embeddings, as in the other ranking models; their products overfit without it."""
     hidden_dims: tuple[PositiveInt, ...] = (64,)
-    """Widths of the dense layers, each followed by ReLU; they add to what the factorization machine tells, so they may be few."""
+    """Widths of the MLP's layers, each followed by ReLU; small ones suffice next to the factorization machine."""
     batch_norm: bool = False
-    """Whether BatchNorm follows each ReLU. It takes the scale out of the vectors, and with it the use of their `regularization`."""
+    """Apply BatchNorm after each ReLU. It normalizes the scale of the embeddings, and `regularization` loses its effect."""
     dropout: float = Field(0.5, ge=0, lt=1)
-    """Dropout after each dense layer."""
+    """Dropout rate after each dense layer."""
     embedding_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout of the vectors that go into the tower; the factorization machine takes them whole."""
+    """Dropout rate of the embeddings at the MLP's input; the factorization machine reads them in full."""

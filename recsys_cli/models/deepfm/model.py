@@ -18,9 +18,9 @@ from recsys_cli.models.ranking.tower import Tower
 
 
 class Model(RankingModel):
-    """The logits are the sum of a factorization machine's and a tower's, which look at the same vectors (eq. 1).
+    """The logits are the sum of a factorization machine and an MLP with shared embeddings (eq. 1).
 
-    The tower takes numbers as they are, beside the vectors of the categorical columns.
+    The MLP reads numeric features directly, in addition to the embeddings of the categorical columns.
 
     Raises:
         ConfigError: The schema has no label, no feature, or a list of numbers.
@@ -37,7 +37,7 @@ class Model(RankingModel):
         )  # fmt: skip
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the weights and vectors."""
+        """Return the logits, shape (B, T), and the lookups of weights and embeddings."""
         weights, vectors = self.machine.look_up(batch)
         dense = numbers(batch, self.numeric)
         logits = self.machine(weights, vectors, dense) + self.tower([*vectors.values()], dense)

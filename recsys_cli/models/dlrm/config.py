@@ -1,4 +1,4 @@
-"""Options of the `dlrm` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `dlrm` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from recsys_cli.models.ranking.options import RankingOptions
 
 
 class Config(RankingOptions):
-    """Dot products of all pairs of embeddings, and of the numbers as one more, into a tower (Naumov et al., 2019).
+    """DLRM: dot products of all pairs of embeddings and of a vector of the numeric features, then an MLP (Naumov et al., 2019).
 
-    Beside it stands a linear model, which the paper has not.
+    A linear model is added to the logit, unlike in the paper.
     """
 
     train_defaults: ClassVar[dict[str, Any]] = {
@@ -24,18 +24,18 @@ class Config(RankingOptions):
         "sparse_embeddings": True,
     }
     embedding_dim: PositiveInt = 16
-    """Width of the embeddings, the same for all features, because they are multiplied with each other."""
+    """Width of the embeddings, equal for all features, because they enter dot products."""
     bottom_mlp: tuple[PositiveInt, ...] = (64,)
-    """Widths of the dense layers that lead from the numbers to a vector as wide as the embeddings; each has ReLU and BatchNorm."""
+    """Widths of the MLP from the numeric features to a vector of `embedding_dim`; each layer has ReLU and BatchNorm."""
     regularization: float = Field(0.007, ge=0)
-    """How much the embeddings cost (L2), as in the other ranking models; dot products grow without it, and with 0.02 the embeddings
-    of a hundred thousand interactions stay at zero."""
+    """L2 penalty of the embeddings, as in the other ranking models. Dot products overfit without it; at 0.02 the embeddings of
+    a hundred thousand interactions stay at zero."""
     top_mlp: tuple[PositiveInt, ...] = (64,)
-    """Widths of the top tower's dense layers, each followed by ReLU."""
+    """Widths of the top MLP's layers, each followed by ReLU."""
     batch_norm: bool = False
-    """Whether BatchNorm follows each ReLU of the top tower. It takes the scale out of the dot products, so that `regularization`
-    keeps nothing small: on a hundred thousand interactions AUC then falls from the third epoch on, by 0.04 in three more."""
+    """Apply BatchNorm after each ReLU of the top MLP. It normalizes the scale of the dot products, so `regularization` loses its
+    effect: on a hundred thousand interactions AUC falls from the third epoch on, by 0.04 in three more."""
     dropout: float = Field(0.5, ge=0, lt=1)
-    """Dropout after each dense layer."""
+    """Dropout rate after each dense layer."""
     embedding_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout of the embeddings; it makes dot products small, which costs more than it brings."""
+    """Dropout rate of the embeddings; it shrinks the dot products, a net loss."""

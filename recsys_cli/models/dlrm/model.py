@@ -20,10 +20,10 @@ from recsys_cli.models.ranking.tower import Tower
 
 
 class Model(RankingModel):
-    """A bottom tower makes one vector of the numbers; it and the dot products of all pairs of vectors go into the top tower.
+    """The bottom MLP maps numeric features to one vector; it and all pairwise dot products are the input of the top MLP.
 
-    Beside them a linear model tells what each id adds by itself, which the paper leaves to products with the numbers' vector: often
-    there are no numbers, and embeddings that have to tell this too overfit in their products with each other.
+    Unlike the paper, a linear model learns first-order effects. The paper leaves these to products with the numeric vector; data
+    often has no numeric features, and embeddings with first-order effects overfit in their products.
 
     Raises:
         ConfigError: The schema has no label, no feature, or a list of numbers.
@@ -53,15 +53,15 @@ class Model(RankingModel):
         logits = self.first_order(weights, dense)
         if self.top is None:  # one column of ids has no pair
             return logits, looked_up
-        fields = [self.embedding_dropout(one.spread()) for one in embeddings.values()]
+        fields = [self.embedding_dropout(lookup.spread()) for lookup in embeddings.values()]
         if self.bottom is None:
             return logits + self.top((), pairwise_products(fields)), looked_up
-        made = self.bottom((), dense).float()
-        return logits + self.top((), torch.cat([made, pairwise_products([made, *fields])], dim=1)), looked_up
+        bottom = self.bottom((), dense).float()
+        return logits + self.top((), torch.cat([bottom, pairwise_products([bottom, *fields])], dim=1)), looked_up
 
 
 def pairwise_products(fields: Sequence[Tensor]) -> Tensor:
-    """Return the dot product of each pair of fields once, shape (B, F (F - 1) / 2): of 1 with 0, of 2 with 0, of 2 with 1, ...
+    """Return the dot product of each pair of fields, shape (B, F (F - 1) / 2), in the order 1·0, 2·0, 2·1, ...
 
     Args:
         fields: F tensors of shape (B, D).

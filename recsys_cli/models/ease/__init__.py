@@ -1,1 +1,1 @@
-"""The `ease` model: a linear autoencoder of what users have met, in closed form."""
+"""The `ease` model: a linear item-item autoencoder in closed form."""

@@ -1,4 +1,4 @@
-"""The weights of EASE, by a system of equations as large as the number of items or of users, whichever is smaller."""
+"""EASE: a linear system of the size of the items, or of the users if they are fewer."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from recsys_cli.models.item_to_item import DenseWeights, ItemToItemModel, ItemWe
 from recsys_cli.models.model import Progress
 
 _BLOCK = 1 << 22
-"""Numbers of folded users that are held at once."""
+"""Elements of folded-in user vectors per block."""
 _DENSE_BYTES = {torch.float64: 14, torch.float32: 6}
-"""Memory of a pair of items while weights are computed: the weights in float32, and what they are computed in, if not in place."""
+"""Bytes per item pair while fitting: the weights in float32, plus the working matrix unless in place."""
 _BYTES_OF_A_USER = 20
-"""Memory of an item and a user where these are few: a row and a vector in float64, and the vector that is kept."""
+"""Bytes per (item, user) pair with few users: a row and a vector in float64, and the final vector in float32."""
 
 
 class Model(ItemToItemModel):
-    """B minimises |X - XB|² + λ|B|² with a diagonal of zeros, for the matrix X of who has met what (Steck 2019, eq. 8).
+    """B minimizes |X - XB|² + λ|B|² with a zero diagonal, for the interaction matrix X (Steck 2019, eq. 8).
 
     With P = (XᵀX + λ)⁻¹ it is B = 1 - P diag(P)⁻¹.
     """
 
     deterministic = True
-    learnt: DenseWeights | FewUsers
+    learnt: DenseWeights | LowRankWeights
 
     def __init__(self, config: Config, schema: Schema) -> None:
         budget = config.memory_mib << 20
@@ -41,17 +41,17 @@ class Model(ItemToItemModel):
         self._users = self.user.own_ids
         self._dtype = torch.float64 if _DENSE_BYTES[torch.float64] * self.num_items**2 <= budget else torch.float32
         few = num_users < self.num_items <= _fit_with(num_users, budget)
-        self.learnt = FewUsers(self.num_items, num_users) if few else DenseWeights(self.num_items)
+        self.learnt = LowRankWeights(self.num_items, num_users) if few else DenseWeights(self.num_items)
 
     def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
-        """Choose the penalty where the config has none, and solve the equations."""
+        """Choose the penalty if the config has none, and solve the linear system."""
         progress(0, 3)
         penalty = self.config.regularization
         if penalty is None:
             penalty = choose_penalty(matrix)
             self.chosen = {"regularization": penalty}
         progress(1, 3)
-        if isinstance(self.learnt, FewUsers):
+        if isinstance(self.learnt, LowRankWeights):
             rows = matrix.dense(self._users.start, self._users.stop, dtype=torch.float64)
             progress(2, 3)
             self.learnt.solve(rows, penalty)
@@ -66,7 +66,7 @@ class Model(ItemToItemModel):
 
 
 def most_items(num_users: int, budget: int) -> int:
-    """Return how many items a memory budget allows: of weights between items, or of vectors of users' width.
+    """Return the maximum number of items within a memory budget, for dense or low-rank weights.
 
     Args:
         num_users: R.
@@ -76,27 +76,27 @@ def most_items(num_users: int, budget: int) -> int:
 
 
 def invert_(matrix: Tensor) -> Tensor:
-    """Replace a positive definite matrix by its inverse, with no memory for another of its size; shape (C, C)."""
-    columns = matrix.mT  # LAPACK works by columns; of a symmetric matrix these are the rows, so that nothing is copied
+    """Replace a positive definite matrix by its inverse in place, without a second matrix in memory; shape (C, C)."""
+    columns = matrix.mT  # LAPACK is column-major; for a symmetric matrix the transpose avoids a copy
     torch.linalg.cholesky(columns, out=columns)
     torch.cholesky_inverse(columns, out=columns)
     return matrix
 
 
 def _fit_with(num_users: int, budget: int) -> int:
-    """Return how many items have vectors of as many numbers as there are users, within a budget in bytes."""
+    """Return the maximum number of items with vectors of R users, within a budget in bytes."""
     return budget // (_BYTES_OF_A_USER * max(1, num_users))
 
 
-class FewUsers(ItemWeights):
-    """The same weights where users are fewer than items, without ever writing them down.
+class LowRankWeights(ItemWeights):
+    """The weights of EASE in factored form, for fewer users than items, never written out.
 
-    By Woodbury's identity P = (1 - VᵀV) / λ with V = L⁻¹X and LLᵀ = XXᵀ + λ, so that for a row x of X, and with the shares
+    By Woodbury's identity P = (1 - VᵀV) / λ with V = L⁻¹X and LLᵀ = XXᵀ + λ. For a row x of X, and with the shares
     d = λ diag(P) = 1 - |v|² of the columns v of V, xB = x - (x - xVᵀV) / d.
 
     Args:
         num_items: C.
-        num_users: R; it takes 4 R C bytes.
+        num_users: R; the factors take 4 R C bytes.
     """
 
     vectors: Tensor
@@ -108,7 +108,7 @@ class FewUsers(ItemWeights):
         self.register_buffer("shares", torch.ones(num_items))
 
     def solve(self, rows: Tensor, regularization: float) -> None:
-        """Learn from all users' rows; shape (R, C), float64."""
+        """Fit the factors to the rows of all users; shape (R, C), float64."""
         products = rows @ rows.T
         products.diagonal().add_(regularization)
         vectors = torch.linalg.solve_triangular(torch.linalg.cholesky(products), rows, upper=False)
@@ -116,13 +116,13 @@ class FewUsers(ItemWeights):
         self.shares.copy_(1 - vectors.square().sum(0))
 
     def sums(self, histories: Ragged) -> Tensor:
-        """Fold the users in, and multiply them with all items."""
+        """Fold in the users, and multiply them with all items."""
         sums = (add_rows(self.vectors, histories) @ self.vectors.T).div_(self.shares)
         sums[rows_of(histories), histories.values] += 1 - 1 / self.shares[histories.values]
         return sums
 
     def sums_of_pairs(self, histories: Ragged, items: Tensor) -> Tensor:
-        """Fold the users in, and multiply each with one item."""
+        """Fold in the users, and multiply each with one item."""
         row = rows_of(histories)
         products, own = torch.zeros(2, len(items), device=items.device)
         step = max(1, _BLOCK // self.vectors.shape[1])

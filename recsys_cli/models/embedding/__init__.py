@@ -1,4 +1,4 @@
-"""Embedding tables by column name, each looked up once per used row: what all models with categorical columns share."""
+"""Embedding tables by column name, with one lookup per distinct row: shared by all models with categorical columns."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
     "key_of",
 ]
 
-_PLACES = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedEmbeddings}
+_PLACEMENTS = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedEmbeddings}
 
 
 def embed(
     columns: Sequence[Column], dims: Mapping[str, int], *, sparse: bool = False, placement: Placement = "device"
 ) -> Embeddings:
-    """Return new tables, of the same numbers wherever they are kept.
+    """Return new embedding tables, with the same initial weights for every placement.
 
     Args:
         columns: The categorical columns.
-        dims: Width of each column's rows, as `dims_of` gives it.
-        sparse: Whether the tables' gradients are sparse tensors, coalesced, holding only the rows of the batch.
-        placement: Where they are kept, as in `model.embedding.placement`.
+        dims: Embedding width by column, from `dims_of`.
+        sparse: Give the tables coalesced sparse gradients, with only the rows of the batch.
+        placement: Value of `model.embedding.placement`.
     """
-    return _PLACES[placement](columns, dims, sparse=sparse)
+    return _PLACEMENTS[placement](columns, dims, sparse=sparse)

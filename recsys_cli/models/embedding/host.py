@@ -1,4 +1,4 @@
-"""Embedding tables that stay in host memory, for models whose tables are larger than the device."""
+"""Embedding tables in host memory, for models with tables larger than the device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from recsys_cli.models.embedding.tables import Embeddings
 
 
 class HostEmbeddings(Embeddings):
-    """Tables that do not follow their model to a GPU: the rows of a batch go there, and their gradients come back.
+    """Tables that stay on the host when the model moves to a GPU: only the batch's rows and gradients cross the bus.
 
-    An optimizer keeps its state where the parameters are, so moments stay on the host as well. What crosses the bus is
-    (U, D) each way, U being the distinct ids of the batch.
+    An optimizer keeps its state with the parameters, so moments stay on the host as well. Each direction transfers (U, D) elements
+    for U distinct ids of the batch.
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: ARG002 - torch's own name
-        """Leave the tables as they are; everything that moves a module, or changes its type, comes through here."""
+        """Leave the tables unchanged; torch calls this for every move or type conversion of a module."""
         return self

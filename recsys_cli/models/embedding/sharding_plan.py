@@ -1,6 +1,6 @@
-"""The sharding plan of embedding tables: TorchRec's planner decides, and its modules move ids, rows and gradients.
+"""The sharding plan of embedding tables, by TorchRec's planner, and the sharded collections.
 
-This file and `shards.py` are the only ones that know TorchRec; they are imported only where tables are sharded.
+Only this file and `shards.py` import TorchRec; both are imported only for sharded tables.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from recsys_cli.errors import ConfigError
 
 Rule = Literal["adam", "adagrad", "sgd"]
 
-for _name in ("torchrec", "torch.fx._symbolic_trace"):  # they warn of their own parts, on stderr
+for _name in ("torchrec", "torch.fx._symbolic_trace"):  # they log warnings about their own internals
     logging.getLogger(_name).setLevel(logging.ERROR)
 
 _UNIT = 4
-"""FBGEMM's kernels take widths that are multiples of this; other tables are filled up with columns of zeros."""
+"""FBGEMM's kernels need widths that are multiples of this; other tables are padded with zero columns."""
 _RESERVED = 0.15
-"""Share of each device's memory that the planner leaves to everything that is no table."""
+"""Share of device memory reserved by the planner for all but tables."""
 _OPTIMIZERS = {"adam": EmbOptimType.ADAM, "adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD, "sgd": EmbOptimType.EXACT_SGD}
 
 
@@ -50,7 +50,7 @@ class TableShard:
 
 
 def width_of(dim: int) -> int:
-    """Return how wide the kernels' table is for rows of `dim` numbers."""
+    """Return the padded table width for embeddings of `dim`."""
     return -(-dim // _UNIT) * _UNIT
 
 
@@ -61,15 +61,15 @@ def shard_tables(
 
     Args:
         shapes: Rows and width of each table, by name.
-        rule: The optimizer that is fused into the backward pass.
+        rule: Optimizer fused into the backward pass.
         options: Its parameter group.
-        device: Where the kernels run.
+        device: Device of the kernels.
 
     Returns:
-        For each width a sharded EmbeddingCollection, whose tables have to be of one width; and the shards of each table.
+        A sharded EmbeddingCollection per width, as its tables need equal widths; and the shards of each table.
 
     Raises:
-        ConfigError: The tables fit nowhere.
+        ConfigError: The tables exceed the memory of all devices.
     """
     whole = nn.ModuleDict({str(dim): _collection(shapes, dim) for dim in sorted({dim for _, dim in shapes.values()})})
     fused = {"optimizer": _OPTIMIZERS[rule], "learning_rate": options["lr"]}
@@ -82,21 +82,21 @@ def shard_tables(
         reason = str(error).strip().partition("\n")[0]
         raise ConfigError(
             f"the embedding tables cannot be sharded over {dist.get_world_size()} processes: {reason}",
-            hint="use more processes or narrower tables, or model.embedding.placement=host",
+            hint="use more processes or narrower tables, or set model.embedding.placement=host",
         ) from error
     environment = ShardingEnv.from_process_group(dist.group.WORLD)
     collections: dict[int, nn.Module] = {}
     shards: dict[str, list[TableShard]] = {}
     for dim, collection in whole.items():
-        decided = plan.get_plan_for_module(dim)
-        collections[int(dim)] = sharder.shard(collection, decided, environment, device)
-        shards |= {name: _shards_of(decided[name]) for name in decided}
+        table_plans = plan.get_plan_for_module(dim)
+        collections[int(dim)] = sharder.shard(collection, table_plans, environment, device)
+        shards |= {name: _shards_of(table_plans[name]) for name in table_plans}
     return collections, shards
 
 
 def kernels_of(collection: nn.Module) -> list[BatchedFusedEmbedding]:
-    """Return what holds the parts that a sharded collection keeps in this process."""
-    # TorchRec keeps them out of the module tree; its own tools reach for the same attribute.
+    """Return the kernels with this process's shards of a collection."""
+    # TorchRec keeps them outside the module tree; its own tools use the same private attribute.
     lookups: list[nn.Module] = collection._lookups  # type: ignore[assignment]
     modules = (module for lookup in lookups for module in lookup.modules())
     return [module for module in modules if isinstance(module, BatchedFusedEmbedding)]
@@ -108,17 +108,19 @@ def _collection(shapes: Mapping[str, tuple[int, int]], dim: int) -> EmbeddingCol
         for name, (num_rows, width) in shapes.items()
         if width == dim
     ]
-    return EmbeddingCollection(tables=tables, device=torch.device("meta"))  # no whole table ever exists
+    return EmbeddingCollection(tables=tables, device=torch.device("meta"))  # no whole table is ever allocated
 
 
 def _planner(shapes: Mapping[str, tuple[int, int]], rule: Rule, device: torch.device) -> EmbeddingShardingPlanner:
-    ways, kernels = _ways(rule, device)
-    constraints = {name: ParameterConstraints(sharding_types=ways, compute_kernels=kernels) for name in shapes}
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // here
+    sharding_types, kernels = _constraints(rule, device)
+    constraints = {
+        name: ParameterConstraints(sharding_types=sharding_types, compute_kernels=kernels) for name in shapes
+    }
+    local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // local_world_size
     on_device = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
     topology = Topology(
-        world_size=dist.get_world_size(), local_world_size=here, compute_device=device.type,
+        world_size=dist.get_world_size(), local_world_size=local_world_size, compute_device=device.type,
         hbm_cap=on_device, ddr_cap=memory,
     )  # fmt: skip
     return EmbeddingShardingPlanner(
@@ -126,18 +128,18 @@ def _planner(shapes: Mapping[str, tuple[int, int]], rule: Rule, device: torch.de
     )
 
 
-def _ways(rule: Rule, device: torch.device) -> tuple[list[str], list[str]]:
-    """Return how a table may be cut, and where its parts may be kept.
+def _constraints(rule: Rule, device: torch.device) -> tuple[list[str], list[str]]:
+    """Return the allowed sharding types and compute kernels.
 
-    Row-wise Adagrad needs whole rows: of a part of the columns it would remember another mean.
+    Row-wise Adagrad needs whole rows: a column shard would have another mean square.
     """
-    ways = [ShardingType.TABLE_WISE.value]
-    ways += [ShardingType.COLUMN_WISE.value] if rule != "adagrad" else []
+    sharding_types = [ShardingType.TABLE_WISE.value]
+    sharding_types += [ShardingType.COLUMN_WISE.value] if rule != "adagrad" else []
     kernels = [EmbeddingComputeKernel.FUSED.value]
     if device.type == "cuda":
-        ways.append(ShardingType.ROW_WISE.value)
+        sharding_types.append(ShardingType.ROW_WISE.value)
         kernels.append(EmbeddingComputeKernel.FUSED_UVM_CACHING.value)
-    return ways, kernels
+    return sharding_types, kernels
 
 
 def _shards_of(sharding: Any) -> list[TableShard]:

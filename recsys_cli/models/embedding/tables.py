@@ -1,4 +1,4 @@
-"""Embedding tables by column name, on the device of the rest of the model."""
+"""Embedding tables by column name, on the device of the model."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from recsys_cli.features.schema import PADDING, Column
 from recsys_cli.models.embedding.lookup import Lookup
 
 INITIAL_STD = 0.01
-"""Standard deviation of a new table. Small, so that a row that training rarely sees stays near the average row instead of
-adding noise of its own (torch's default of 1 does), and not zero, so that rows with the same gradients can part."""
+"""Standard deviation of initial embeddings: small, so that rare rows stay near the average instead of adding noise as with torch's
+default of 1; not zero, so that rows with the same gradients can diverge."""
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A table before it is made: how many rows it has, and the number that they follow from."""
+class TableInit:
+    """Size and seed of a table before its creation."""
 
     num_rows: int
     seed: int
 
 
 class Embeddings(nn.Module):
-    """One table for each categorical column, found by the column's name and never by its position.
+    """One table per categorical column, by column name.
 
-    Row 0 is padding: it is zero and gets no gradient.
+    Row 0 is padding: zero, without a gradient.
 
     Args:
         columns: The categorical columns.
-        dims: Width of each column's rows, as `dims_of` gives it.
-        sparse: Whether the tables' gradients are sparse tensors, coalesced, holding only the rows of the batch.
+        dims: Embedding width by column, from `dims_of`.
+        sparse: Give the tables coalesced sparse gradients, with only the rows of the batch.
     """
 
     def __init__(self, columns: Sequence[Column], dims: Mapping[str, int], *, sparse: bool = False) -> None:
@@ -45,20 +45,20 @@ class Embeddings(nn.Module):
         self.dims = {name: dims[name] for name in self.names}
         self.sparse = sparse
         rows = {column.name: column.cardinality or 0 for column in columns}
-        # One number for each table, so that whoever keeps a part can draw it alone.
-        self._make({name: Drawn(rows[name], int(torch.randint(1 << 62, (), device="cpu"))) for name in self.names})
+        # One seed per table, so that a rank with a shard can create it independently.
+        self._make({name: TableInit(rows[name], int(torch.randint(1 << 62, (), device="cpu"))) for name in self.names})
 
-    def _make(self, drawn: Mapping[str, Drawn]) -> None:
+    def _make(self, inits: Mapping[str, TableInit]) -> None:
         self.tables = nn.ModuleDict()
-        for name, one in drawn.items():
+        for name, one in inits.items():
             weight = initial_rows(one.num_rows, self.dims[name], seed=one.seed)
             self.tables[key_of(name)] = nn.Embedding(
                 one.num_rows, self.dims[name], padding_idx=PADDING, sparse=self.sparse, _weight=weight
             )
 
     @property
-    def elsewhere(self) -> int:
-        """Numbers that are no parameters of this module."""
+    def num_external_parameters(self) -> int:
+        """Number of table elements outside this module's parameters."""
         return 0
 
     def table(self, name: str) -> Tensor:
@@ -67,38 +67,38 @@ class Embeddings(nn.Module):
 
     @torch.no_grad()
     def write_rows(self, name: str, ids: Tensor, rows: Tensor) -> None:
-        """Replace some rows of a column's table.
+        """Replace rows of a column's table.
 
         Args:
-            name: The column.
-            ids: Which, each once; shape (U,), int64.
-            rows: By what; shape (U, D).
+            name: Column name.
+            ids: Row ids without duplicates; shape (U,), int64.
+            rows: New values; shape (U, D).
         """
         table = self.table(name)
         table.index_copy_(0, ids.to(table.device), rows.to(table.device))
 
     def lookups(self, batch: Batch, *, like: Mapping[str, Lookup] | None = None) -> dict[str, Lookup]:
-        """Return the rows of each column's table that the batch uses, by name in the order of `names`.
+        """Return a lookup per column of the batch, in the order of `names`.
 
         Args:
-            batch: Has all the columns.
-            like: What other tables of some of these columns gave for this batch; which ids it has is taken over from there.
+            batch: Batch with all the columns.
+            like: Lookups of other tables for the same batch; their distinct ids are reused.
         """
         features = {name: batch.features[name] for name in self.names}
-        places = {name: _places(feature, (like or {}).get(name)) for name, feature in features.items()}
-        rows = self.rows({name: used for name, (used, _) in places.items()})
-        return {name: _lookup(feature, rows[name], *places[name]) for name, feature in features.items()}
+        indices = {name: _indices(feature, (like or {}).get(name)) for name, feature in features.items()}
+        rows = self.rows({name: used for name, (used, _) in indices.items()})
+        return {name: _lookup(feature, rows[name], *indices[name]) for name, feature in features.items()}
 
     def rows(self, used: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return some rows of each table, shape (U, D), on the device of their ids.
+        """Return rows of each table, shape (U, D), on the device of their ids.
 
         Args:
-            used: For each name the ids, ascending without repeats; shape (U,), int64.
+            used: Ids by column name, ascending without duplicates; shape (U,), int64.
         """
         return {name: self._rows_of(self.table(name), ids) for name, ids in used.items()}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return each column's embeddings, shape (B, D); ragged columns are summed."""
+        """Return the embeddings of each column, shape (B, D); ragged columns are summed."""
         return {name: lookup.spread() for name, lookup in self.lookups(batch).items()}
 
     def _rows_of(self, table: Tensor, used: Tensor) -> Tensor:
@@ -111,20 +111,20 @@ class Embeddings(nn.Module):
 
 
 def initial_rows(num_rows: int, dim: int, *, seed: int) -> Tensor:
-    """Return a new table, shape (num_rows, dim), on the host; row 0, which is padding, is zero."""
+    """Return initial embeddings, shape (num_rows, dim), on the host; row 0, padding, is zero."""
     weight = torch.empty(num_rows, dim).normal_(std=INITIAL_STD, generator=torch.Generator().manual_seed(seed))
     weight[:1] = 0
     return weight
 
 
 def key_of(name: str) -> str:
-    """Return a column name as a submodule name: no dots, which torch reserves, and nothing that ModuleDict calls its own."""
+    """Return a column name as a submodule name, without dots and without conflicts with attributes of ModuleDict."""
     return "of_" + name.replace("%", "%25").replace(".", "%2E")
 
 
-def _places(feature: Tensor | Ragged, known: Lookup | None) -> tuple[Tensor, Tensor]:
-    if known is not None and known.used is not None:
-        return known.used, known.inverse
+def _indices(feature: Tensor | Ragged, like: Lookup | None) -> tuple[Tensor, Tensor]:
+    if like is not None and like.used is not None:
+        return like.used, like.inverse
     return _distinct(feature.values if isinstance(feature, Ragged) else feature)
 
 
@@ -135,10 +135,10 @@ def _lookup(feature: Tensor | Ragged, rows: Tensor, used: Tensor, inverse: Tenso
 
 
 class _SparseRows(torch.autograd.Function):
-    """`table[used]` for ascending ids without repeats: the gradient needs no sorting and no adding up.
+    """`table[used]` for ascending distinct ids, with a gradient that needs no sorting or coalescing.
 
-    F.embedding(sparse=True) would return a gradient that has to be coalesced, which costs more than the update itself.
-    The table may be on another device than the ids: only rows and their gradients move.
+    The gradient of F.embedding(sparse=True) has to be coalesced, at a higher cost than the update itself. The table may be on
+    another device than the ids: only rows and their gradients move.
     """
 
     @staticmethod
@@ -153,13 +153,13 @@ class _SparseRows(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (ids,) = ctx.saved_tensors
         ids, values = ids[ctx.padded :].unsqueeze(0), gradients[0][ctx.padded :].to(ids.device)
-        if not values.numel():  # torch enlarges it to add the next part's, which memory of numpy's does not allow
+        if not values.numel():  # torch resizes it in accumulation, impossible with numpy's memory
             ids, values = ids.clone(), values.clone()
         return torch.sparse_coo_tensor(ids, values, ctx.size, is_coalesced=True, check_invariants=False), None
 
 
 def _take(table: Tensor, ids: Tensor, device: torch.device) -> Tensor:
-    """Return `table[ids]` on a device, which may be another than the table's: the host then does not wait for the copy."""
+    """Return `table[ids]` on a device, without a wait of the host for the copy."""
     if table.device == device:
         return table.index_select(0, ids)
     rows = torch.empty((ids.numel(), table.shape[1]), dtype=table.dtype, pin_memory=device.type == "cuda")
@@ -168,9 +168,9 @@ def _take(table: Tensor, ids: Tensor, device: torch.device) -> Tensor:
 
 
 def _distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ids without repeats, ascending, and the place of each id among them; both int64."""
-    if ids.device.type == "cpu":  # numpy's vectorised sort is over ten times faster than torch's here
+    """Return the distinct ids, ascending, and the index of each id among them; both int64."""
+    if ids.device.type == "cpu":  # numpy's vectorized sort is over ten times faster than torch's here
         used, inverse = np.unique(ids.numpy(), return_inverse=True)
         return torch.from_numpy(used.astype(np.int64, copy=False)), torch.from_numpy(inverse)
-    used_ids, places = torch.unique(ids, return_inverse=True)
-    return used_ids.long(), places
+    used_ids, indices = torch.unique(ids, return_inverse=True)
+    return used_ids.long(), indices

@@ -1,4 +1,4 @@
-"""How wide a column's embedding is: as it was asked for, or by the usual rule."""
+"""Embedding widths per column: configured, or by the usual rule."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from recsys_cli.registry import suggest
 
 
 def default_dim(cardinality: int) -> int:
-    """Return the usual width for a table of n rows: min(512, max(16, round(1.6 n^0.56))), the rule of fast.ai and NVTabular."""
+    """Return the default width for cardinality n: min(512, max(16, round(1.6 n^0.56))), the rule of fast.ai and NVTabular."""
     return min(512, max(16, round(1.6 * cardinality**0.56)))
 
 
 def dims_of(columns: Sequence[Column], option: int | Mapping[str, int] | None) -> dict[str, int]:
-    """Return the width of each column's embedding.
+    """Return the embedding width of each column.
 
     Args:
         columns: The categorical columns.
-        option: One width for all, widths by column name, or None; what is not named follows `default_dim`.
+        option: One width for all, widths by column name, or None; other columns follow `default_dim`.
 
     Raises:
-        ConfigError: A name is not that of a categorical column.
+        ConfigError: A name is no categorical column.
     """
     names = [column.name for column in columns]
     given = dict.fromkeys(names, option) if isinstance(option, int) else dict(option or {})

@@ -1,4 +1,4 @@
-"""Options of the `fm` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `fm` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recsys_cli.models.ranking.options import RankingOptions
 
 
 class Config(RankingOptions):
-    """Factorization machine: what each feature adds by itself, and a dot product for each pair of features (Rendle, 2010)."""
+    """Factorization machine: a linear model plus the dot products of all feature pairs (Rendle, 2010)."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 20,
@@ -20,7 +20,7 @@ class Config(RankingOptions):
         "sparse_embeddings": True,
     }
     embedding_dim: PositiveInt = 16
-    """Width of the vectors, the same for all features, because they are multiplied with each other."""
+    """Width of the embeddings, equal for all features, because they enter dot products."""
     regularization: float = Field(0.01, ge=0)
-    """How much weights and vectors cost: each row of a batch adds so many times the sum of the squares of what it looks up to the
-    loss of training. Pairs of few interactions need it; 0.01 is for a hundred thousand of them."""
+    """L2 penalty of weights and embeddings: each row of a batch adds this times the squared norm of its embeddings to the training
+    loss. Sparse feature pairs need it; 0.01 suits a hundred thousand interactions."""

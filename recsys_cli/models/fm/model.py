@@ -17,7 +17,7 @@ from recsys_cli.models.ranking.numbers import numbers
 
 
 class Model(RankingModel):
-    """The logit of each label is w0 + Σ wi xi + Σ <vi, vj> xi xj over all pairs i < j of features.
+    """logit = w0 + Σ wi xi + Σ <vi, vj> xi xj for each label, over all pairs i < j of features.
 
     Raises:
         ConfigError: The schema has no label, no feature, or a list of numbers.
@@ -30,6 +30,6 @@ class Model(RankingModel):
         self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the weights and vectors."""
+        """Return the logits, shape (B, T), and the lookups of weights and embeddings."""
         weights, vectors = self.machine.look_up(batch)
         return self.machine(weights, vectors, numbers(batch, self.numeric)), [*weights.values(), *vectors.values()]

@@ -1,1 +1,1 @@
-"""The `gru4rec` model: the next item by a recurrent network."""
+"""The `gru4rec` model: next-item prediction with a recurrent network."""

@@ -1,4 +1,4 @@
-"""Gated recurrent units over a user's items."""
+"""GRU4Rec: gated recurrent units over the user history."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from recsys_cli.models.sequence.model import SequenceModel
 
 
 class Model(SequenceModel):
-    """A recurrent state takes in one item after the other, and a dense layer makes of it the vector of what comes next.
+    """GRU4Rec: a GRU over the user history, and a dense layer from its state to the vector of the next item.
 
-    Hidasi et al., "Session-based recommendations with recurrent neural networks" (2016); the sampled softmax over additional
-    negatives and the one table for input and output are those of Hidasi and Karatzoglou, "Recurrent neural networks with
-    top-k gains for session-based recommendations" (2018).
+    Hidasi et al., "Session-based recommendations with recurrent neural networks" (2016). Sampled softmax over additional
+    negatives and tied input and output embeddings follow Hidasi and Karatzoglou, "Recurrent neural networks with top-k gains
+    for session-based recommendations" (2018).
     """
 
     config: Config
@@ -33,8 +33,8 @@ class Model(SequenceModel):
         self.outward = nn.Linear(config.hidden_size, config.embedding_dim)
 
     def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """Return what is told after each item, shape (B, L, D)."""
-        del counts  # what is read after the last item changes nothing before it
+        """Return the prediction after each item, shape (B, L, D)."""
+        del counts  # a GRU is causal, so padding at the end changes no earlier state
         states, _ = self.network(self.dropout(vectors * self.config.embedding_dim**0.5))
         outward: Tensor = self.outward(self.dropout(states))
         return outward

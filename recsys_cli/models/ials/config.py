@@ -1,4 +1,4 @@
-"""Options of the `ials` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `ials` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recsys_cli.models.options import HistoryOptions
 
 
 class Config(HistoryOptions):
-    """Matrix factorization by alternating least squares: 1 for interactions, 0 with less weight for all other pairs.
+    """iALS: implicit-feedback matrix factorization by alternating least squares, confidence-weighted.
 
     After Hu, Koren and Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (2008). Needs `recsys-cli[implicit]`.
     """
@@ -18,12 +18,12 @@ class Config(HistoryOptions):
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     embedding_dim: PositiveInt = 64
-    """Width of the vectors."""
+    """Width of the user and item factors."""
     regularization: float | None = Field(None, gt=0)
-    """L2 penalty of the vectors, λ. None: 0.04 of the confidence in a user's and in an item's interactions, the geometric mean of
-    both sums, each averaged over interactions."""
+    """L2 penalty λ of the factors. None: 0.04 times the geometric mean of the summed confidence per user and per item, each
+    averaged over interactions."""
     alpha: float = Field(4.0, gt=0)
-    """Confidence in an interaction, c = 1 + alpha r, against 1 for items without one. r is the number of rows of the user and the
-    item, or where the label is a number the sum of their labels."""
+    """Confidence c = 1 + alpha r of an interaction, against 1 for all other pairs. r is the number of rows of the pair, or the sum
+    of their labels where the label is numeric."""
     iterations: PositiveInt = 10
-    """How often all users and then all items are solved for."""
+    """Number of alternations, each over all users and then all items."""

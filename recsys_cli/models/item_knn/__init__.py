@@ -1,1 +1,1 @@
-"""The `item-knn` model: items that the same users have met are near."""
+"""The `item-knn` model: item-based nearest neighbors by common users."""

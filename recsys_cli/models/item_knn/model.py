@@ -1,4 +1,4 @@
-"""How near items are: products of the columns of who has met what, weighted as words of texts are, and the best of each item."""
+"""ItemKNN: weighted cosine similarity between items by common users, restricted to nearest neighbors."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from recsys_cli.models.item_to_item import ItemToItemModel, ItemWeights, rows_of
 from recsys_cli.models.model import Progress
 
 _BLOCK = 1 << 21
-"""Products of items that are held at once; so few stay near the processor while they are gone over."""
+"""Similarities per block; small enough to stay in the CPU cache between operations."""
 _LEAST = 1e-12
-"""Stands for no shrinkage, so that nothing is divided by zero."""
+"""Minimum shrinkage, against division by zero."""
 
 
 class Model(ItemToItemModel):
-    """An item's score is the sum of its nearness to those of its nearest items that the user has met."""
+    """An item's score is the sum of its similarities to the items of the user history, over nearest neighbors."""
 
     deterministic = True
-    learnt: Neighbours
+    learnt: Neighbors
 
     def __init__(self, config: Config, schema: Schema) -> None:
         super().__init__(schema, positive_only=config.positive_only, max_items=None)
         self.config = config
-        self.learnt = Neighbours(self.num_items, min(config.num_neighbors, max(1, self.num_items - 1)))
+        self.learnt = Neighbors(self.num_items, min(config.num_neighbors, max(1, self.num_items - 1)))
 
     def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
-        """Multiply some columns with all columns at a time, and keep the largest products of each."""
+        """Multiply blocks of columns with all columns, and keep the largest similarities of each."""
         if not matrix.num_items:
             return
         values = self._weights(matrix)
@@ -55,10 +55,10 @@ class Model(ItemToItemModel):
         )
 
     def _weights(self, matrix: InteractionMatrix) -> Tensor:
-        """Return how much each element of the matrix counts; float32.
+        """Return the weight of each element of the matrix; float32.
 
-        Items are the texts and users the words: idf = log(number of items) - log(1 + items of the user); bm25 weighs a word that
-        is there once by (k1 + 1) / (k1 (1 - b + b length / mean length) + 1) times idf (Robertson and Zaragoza, 2009, eq. 3.15).
+        Items are the documents and users the terms: idf = log(number of items) - log(1 + items of the user). BM25 multiplies idf
+        by (k1 + 1) / (k1 (1 - b + b length / mean length) + 1) (Robertson and Zaragoza, 2009, eq. 3.15).
         """
         if self.config.weighting == "none":
             return torch.ones(len(matrix.items), device=matrix.items.device)
@@ -71,12 +71,12 @@ class Model(ItemToItemModel):
         return idf * ((k1 + 1) / (k1 * longer + 1))[matrix.items]
 
 
-class Neighbours(ItemWeights):
-    """The nearest items of each item, as a sparse matrix: its rows are what was met, its columns the items that it is near to.
+class Neighbors(ItemWeights):
+    """Nearest neighbors as a sparse matrix: rows are items of the history, columns the items they are a neighbor of.
 
     Args:
         num_items: C.
-        number: K, how many neighbours an item has; it takes 20 C K bytes.
+        number: K, neighbors per item; the matrix takes 20 C K bytes.
     """
 
     places: Tensor
@@ -88,35 +88,35 @@ class Neighbours(ItemWeights):
         self.register_buffer("places", torch.zeros(2, num_items * number, dtype=torch.int64))
         self.register_buffer("weights", torch.zeros(num_items * number))
 
-    def keep(self, neighbours: Tensor, nearness: Tensor) -> None:
-        """Keep the neighbours of all items, and how near they are; shape (C, K) each."""
-        met, order = neighbours.flatten().sort(stable=True)
-        self.places.copy_(torch.stack([met, torch.div(order, self.number, rounding_mode="floor")]))
-        self.weights.copy_(nearness.flatten()[order])
+    def keep(self, neighbors: Tensor, similarities: Tensor) -> None:
+        """Store the neighbors of all items and their similarities; shape (C, K) each."""
+        sources, order = neighbors.flatten().sort(stable=True)
+        self.places.copy_(torch.stack([sources, torch.div(order, self.number, rounding_mode="floor")]))
+        self.weights.copy_(similarities.flatten()[order])
 
     def sums(self, histories: Ragged) -> Tensor:
-        """Multiply the matrix of who has met what with that of neighbours."""
+        """Multiply the interaction matrix with the neighbor matrix."""
         near = Ragged(self.places[1], starts(self.places[0], self.num_items), self.weights)
         return _multiply(histories, near, out=self.weights.new_empty(len(histories.offsets) - 1, self.num_items))
 
     def sums_of_pairs(self, histories: Ragged, items: Tensor) -> Tensor:
-        """Look each item up among those that what its user has met is near to."""
+        """Look up the weight between each item of the history and the item, by binary search."""
         row = rows_of(histories)
-        known = self.places[0] * self.num_items + self.places[1]
-        wanted = histories.values * self.num_items + items[row]
-        place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
-        found = self.weights[place].masked_fill(known[place] != wanted, 0.0)
-        return torch.zeros(len(items), device=items.device).index_add_(0, row, found)
+        keys = self.places[0] * self.num_items + self.places[1]
+        pairs = histories.values * self.num_items + items[row]
+        index = torch.searchsorted(keys, pairs).clamp(max=len(keys) - 1)
+        weights = self.weights[index].masked_fill(keys[index] != pairs, 0.0)
+        return torch.zeros(len(items), device=items.device).index_add_(0, row, weights)
 
 
 def _multiply(left: Ragged, right: Ragged, *, out: Tensor) -> Tensor:
-    """Write the product of two matrices, of which rows are lists of columns, to a dense one; return it."""
+    """Return the product of two sparse matrices, given as lists of columns per row, in a dense output."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         first = _matrix(left, len(right.offsets) - 1)
         second = _matrix(right, out.shape[1])
         if out.device.type == "cpu" and torch.backends.mkl.is_available():
-            # MKL alone adds up in the dense result at once: a quarter of the time of a sparse result that is made dense.
+            # Only MKL accumulates into the dense output: a quarter of the time of a sparse result and its conversion.
             return torch.addmm(out, first, second, beta=0, out=out)
         return out.copy_(torch.sparse.mm(first.to_sparse_coo(), second.to_sparse_coo()).to_dense())
 

@@ -1,1 +1,1 @@
-"""The `lightgbm` model: gradient-boosted trees on features, and on what other rows tell of a row's user and item."""
+"""The `lightgbm` model: gradient-boosted trees on row features and out-of-fold collaborative features."""

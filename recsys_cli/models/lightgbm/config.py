@@ -1,4 +1,4 @@
-"""Options of the `lightgbm` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `lightgbm` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from recsys_cli.models.collaborative.config import CollaborativeOptions
 
 
 class Config(CollaborativeOptions):
-    """Gradient-boosted trees on the plan's features and on out-of-fold collaborative features: the strong tabular baseline.
+    """LightGBM: gradient-boosted trees on the plan's features and out-of-fold collaborative features, a strong tabular baseline.
 
-    The collaborative features (biases, factors, tastes) are learnt for every label, and the trees predict the first: a graded label
-    beside it, such as the rating as a share of the best one, tells them more than a plain yes or no.
+    Every label gives collaborative features, and the trees predict the first label. A graded second label, such as the rating
+    scaled to [0, 1], carries more signal than a binary one.
     """
 
     format: ClassVar[int] = 2
 
     num_trees: PositiveInt = 300
-    """Trees; each is a round of boosting."""
+    """Number of trees, one per boosting round."""
     learning_rate: PositiveFloat = 0.05
-    """How much of each tree is added."""
+    """Shrinkage of each tree's output."""
     num_leaves: int = Field(24, ge=2)
-    """Leaves of a tree at most."""
+    """Maximum leaves per tree."""
     min_data_in_leaf: PositiveInt = 50
-    """Rows of a leaf at least."""
+    """Minimum rows per leaf."""
     lambda_l2: NonNegativeFloat = 5.0
-    """L2 penalty of the leaves' values."""
+    """L2 penalty of the leaf values."""
     feature_fraction: float = Field(0.5, gt=0, le=1)
-    """Share of the features that a tree may look at, drawn for each."""
+    """Share of features sampled for each tree."""
     bagging_fraction: float = Field(0.8, gt=0, le=1)
-    """Share of the rows that a tree is grown on, drawn for each."""
+    """Share of rows sampled for each tree."""

@@ -1,4 +1,4 @@
-"""The plan's features as the columns of a matrix: what trees can look at as it is."""
+"""The plan's features as matrix columns for trees."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from recsys_cli.models.collaborative.rows import Categories, Elements, as_lists
 
 
 class Plain:
-    """Numbers, and the categories of small columns; a list of numbers is told by its mean.
+    """Numeric columns, and the categories of low-cardinality columns; a list of numbers becomes its mean.
 
-    A single category is an id, which the trees are told is none of the numbers; a list of categories is a column for each, with
-    how often the row has it.
+    A single category is a categorical feature of the trees. A list of categories becomes one column per category, with its count
+    in the row.
 
     Args:
         schema: The prepared columns.
-        categories: Of the categorical columns.
+        categories: The categorical columns.
     """
 
     def __init__(self, schema: Schema, categories: Categories) -> None:
@@ -28,20 +28,20 @@ class Plain:
         self.lists = [number for number, column in enumerate(categories.small) if column.ragged]
 
     def columns(self, batch: Batch, elements: Elements) -> Tensor:
-        """Return the columns, shape (N, F), float32: first those of `single`."""
-        told = [batch.features[name] for name in self.single]
-        told += [_mean(batch.features[name]) for name in self.numeric]
+        """Return the matrix, shape (N, F), float32: columns of `single` first."""
+        columns = [batch.features[name] for name in self.single]
+        columns += [_mean(batch.features[name]) for name in self.numeric]
         counts = torch.zeros(batch.num_rows, self.categories.num_small_categories, device=elements.row.device)
-        small = elements.chosen(elements.category < counts.shape[1])
+        small = elements.select(elements.category < counts.shape[1])
         counts.index_put_((small.row, small.category), small.weight.float(), accumulate=True)
         starts = self.categories.starts
-        parts = [column.float().unsqueeze(1) for column in told if isinstance(column, Tensor)]
+        parts = [column.float().unsqueeze(1) for column in columns if isinstance(column, Tensor)]
         parts += [counts[:, starts[number] : starts[number + 1]] for number in self.lists]
         return torch.cat(parts, dim=1) if parts else counts[:, :0]
 
 
 def _mean(feature: Tensor | Ragged) -> Tensor:
-    """Return a number for each row; NaN, which trees know as missing, for a list without any."""
+    """Return the mean of each row; NaN, a missing value for trees, for an empty list."""
     lists = as_lists(feature)
     lengths = lists.offsets.diff()
     row = torch.repeat_interleave(lengths)

@@ -1,1 +1,1 @@
-"""Vectors that are smoothed over the graph of who likes what."""
+"""The `lightgcn` model: embeddings propagated over the graph of positive interactions."""

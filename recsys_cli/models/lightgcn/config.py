@@ -1,4 +1,4 @@
-"""Options of the `lightgcn` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `lightgcn` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recsys_cli.models.retrieval.options import NegativeSamplingOptions
 
 
 class Config(NegativeSamplingOptions):
-    """LightGCN: vectors of users and items, smoothed over the graph of who likes what (He et al., 2020)."""
+    """LightGCN: user and item embeddings propagated over the graph of positive interactions (He et al., 2020)."""
 
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 20,
@@ -20,11 +20,11 @@ class Config(NegativeSamplingOptions):
     }
 
     embedding_dim: PositiveInt = 64
-    """Width of the vectors."""
+    """Width of the embeddings."""
     num_layers: NonNegativeInt = 3
-    """How many steps along the graph a vector is carried; 0 is matrix factorisation without biases."""
+    """Number of propagation layers; 0 is matrix factorization without biases."""
     regularization: float = Field(0.0001, ge=0)
-    """How much the vectors cost that smoothing begins with: each row that is learnt from adds so many times the squared length of
-    its user's, its item's and (their mean) its negatives' to the loss of training."""
+    """L2 penalty of the embeddings before propagation: each positive adds this times the squared norms of its user, its item and
+    the mean of its negatives to the training loss."""
     loss: Literal["bpr", "softmax"] = "bpr"
-    """`bpr`: each positive should be above a drawn item, as in the paper. `softmax`: it should be chosen among many."""
+    """`bpr`: a positive against one sampled negative, as in the paper. `softmax`: a positive against many."""

@@ -1,4 +1,4 @@
-"""The graph of who likes what, and one step along its edges: a sum over neighbours, forward and backward."""
+"""The user-item graph of positives, and its propagation as sums over neighbors, forward and backward."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from recsys_cli.models.interaction_matrix import InteractionMatrix
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges to V nodes, grouped by the node that they lead to: a sparse matrix by rows.
+    """Edges to V nodes, grouped by target node: a sparse matrix in CSR format.
 
     Attributes:
-        sources: Where each comes from, shape (E,), int64.
-        offsets: Where the edges to each node start, and E at the end; shape (V + 1,).
-        weights: Shape (E,), float32.
+        sources: Source node of each edge, shape (E,), int64.
+        offsets: Row pointers by target node, shape (V + 1,).
+        weights: Edge weights, shape (E,), float32.
     """
 
     sources: Tensor
@@ -27,8 +27,8 @@ class Edges:
     weights: Tensor
 
     def sums(self, rows: Tensor) -> Tensor:
-        """Return for each node the weighted sum of the rows that edges come from, shape (V, D)."""
-        # The same sums as of a sparse matrix by a dense one, by a kernel that uses all cores and is no beta.
+        """Return the weighted sum over the source rows of each node's edges, shape (V, D)."""
+        # A sparse-dense matrix product, by a stable kernel on all cores instead of torch's beta of sparse tensors.
         return F.embedding_bag(
             self.sources, rows, self.offsets, mode="sum", per_sample_weights=self.weights, include_last_offset=True
         )
@@ -36,11 +36,11 @@ class Edges:
 
 @dataclass(frozen=True)
 class Graph:
-    """The edges between users and items, each with weight 1 / sqrt(degree of the user * degree of the item).
+    """Edges between users and items with weight 1 / sqrt(degree of the user * degree of the item).
 
     Attributes:
-        to_users: From items.
-        to_items: From users: the same edges the other way.
+        to_users: Edges from items to users.
+        to_items: The same edges from users to items.
     """
 
     to_users: Edges
@@ -56,25 +56,25 @@ class Graph:
         offsets = torch.cat([degrees.new_zeros(1), positives.counts.cumsum(0)])
         return cls(Edges(positives.items, positives.offsets, weights), Edges(users[order], offsets, weights[order]))
 
-    def smoothed(self, users: Tensor, items: Tensor, *, layers: int) -> tuple[Tensor, Tensor]:
-        """Return the means over 0, 1, …, `layers` steps along the edges; shapes (num_users, D) and (num_items, D)."""
+    def propagate(self, users: Tensor, items: Tensor, *, layers: int) -> tuple[Tensor, Tensor]:
+        """Return the means over propagation layers 0, …, `layers`; shapes (num_users, D) and (num_items, D)."""
         all_users, all_items = users, items
         for _ in range(layers):
             users, items = (
-                _along(items, self.to_users, self.to_items),
-                _along(users, self.to_items, self.to_users),
+                _propagate(items, self.to_users, self.to_items),
+                _propagate(users, self.to_items, self.to_users),
             )
             all_users, all_items = all_users + users, all_items + items
         return all_users / (layers + 1), all_items / (layers + 1)
 
 
-def _along(rows: Tensor, edges: Edges, back: Edges) -> Tensor:
-    summed: Tensor = _Along.apply(rows, edges, back)
+def _propagate(rows: Tensor, edges: Edges, back: Edges) -> Tensor:
+    summed: Tensor = _Propagate.apply(rows, edges, back)
     return summed
 
 
-class _Along(torch.autograd.Function):
-    """A step along edges; a gradient goes the same edges back, so that it is a sum over neighbours too."""
+class _Propagate(torch.autograd.Function):
+    """One propagation layer; its gradient propagates along the reversed edges, also a sum over neighbors."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, edges: Edges, back: Edges) -> Tensor:

@@ -1,4 +1,4 @@
-"""Options of the `logistic` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `logistic` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from recsys_cli.models.ranking.options import RankingOptions
 
 
 class Config(RankingOptions):
-    """Logistic regression: a bias, and what each feature adds by itself.
+    """Logistic regression: an intercept plus one weight per feature value.
 
-    It learns how good an item is and how generous a user, and nothing of who likes what: what other models have to beat.
+    It captures item popularity and user bias, without personalization: a baseline for the other ranking models.
     """
 
     train_defaults: ClassVar[dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Logistic regression: a bias, and what each feature adds by itself."""
+"""Logistic regression over all features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recsys_cli.models.ranking.numbers import numbers
 
 
 class Model(RankingModel):
-    """The logit of each label is a bias plus a weight for each id and a slope for each number.
+    """logit = w0 + Σ wi xi for each label, with a weight per id and a slope per numeric feature.
 
     Raises:
         ConfigError: The schema has no label, no feature, or a list of numbers.

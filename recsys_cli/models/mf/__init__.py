@@ -1,1 +1,1 @@
-"""Matrix factorisation that learns to rank."""
+"""The `mf` model: matrix factorization with a ranking loss."""

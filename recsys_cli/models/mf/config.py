@@ -1,4 +1,4 @@
-"""Options of the `mf` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `mf` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from recsys_cli.models.retrieval.options import NegativeSamplingOptions
 
 
 class Config(NegativeSamplingOptions):
-    """Matrix factorisation that learns to rank: a vector for each user and item, and a bias for each item."""
+    """Matrix factorization with a ranking loss: user and item embeddings, and item biases."""
 
-    # Row-wise Adagrad, because Adam moves rare items, which are hardly more than drawn, as far as all others.
+    # Row-wise Adagrad: Adam moves rare items, with hardly a gradient beyond sampled negatives, as far as all others.
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 20,
         "early_stopping": 3,
@@ -24,8 +24,8 @@ class Config(NegativeSamplingOptions):
     }
 
     embedding_dim: PositiveInt = 64
-    """Width of the vectors; the bias comes on top."""
+    """Width of the embeddings, without the bias."""
     loss: Literal["bpr", "warp", "softmax"] = "softmax"
-    """`softmax`: each positive should be chosen among many drawn items. `bpr`: it should be above a drawn item (Rendle et al.,
-    2009). `warp`: the same, with more weight on positives far down the ranking (Weston et al., 2011). How a model is trained
-    where train says nothing is meant for softmax; it does for warp, and bpr takes two or three times as many epochs."""
+    """`softmax`: a positive against many sampled negatives. `bpr`: against one (Rendle et al., 2009). `warp`: against one, with a
+    higher weight for positives at low ranks (Weston et al., 2011). The default training options suit softmax and warp; bpr takes
+    two or three times as many epochs."""

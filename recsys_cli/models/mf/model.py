@@ -1,4 +1,4 @@
-"""Matrix factorisation that learns to rank."""
+"""Matrix factorization with a ranking loss."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampl
 
 
 class Model(RetrievalModel):
-    """score(u, i) = p_u · q_i + b_i, from the ids of user and item alone.
+    """score(u, i) = p_u · q_i + b_i, from user and item ids only.
 
-    The bias is the last number of an item's row, and what it meets in the user's vector is a 1: so the score is the
-    product of two vectors.
+    The bias is the last element of an item's embedding, multiplied by a constant 1 in the user's vector: the score is one dot
+    product.
 
     Raises:
         ConfigError: The schema has not one user, one item, and a label.
@@ -33,7 +33,7 @@ class Model(RetrievalModel):
         self.embeddings = embed([self.user, self.item], dims, sparse=sparse, placement=placement)
 
     def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:
-        """Return rows of the tables, and a 1 at the end of the users'."""
+        """Return the embeddings, with a 1 appended to the users'."""
         rows = self.embeddings(Batch({self.user.name: users, self.item.name: items}, {}))
         of_users: Tensor = rows[self.user.name]
         of_items: Tensor = rows[self.item.name]

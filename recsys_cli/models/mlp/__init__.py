@@ -1,1 +1,1 @@
-"""The `mlp` model: the network of the Merlin notebook."""
+"""The `mlp` model: the MLP of the Merlin notebook."""

@@ -1,4 +1,4 @@
-"""The network of the Merlin notebook."""
+"""MLP of the Merlin notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recsys_cli.models.ranking.tower import Tower
 
 
 class Model(RankingModel):
-    """Embeddings and numbers, concatenated in the order of their names, through dense layers to one logit for each label.
+    """Concatenated embeddings and numeric features, in the order of their names, through an MLP to one logit per label.
 
     Raises:
         ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column of `embedding_dim`.

@@ -1,4 +1,4 @@
-"""Options of the `neumf` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `neumf` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptio
 
 
 class Config(TowerOptions):
-    """Neural matrix factorization: products of user and item vectors, plus a tower with vectors of its own (He et al., 2017).
+    """NeuMF: elementwise product of user and item embeddings, plus an MLP with embeddings of its own (He et al., 2017).
 
-    Trained on labels, negative ones included; for implicit feedback the op NegativeSampling draws them.
+    Trains on positive and negative labels; for implicit feedback the op NegativeSampling adds negatives.
     """
 
     train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     mf_dim: PositiveInt = 16
-    """Width of the user and item vectors that are multiplied with each other."""
+    """Width of the user and item embeddings of the product."""
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the tower's embeddings: one for all, by column name, or (for columns not named, and with null) from the
-    cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
+    """Width of the MLP's embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
+    min(512, max(16, round(1.6 n^0.56)))."""
     content: bool = True
-    """Whether the tower looks at all features; false is the paper's model, which knows the ids of user and item alone."""
+    """Feed all features to the MLP; false gives the paper's model, with user and item ids only."""
     regularization: float = Field(0.01, ge=0)
-    """How much the embeddings cost (L2), as in the other ranking models; products grow without it."""
+    """L2 penalty of the embeddings, as in the other ranking models; their products overfit without it."""

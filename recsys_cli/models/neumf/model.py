@@ -18,10 +18,10 @@ from recsys_cli.models.ranking.tower import Tower
 
 
 class Model(RankingModel):
-    """The logits are h · [p * q, tower]: products of vectors of user and item, beside the last hidden layer of a tower (eq. 12).
+    """logits = h · [p * q, tower]: products of user and item embeddings, and the last hidden layer of an MLP (eq. 12).
 
-    h is linear, so its two halves are computed apart and added: one is `products`, the other the tower's last layer. By
-    default the tower takes all features, which is the extension to content of the paper's section 3.1.
+    h is linear, so it is computed in two summands: `products`, and the MLP's last layer. By default the MLP reads all features,
+    the content extension of the paper's section 3.1.
 
     Raises:
         ConfigError: The schema has no label, a list of numbers, or not one categorical column for user and for item.
@@ -35,7 +35,8 @@ class Model(RankingModel):
         for column in pair:
             if column.kind is not Kind.CATEGORICAL or column.ragged:
                 raise ConfigError(
-                    f"neumf takes the ids of users and items, and {column.name} has none", hint="categorify it"
+                    f"neumf needs categorical user and item columns, and {column.name} is none",
+                    hint="add it to a Categorify op in features.ops",
                 )
         self.user, self.item = (column.name for column in pair)
         self.by_content = config.content
@@ -52,7 +53,7 @@ class Model(RankingModel):
         )  # fmt: skip
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the vectors and embeddings."""
+        """Return the logits, shape (B, T), and the lookups of both kinds of embeddings."""
         vectors = self.vectors.lookups(batch)
         embeddings = self.embeddings.lookups(batch, like=vectors)
         products = self.products(vectors[self.user].spread() * vectors[self.item].spread())

@@ -1,1 +1,1 @@
-"""The `popularity` model: the same ranking for everybody, or for everybody with the same favourites."""
+"""The `popularity` model: item popularity, overall or among users with the same favorites."""

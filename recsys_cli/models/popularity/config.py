@@ -1,4 +1,4 @@
-"""Options of the `popularity` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `popularity` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from recsys_cli.models.options import HistoryOptions
 
 
 class Config(HistoryOptions):
-    """How many rows of train an item has: what every other model has to be better than."""
+    """Popularity: ranks items by their number of interactions in train; the baseline for every other model."""
 
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     half_life: float | None = Field(None, gt=0)
-    """Time after which a row counts half, in seconds, or in the unit of times that are plain numbers; None where age does not
-    matter."""
+    """Half-life of an interaction's weight, in seconds, or in the unit of numeric timestamps. None for no decay."""
     window: float | None = Field(None, gt=0)
-    """Only rows of so much time before the last one count, in seconds as above; None for all."""
+    """Length of the time window before the last interaction, in seconds as above. None for all interactions."""
     within: str | None = None
-    """A feature of items, such as genres: items that have one of the user's favourite values come first; None for no such thing."""
+    """Item feature, such as genres: items with one of the user's favorite values rank first. None for one ranking for all users."""
     num_favorites: PositiveInt = 3
-    """How many values are a user's favourites: those that most of the items that the user has met have."""
+    """Number of favorite values per user: the most frequent values in the user history."""

@@ -1,4 +1,4 @@
-"""Favorite feature values of users, and the items that have them."""
+"""Favorite feature values of users, and the items with these values."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from recsys_cli.models.interaction_matrix import InteractionMatrix, spans
 from recsys_cli.models.item_to_item import add_rows, rows_of
 from recsys_cli.models.model import TrainingContext
 
-_MOST = 1 << 20
-"""Elements of user histories per block."""
+_MAX_ELEMENTS = 1 << 20
+"""Maximum elements of user histories per block."""
 
 
 @dataclass(frozen=True)
 class Favorites:
-    """The favourite values of all users.
+    """Favorite values of all users.
 
     Attributes:
-        of_users: Which values are a user's favourites, 0 or 1, by encoded user; shape (users, V), float32.
-        of_items: Which values an item has, 0 or 1, by encoded item; shape (items, V), float32.
+        of_users: Favorites of each user, 0 or 1, by encoded user; shape (users, V), float32.
+        of_items: Values of each item, 0 or 1, by encoded item; shape (items, V), float32.
     """
 
     of_users: Tensor
@@ -43,36 +43,36 @@ class Favorites:
         positive_only: bool,
         device: torch.device,
     ) -> Self:
-        """Count the values of what users have met; the most frequent are favourites, and of equal ones the lower id.
+        """Determine the most frequent values in each user history; ties go to the lower id.
 
         Args:
-            context: Who met what, and the features of items.
-            user: The column of users.
-            item: The column of items.
-            values: The feature.
-            number: How many favourites a user has at most.
-            positive_only: Let only positive interactions count, as `Interactions.positive` says which these are.
-            device: Where to compute.
+            context: Interactions and item features.
+            user: User column.
+            item: Item column.
+            values: Feature column.
+            number: Maximum favorites per user.
+            positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
+            device: Device of the computation.
 
         Raises:
-            ConfigError: It is no feature of items.
+            ConfigError: The column is no item feature.
         """
         of_items = _values_of_items(context, item, values, device)
         matrix = InteractionMatrix.of(context.interactions(), user, item, positive_only=positive_only, device=device)
         of_users = torch.zeros(matrix.num_users, of_items.shape[1], device=device)
-        everybody = torch.arange(matrix.num_users, device=device)
-        for users in spans(matrix.offsets, most=_MOST):
-            counts = add_rows(of_items, matrix.of_users(everybody[users]))
+        all_users = torch.arange(matrix.num_users, device=device)
+        for users in spans(matrix.offsets, max_elements=_MAX_ELEMENTS):
+            counts = add_rows(of_items, matrix.of_users(all_users[users]))
             best = counts.sort(dim=1, descending=True, stable=True).indices[:, :number]
             of_users[users] = torch.zeros_like(counts).scatter_(1, best, 1.0) * (counts > 0)
         return cls(of_users, of_items)
 
     def of_pairs(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return whether the item has a favourite value of the user, for B pairs; shape (B,)."""
+        """Return the mask of pairs with a favorite value, for B users and items; shape (B,)."""
         return (self.of_users[users] * self.of_items[items]).any(1)
 
     def of_all(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the same for each user and item; shape (U, I)."""
+        """Return the mask for each user and item; shape (U, I)."""
         return self.of_users[users] @ self.of_items[items].T > 0
 
 
@@ -82,11 +82,11 @@ def _values_of_items(context: TrainingContext, item: Column, values: Column, dev
     if feature is None:
         raise ConfigError(
             f"model.within is {values.name}, which is no feature of {item.name}",
-            hint="a feature of items is joined by features.ops: JoinExternal",
+            hint="join item features with JoinExternal in features.ops",
         )
     if not isinstance(feature, Ragged):
         feature = Ragged(feature, torch.arange(len(ids) + 1, device=device))
-    found = torch.zeros(len(ids), int(values.cardinality or 0), device=device)
-    found[rows_of(feature), feature.values.long()] = 1.0
-    found[:, : values.own_ids.start] = 0.0  # null and unseen are no values
-    return found
+    has_value = torch.zeros(len(ids), int(values.cardinality or 0), device=device)
+    has_value[rows_of(feature), feature.values.long()] = 1.0
+    has_value[:, : values.own_ids.start] = 0.0  # null and unseen are no values
+    return has_value

@@ -1,4 +1,4 @@
-"""Ranks items by how many rows of train they have: all rows or recent ones, for everybody or by what a user likes best."""
+"""Popularity: items by their number of interactions in train, optionally decayed by age or split by favorite values."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
-from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, unheard
+from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress
 from recsys_cli.models.popularity.config import Config
 from recsys_cli.models.popularity.favorites import Favorites
 
 
 class Model(ClosedFormModel):
-    """The number of an item's rows in train is its score for everybody.
+    """An item's score is its number of rows in train, for all users.
 
-    Rows may count less the older they are. With `within`, the score of items that have none of the user's favourite values is
-    brought below 1, in the order that they had.
+    `half_life` and `window` weight rows by age. With `within`, items without a favorite value of the user get scores below 1, in
+    unchanged order.
 
     Raises:
         ConfigError: `within` is no categorical column.
@@ -37,21 +37,21 @@ class Model(ClosedFormModel):
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.register_buffer("counts", torch.zeros(int(self.item.cardinality or 0), dtype=torch.float64))
         self._ticks = schema.ticks
-        self._favourites: Favorites | None = None
+        self._favorites: Favorites | None = None
         self._values = None if config.within is None else schema[config.within]
         if self._values is not None and (
             self._values not in schema.categorical or self._values.role is not Role.FEATURE
         ):
             raise ConfigError(
                 f"model.within is {config.within}, which is no categorical feature",
-                hint="name one of items, such as genres",
+                hint="name an item feature, such as genres",
             )
 
-    def fit(self, context: TrainingContext, *, progress: Progress = unheard) -> None:
-        """Count.
+    def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
+        """Count interactions.
 
         Raises:
-            ConfigError: Recent rows are asked for, and the data has no times.
+            ConfigError: `half_life` or `window` is set, and the data has no timestamps.
         """
         del progress
         rows = context.interactions()
@@ -59,13 +59,13 @@ class Model(ClosedFormModel):
         self.counts.copy_(torch.from_numpy(counts))
 
     def set_context(self, context: TrainingContext) -> None:
-        """Find out what each user likes best, where that is asked for.
+        """Determine the favorite values of each user, with `within`.
 
         Raises:
-            ConfigError: `within` is no feature of items.
+            ConfigError: `within` is no item feature.
         """
         if self._values is not None:
-            self._favourites = Favorites.of(
+            self._favorites = Favorites.of(
                 context, self.user, self.item, self._values,
                 number=self.config.num_favorites, positive_only=self.config.positive_only, device=self.device,
             )  # fmt: skip
@@ -76,21 +76,21 @@ class Model(ClosedFormModel):
         assert isinstance(users, Tensor)
         assert isinstance(items, Tensor)
         counts = self.counts[items.long()]
-        if self._favourites is None:
+        if self._favorites is None:
             return counts.float()
-        return self._ordered(counts, self._favourites.of_pairs(users.long(), items.long()))
+        return self._ordered(counts, self._favorites.of_pairs(users.long(), items.long()))
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the counts once for each user; shape (U, I)."""
-        # Counts above 2**24 would lose their last digits; the ranking breaks such ties by the exact count.
+        """Return the item counts for each user; shape (U, I)."""
+        # float32 loses the last digits of counts above 2**24; the ranking breaks such ties by the exact count.
         counts = self.counts[items].expand(len(users), -1)
-        if self._favourites is None:
+        if self._favorites is None:
             return counts.float()
-        return self._ordered(counts, self._favourites.of_all(users, items))
+        return self._ordered(counts, self._favorites.of_all(users, items))
 
-    def _ordered(self, counts: Tensor, favourite: Tensor) -> Tensor:
-        """Bring what is no favourite below 1, and what is one to 1 and above."""
-        return torch.where(favourite, 1 + counts, counts / (1 + self.counts.max())).float()
+    def _ordered(self, counts: Tensor, favorite: Tensor) -> Tensor:
+        """Map the scores of other items below 1, and those of favorites to 1 and above."""
+        return torch.where(favorite, 1 + counts, counts / (1 + self.counts.max())).float()
 
     def _weights(self, rows: Interactions) -> npt.NDArray[np.float64]:
         weights = np.ones(len(rows))
@@ -101,7 +101,7 @@ class Model(ClosedFormModel):
         if rows.times is None:
             raise ConfigError(
                 "model.half_life and model.window need times, and the prepared data has none",
-                hint="name the column: features.timestamp",
+                hint="set features.timestamp to the time column",
             )
         times = rows.times.astype(np.float64)
         age = (times.max(initial=-np.inf) - times) / self._ticks

@@ -1,1 +1,1 @@
-"""What ranking models share: columns and embeddings, linear parts, products and towers. No torch is imported here."""
+"""Shared parts of ranking models: columns, embeddings, linear terms, interactions, MLPs. No torch is imported here."""

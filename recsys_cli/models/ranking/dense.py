@@ -1,4 +1,4 @@
-"""A dense layer that knows how its input came to be: a concatenation of table rows."""
+"""A dense layer over concatenated embeddings, computed without the concatenation."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.models.embedding import Lookup
 
-_RUN = 512
-"""Rows whose part of a weight's gradient is computed at a time, so that they stay in a processor's cache."""
+_BLOCK = 512
+"""Rows per block of a weight gradient, to stay in the CPU cache."""
 
 
 class ConcatLinear(nn.Module):
-    """A dense layer over the concatenation of embeddings and numbers, which it does not build where it need not.
+    """A dense layer over the concatenation of embeddings and numeric features, built only if dropout requires it.
 
-    The layer is linear, so W [a; b] = W_a a + W_b b: each used row of a table is multiplied once, however often the batch
-    repeats it, and what is spread over the batch has the width of the output instead of that of the embeddings.
+    By linearity W [a; b] = W_a a + W_b b. Each distinct row of a table is multiplied once, and the product of the output's width
+    is spread over the batch instead of the embedding.
 
     Args:
-        dims: Widths of the embeddings, in the order in which the lookups come.
-        num_numeric: How many numbers follow them.
-        width: Outputs.
+        dims: Widths of the embeddings, in the order of the lookups.
+        num_numeric: Number of numeric features after them.
+        width: Output width.
     """
 
     def __init__(self, dims: Sequence[int], num_numeric: int, width: int) -> None:
@@ -38,13 +38,13 @@ class ConcatLinear(nn.Module):
 
         Args:
             lookups: The embeddings.
-            numeric: The numbers, shape (B, num_numeric).
-            dropout: What drops elements of the embeddings, for each row of the batch on its own; None drops none.
+            numeric: The numeric features, shape (B, num_numeric).
+            dropout: Dropout of the embeddings, separate for each row of the batch; None for no dropout.
         """
         if dropout is not None:
             spread = [dropout(lookup.spread()) for lookup in lookups]
-            together: Tensor = self.linear(torch.cat([*spread, numeric], dim=1))
-            return together
+            concatenated: Tensor = self.linear(torch.cat([*spread, numeric], dim=1))
+            return concatenated
         *weights, numeric_weight = self.linear.weight.split(self.widths, dim=1)
         output = F.linear(numeric, numeric_weight, self.linear.bias)
         for lookup, weight in zip(lookups, weights, strict=True):
@@ -61,7 +61,7 @@ def _product(rows: Tensor, weight: Tensor) -> Tensor:
 
 
 class _Product(torch.autograd.Function):
-    """Many rows times a part of a weight, in shapes that a CPU's matrix library is fast at: a fifth less time than F.linear."""
+    """Many rows times a part of a weight, in shapes suited to CPU matrix libraries: a fifth less time than F.linear."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
@@ -73,6 +73,6 @@ class _Product(torch.autograd.Function):
         (gradient,) = gradients
         rows, weight = ctx.saved_tensors
         by_weight = torch.zeros_like(weight, memory_format=torch.contiguous_format)
-        for some, some_gradient in zip(rows.split(_RUN), gradient.split(_RUN), strict=True):
-            by_weight.addmm_(some_gradient.t(), some)
+        for block, block_gradient in zip(rows.split(_BLOCK), gradient.split(_BLOCK), strict=True):
+            by_weight.addmm_(block_gradient.t(), block)
         return gradient @ weight if ctx.needs_input_grad[0] else None, by_weight

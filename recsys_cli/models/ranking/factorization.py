@@ -1,4 +1,4 @@
-"""What features add one by one and in pairs: the linear part of several models, and the factorization machine."""
+"""First-order and pairwise feature terms: a linear model and the factorization machine."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Lookups = Mapping[str, Lookup]
 
 
 class FirstOrder(nn.Module):
-    """A linear model: for each label a bias, a weight of each id, which is an embedding of width 1, and a slope of each number.
+    """A linear model: per label an intercept, a weight per id (an embedding of width 1), and a slope per numeric feature.
 
     Args:
-        schema: The columns to look at, and the labels.
-        sparse: Whether the weights' gradients are sparse tensors.
-        placement: Where the weights are kept.
+        schema: Feature and label columns.
+        sparse: Sparse gradients for the weights.
+        placement: Placement of the weights.
     """
 
     def __init__(self, schema: Schema, *, sparse: bool = False, placement: Placement = "device") -> None:
@@ -35,11 +35,11 @@ class FirstOrder(nn.Module):
         self.slopes = nn.Parameter(torch.zeros(num_labels, num_numeric)) if num_numeric else None
 
     def forward(self, weights: Lookups, numbers: Tensor) -> Tensor:
-        """Return the sums, shape (B, T).
+        """Return the linear terms, shape (B, T).
 
         Args:
-            weights: Of `self.weights`.
-            numbers: Shape (B, n).
+            weights: Lookups of `self.weights`.
+            numbers: Numeric features, shape (B, n).
         """
         total = self.bias.expand(numbers.shape[0], -1)
         if self.slopes is not None:
@@ -50,16 +50,16 @@ class FirstOrder(nn.Module):
 
 
 class FactorizationMachine(nn.Module):
-    """A linear model plus the dot products of all pairs of features' vectors (Rendle, "Factorization Machines", 2010, eq. 1).
+    """A linear model plus the dot products of all feature pairs (Rendle, "Factorization Machines", 2010, eq. 1).
 
-    A list is one feature, whose vector is the sum of those of its elements; a number scales the vector of its column. With
-    several labels each has vectors of its own.
+    A list is one feature with the sum of its elements' embeddings; a numeric feature scales the embedding of its column. Each label
+    has embeddings of its own.
 
     Args:
-        schema: The columns to look at, and the labels.
-        dim: D, the width of the vectors.
-        sparse: Whether the gradients of tables are sparse tensors.
-        placement: Where the tables are kept.
+        schema: Feature and label columns.
+        dim: D, the width of the embeddings.
+        sparse: Sparse gradients for the tables.
+        placement: Placement of the tables.
     """
 
     def __init__(self, schema: Schema, dim: int, *, sparse: bool = False, placement: Placement = "device") -> None:
@@ -72,27 +72,27 @@ class FactorizationMachine(nn.Module):
         self.directions = nn.Parameter(torch.randn(num_numeric, width) * INITIAL_STD) if num_numeric else None
 
     def look_up(self, batch: Batch) -> tuple[Lookups, Lookups]:
-        """Return the weights and the vectors that a batch uses."""
+        """Return the lookups of weights and embeddings for a batch."""
         weights = self.first_order.weights.lookups(batch)
         return weights, self.vectors.lookups(batch, like=weights)
 
     def forward(self, weights: Lookups, vectors: Lookups, numbers: Tensor) -> Tensor:
-        """Return a logit for each label; shape (B, T).
+        """Return a logit per label; shape (B, T).
 
         Args:
-            weights: What `look_up` returned first.
-            vectors: What it returned second.
-            numbers: Shape (B, n).
+            weights: First result of `look_up`.
+            vectors: Second result of `look_up`.
+            numbers: Numeric features, shape (B, n).
         """
         fields = [lookup.spread() for lookup in vectors.values()]
         if self.directions is not None:
             fields += (numbers.unsqueeze(2) * self.directions).unbind(1)
-        alone: Tensor = self.first_order(weights, numbers)
-        return alone + sum_of_pairs(fields).unflatten(1, (-1, self.dim)).sum(2)
+        linear: Tensor = self.first_order(weights, numbers)
+        return linear + sum_of_pairs(fields).unflatten(1, (-1, self.dim)).sum(2)
 
 
 def sum_of_pairs(fields: Sequence[Tensor]) -> Tensor:
-    """Return the sum over all pairs of their elementwise products, each pair once, in time linear in their number.
+    """Return the sum of the elementwise products of all pairs, in linear time.
 
     It is half of (square of the sum - sum of the squares) (Rendle 2010, lemma 3.1).
 

@@ -1,4 +1,4 @@
-"""The numeric columns of a batch: which of them models take, and how they stand beside each other."""
+"""Numeric columns of a batch: their names, and their matrix."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from recsys_cli.features.schema import Column, Kind
 
 
 def numeric_names(columns: Iterable[Column]) -> tuple[str, ...]:
-    """Return the names of the numeric columns among some, in the order that `numbers` is asked for.
+    """Return the sorted names of the numeric columns, for `numbers`.
 
     Raises:
-        ConfigError: One of them is a list of numbers.
+        ConfigError: A numeric column is a list.
     """
     numeric = [column for column in columns if column.kind is Kind.NUMERIC]
     if lists := [column.name for column in numeric if column.ragged]:
         raise ConfigError(
-            f"the model takes no lists of numbers, and {', '.join(lists)} has them",
-            hint="categorify them, drop them, or weight a list by them with features.list_weights",
+            f"the model does not support lists of numbers: {', '.join(lists)}",
+            hint="categorify or drop them, or use them as weights of a list with features.list_weights",
         )
     return tuple(sorted(column.name for column in numeric))
 
 
 def numbers(batch: Batch, names: Sequence[str]) -> Tensor:
-    """Return numeric columns side by side; shape (B, number of names), float32."""
+    """Return the matrix of numeric columns; shape (B, number of names), float32."""
     columns = [batch.features[name] for name in names]
     dense = [column.float() for column in columns if not isinstance(column, Ragged)]
     if dense:

@@ -1,4 +1,4 @@
-"""Options that several ranking models have, written once. No torch here, so that a config is checked without loading it."""
+"""Shared options of ranking models, without a torch import."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ TRAINED_IN_SMALL_STEPS: Mapping[str, Any] = {
     "learning_rate": 0.001,
     "sparse_embeddings": True,
 }
-"""Training defaults of models with a tower: small steps for few rows, and early stopping, because the best epoch was the 4th on
+"""Training defaults of models with an MLP: small batches for few rows, and early stopping, because the best epoch was the 4th on
 ml-latest-small and the 7th to 13th on ml-100k."""
 
 
 class RankingOptions(Section):
-    """What every ranking model is asked."""
+    """Options of every ranking model."""
 
     regularization: float = Field(0.0, ge=0)
-    """How much the embeddings cost (L2): each row of a batch adds so many times the sum of the squares of what it looks up to the
-    loss of training. It touches only rows of the batch, so it goes with `train.sparse_embeddings`."""
+    """L2 penalty of the embeddings: each row of a batch adds this times the squared norm of its embeddings to the training loss. It
+    touches only rows of the batch, so it works with `train.sparse_embeddings`."""
     label_weights: dict[str, PositiveFloat] = Field(default_factory=dict)
-    """How much the loss of each label counts, by name, where there are several; 1 where a label is not named."""
+    """Loss weight of each label, by name; 1 for all others."""
     collaborative: CollaborativeOptions | None = None
-    """Out-of-fold collaborative features beside the plan's, as `lightgbm` has them: {} for the defaults, null for none."""
+    """Out-of-fold collaborative features, as in `lightgbm`: {} for the defaults, null for none."""
 
 
 class TowerOptions(RankingOptions):
-    """What every ranking model with a tower of dense layers is asked."""
+    """Options of every ranking model with an MLP."""
 
     hidden_dims: tuple[PositiveInt, ...] = (128, 128, 128)
     """Widths of the dense layers, each followed by ReLU."""
     batch_norm: bool = True
-    """Whether BatchNorm follows each ReLU. It takes the scale out of what goes in, and with it the use of a `regularization` that
-    keeps embeddings small, which few interactions need."""
+    """Apply BatchNorm after each ReLU. It normalizes the scale of the input, and `regularization`, important with few interactions,
+    loses its effect."""
     dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout after each dense layer."""
+    """Dropout rate after each dense layer."""
     embedding_dropout: float = Field(0.3, ge=0, lt=1)
-    """Dropout of the embeddings that go into the tower."""
+    """Dropout rate of the embeddings at the MLP's input."""

@@ -1,4 +1,4 @@
-"""A tower of dense layers: what every deep ranking model ends in, or has a part of."""
+"""The MLP of deep ranking models and of two-tower encoders."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from recsys_cli.models.ranking.dense import ConcatLinear
 
 
 class Tower(nn.Module):
-    """Dense layers over the concatenation of embeddings and numbers; each but the last has ReLU, BatchNorm and dropout after it.
+    """MLP over concatenated embeddings and numeric input; all layers but the last are followed by ReLU, BatchNorm and dropout.
 
-    What is no lookup, such as the output of another layer, goes in with the numbers.
+    Any dense input, such as the output of another layer, counts as numeric.
 
     Args:
-        dims: Widths of the embeddings, in the order in which the lookups come.
-        num_numeric: How many numbers follow them.
-        widths: Of the layers; at least one, the last is the output.
-        dropout: Share of each layer's outputs to drop in training.
-        embedding_dropout: Share of the embeddings' elements to drop in training.
-        batch_norm: Whether there is BatchNorm. It takes the scale out of what embeddings tell, so that making them small costs
-            nothing, and a price on their size keeps nothing from overfitting.
+        dims: Widths of the embeddings, in the order of the lookups.
+        num_numeric: Width of the numeric input after them.
+        widths: Layer widths; at least one, the last is the output.
+        dropout: Dropout rate of each layer's output.
+        embedding_dropout: Dropout rate of the embeddings.
+        batch_norm: Use BatchNorm. It normalizes the scale of the embeddings, so that an L2 penalty on them no longer prevents
+            overfitting.
     """
 
     def __init__(
@@ -45,13 +45,15 @@ class Tower(nn.Module):
 
     def forward(self, lookups: Sequence[Lookup], numbers: Tensor) -> Tensor:
         """Return the output of the last layer; shape (B, widths[-1])."""
-        drops = self.training and self.embedding_dropout.p
-        output: Tensor = self.rest(self.first(lookups, numbers, dropout=self.embedding_dropout if drops else None))
+        use_dropout = self.training and self.embedding_dropout.p
+        output: Tensor = self.rest(
+            self.first(lookups, numbers, dropout=self.embedding_dropout if use_dropout else None)
+        )
         return output
 
 
 def _after(width: int, widths: list[int], dropout: float, *, batch_norm: bool) -> list[nn.Module]:
-    """Return what follows a dense layer of a width: its non-linearity, and the layers after it."""
+    """Return the modules after a dense layer of a width: its activation, and the following layers."""
     layers: list[nn.Module] = []
     for before, after in zip([width, *widths], widths, strict=False):
         layers.append(nn.ReLU())

@@ -1,1 +1,1 @@
-"""Retrieval models: their base class, the item catalog, and losses of sampled negatives. No torch is imported here."""
+"""Shared parts of retrieval models: base class, item catalog, losses over sampled negatives. No torch is imported here."""

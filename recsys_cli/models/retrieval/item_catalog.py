@@ -1,4 +1,4 @@
-"""The item catalog of train, with the positives of each user, for negative sampling."""
+"""The item catalog of train with each user's positives, for negative sampling."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from recsys_cli.interactions import Interactions
 from recsys_cli.models.interaction_matrix import InteractionMatrix
 
 POSITIVE = 0.5
-"""A row with a label above it is a positive."""
+"""Positives are rows with a label above it."""
 _SHORTER = 4
-"""Lists of items' users are made beside those of users' items where so much less of them is looked at."""
+"""Item audiences replace user positives as lookup lists where they are shorter by this factor."""
 
 
 class ItemCatalog:
-    """The items of train and the positives of each user, on the device that draws.
+    """The items of train and each user's positives, for sampling on a device.
 
-    Drawing an item that a user has no positive of needs no second try: of the free places in the catalog one is drawn by its
-    number, and one binary search tells how many of the user's positives lie before it.
+    Sampling a negative needs no rejection: the index is sampled among the user's remaining items, and one binary search counts the
+    user's positives before it.
 
     Args:
-        interactions: Of train.
-        user: The column of users.
-        item: The column of items.
-        device: Where to draw.
+        interactions: Interactions of train.
+        user: User column.
+        item: Item column.
+        device: Device of the samples.
 
     Attributes:
-        items: Those with an id of their own and a row in train, ascending; shape (I,), int64.
+        items: Items in the vocabulary with a row in train, ascending; shape (I,), int64.
 
     Raises:
-        DataError: There is none.
+        DataError: No such item exists.
     """
 
     def __init__(self, interactions: Interactions, user: Column, item: Column, *, device: torch.device) -> None:
@@ -43,12 +43,12 @@ class ItemCatalog:
         items = items[items >= FIRST].astype(np.int64)
         if not len(items):
             raise DataError(
-                "no row of train has an item with an id of its own, so there is nothing to recommend",
-                hint="a lower freq_threshold where the item is categorified, in features.ops",
+                "no row of train has an item in the vocabulary, so there is nothing to recommend",
+                hint="lower freq_threshold of the item's Categorify in features.ops",
             )
         self.items = torch.from_numpy(items).to(device)
         self._positives = InteractionMatrix.of(interactions, user, item, positive_only=True, device=device)
-        self._keys = self._free_before(self._positives)
+        self._keys = self._negatives_before(self._positives)
         rows = interactions.item_idx[interactions.positive]
         counts = np.bincount(rows, minlength=self._positives.num_items).clip(min=1) / max(len(rows), 1)
         self._share = torch.from_numpy(counts.astype(np.float32)).to(device)
@@ -56,77 +56,77 @@ class ItemCatalog:
     def __len__(self) -> int:
         return self.items.numel()
 
-    def _free_before(self, positives: InteractionMatrix) -> Tensor:
-        """Return for each positive how many free places lie before it, as one ascending key with its user; shape (N,)."""
+    def _negatives_before(self, positives: InteractionMatrix) -> Tensor:
+        """Return the number of non-positive items before each positive, combined with its user to one ascending key; shape (N,)."""
         users = torch.arange(positives.num_users, device=self.items.device).repeat_interleave(positives.offsets.diff())
         before = torch.arange(users.numel(), device=users.device) - positives.offsets[users]
         return users * (len(self) + 1) + torch.searchsorted(self.items, positives.items) - before
 
     def share(self, items: Tensor) -> Tensor:
-        """Return which share of the positives of train each item has, that of one row where it has none; shape as given."""
+        """Return each item's share of the positives of train, at least that of one row; shape of `items`."""
         return self._share[items]
 
-    def draw(self, *shape: int) -> Tensor:
-        """Return items, all equally likely; int64 of a shape."""
+    def sample(self, *shape: int) -> Tensor:
+        """Sample items uniformly; int64 of the given shape."""
         return self.items[torch.randint(len(self), shape, device=self.items.device)]
 
-    def draw_for(self, users: Tensor, number: int) -> Tensor:
-        """Return items that users have no positive of, all those equally likely; any item for who has a positive of each.
+    def sample_for(self, users: Tensor, number: int) -> Tensor:
+        """Sample items without a positive of the user, uniformly; any items for a user with positives of all.
 
         Args:
-            users: Encoded, int64, shape (B,).
-            number: N, how many for each user.
+            users: Encoded ids, int64, shape (B,).
+            number: N, negatives per user.
 
         Returns:
             Shape (B, N), int64.
         """
         first, last = self._positives.offsets[users].unsqueeze(1), self._positives.offsets[users + 1].unsqueeze(1)
-        free = len(self) - (last - first)
+        remaining = len(self) - (last - first)
         uniform = torch.rand((users.numel(), number), dtype=torch.float64, device=users.device)
-        wanted = (uniform * free).long()
-        keys = users.unsqueeze(1) * (len(self) + 1) + wanted
+        rank = (uniform * remaining).long()
+        keys = users.unsqueeze(1) * (len(self) + 1) + rank
         skipped = torch.searchsorted(self._keys, keys, right=True) - first
-        places = torch.where(free > 0, wanted + skipped, (uniform * len(self)).long())
-        return self.items[places]
+        index = torch.where(remaining > 0, rank + skipped, (uniform * len(self)).long())
+        return self.items[index]
 
     def positives(self, users: Tensor, items: Tensor) -> Tensor:
         """Return the mask of positives, bool, shape (B, C).
 
         Args:
-            users: Encoded, int64, shape (B,).
-            items: Encoded, int64, shape (C,).
+            users: Encoded ids, int64, shape (B,).
+            items: Encoded ids, int64, shape (C,).
         """
-        # Each user is looked up once, however many rows there are of them.
-        few, who = torch.unique(users, return_inverse=True)
-        if few.numel() * len(self) > _SHORTER * items.numel() * self._positives.num_users:
-            pairs = _common(self._audience, items, few).T.contiguous()
+        # Each distinct user is looked up once.
+        distinct, inverse = torch.unique(users, return_inverse=True)
+        if distinct.numel() * len(self) > _SHORTER * items.numel() * self._positives.num_users:
+            pairs = _membership(self._audience, items, distinct).T.contiguous()
         else:
-            pairs = _common(self._positives, few, items)
-        return pairs.index_select(0, who)
+            pairs = _membership(self._positives, distinct, items)
+        return pairs.index_select(0, inverse)
 
     @cached_property
     def _audience(self) -> InteractionMatrix:
         return self._positives.transpose()
 
 
-def _common(lists: InteractionMatrix, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return which of some ids are in which lists, bool, shape (R, C).
+def _membership(lists: InteractionMatrix, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return a dense submatrix of a sparse matrix, bool, shape (R, C).
 
     Args:
-        lists: Of ids.
-        rows: Which lists, shape (R,).
-        columns: Which ids, shape (C,).
+        lists: The sparse matrix.
+        rows: Row indices, shape (R,).
+        columns: Column indices, shape (C,), duplicates allowed.
     """
     every = torch.arange(columns.numel(), device=columns.device)
-    place = torch.full((lists.num_items,), -1, dtype=torch.int64, device=columns.device)
-    place[columns] = every  # of an id that is there several times, one of them
+    position = torch.full((lists.num_items,), -1, dtype=torch.int64, device=columns.device)
+    position[columns] = every  # of a duplicate column, one of its positions
     chosen = lists.of_users(rows)
     row = torch.repeat_interleave(chosen.offsets.diff())
-    found = place.index_select(0, chosen.values)
-    there = (found >= 0).nonzero().squeeze(1)
+    column = position.index_select(0, chosen.values)
+    present = (column >= 0).nonzero().squeeze(1)
     pairs = torch.zeros((rows.numel(), columns.numel()), dtype=torch.bool, device=columns.device)
-    pairs[row.index_select(0, there), found.index_select(0, there)] = True
-    filled = place[columns]
-    again = (filled != every).nonzero().squeeze(1)
-    pairs[:, again] = pairs[:, filled[again]]
+    pairs[row.index_select(0, present), column.index_select(0, present)] = True
+    filled = position[columns]
+    duplicates = (filled != every).nonzero().squeeze(1)
+    pairs[:, duplicates] = pairs[:, filled[duplicates]]
     return pairs

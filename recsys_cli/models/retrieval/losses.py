@@ -1,4 +1,4 @@
-"""Losses of a positive's score against those of sampled negatives: one number per row, not averaged."""
+"""Pairwise losses of a positive's score against those of sampled negatives, one value per row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EULER = 0.5772156649015329
 
 
 def bpr(positive: Tensor, negative: Tensor) -> Tensor:
-    """Return -log sigmoid(positive - negative), its mean over the negatives; shape (B,).
+    """Return -log sigmoid(positive - negative), averaged over the negatives; shape (B,).
 
     Rendle et al., "BPR: Bayesian personalized ranking from implicit feedback", 2009.
 
@@ -22,16 +22,16 @@ def bpr(positive: Tensor, negative: Tensor) -> Tensor:
 
 
 def warp(positive: Tensor, negative: Tensor, *, num_items: int) -> Tensor:
-    """Return the hinge loss against the first violating trial, weighted by the rank that it makes likely; shape (B,).
+    """Return the hinge loss of the first violating negative, weighted by the estimated rank; shape (B,).
 
-    A trial violates if it scores above the positive less a margin of 1. If the n-th trial is the first, about
-    r = (num_items - 1) // n items are above, and the weight is 1 + 1/2 + ... + 1/r, which puts its stress on the top of the
-    ranking. Where no trial violates there is nothing to learn. Weston et al., "WSABIE", 2011; all trials are scored at once.
+    A negative violates if it scores above the positive minus a margin of 1. If the n-th is the first, the estimated rank is
+    r = (num_items - 1) // n, and the weight 1 + 1/2 + ... + 1/r stresses the top of the ranking. Without a violation the loss
+    is 0. Weston et al., "WSABIE", 2011; here all negatives are scored at once.
 
     Args:
         positive: Scores of positives, shape (B,).
-        negative: Scores of the trials in their order, shape (B, N).
-        num_items: How many items there are to draw from.
+        negative: Scores of negatives in order of trial, shape (B, N).
+        num_items: Number of items in the catalog.
     """
     above = 1 - positive.unsqueeze(1) + negative
     first = (above > 0).int().argmax(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""The kind of retrieval models: dot products of user and item vectors, learned from positives and sampled negatives."""
+"""Base of retrieval models: dot products of user and item vectors, trained on positives and sampled negatives."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampl
 
 
 class RetrievalModel(Model):
-    """Learns from rows with a label above 0.5; all others add nothing to the loss but count in its mean.
+    """Trains on positives, rows with a label above 0.5; other rows count only in the divisor of the mean loss.
 
-    A model implements `encode`, or overrides all that calls it: `loss`, `score`, `user_vectors` and `item_vectors`.
+    A model implements `encode`, or overrides its callers: `loss`, `score`, `user_vectors` and `item_vectors`.
 
     Args:
         schema: Has one user, one item, and a label.
         objective: The loss; None for a model with a `loss` of its own.
 
     Raises:
-        ConfigError: A column is missing, or the label is a number in units of its own.
+        ConfigError: A column is missing, or the label is a regression label.
     """
 
     scoring = "dot_product"
@@ -31,10 +31,10 @@ class RetrievalModel(Model):
         super().__init__()
         if (label := schema.label).is_regression:
             raise ConfigError(
-                f"features.label: the model learns who chose what, from rows with label 1, and the label {label.name} is a number",
-                hint="make one of it in features.ops, such as {op: LambdaOp, expression: "
-                f'"{label.name} > ...", output: chosen, dtype: int8}}; or train a model that predicts numbers: model.name=fm, mlp, '
-                "lightgbm, or another ranking model",
+                f"features.label: a retrieval model trains on positives, rows with label 1, but {label.name} is a regression label",
+                hint="add a binary label in features.ops, such as {op: LambdaOp, expression: "
+                f'"{label.name} > ...", output: chosen, dtype: int8}}; or choose a ranking model '
+                "(model.name=fm, mlp, lightgbm, ...)",
             )
         self.user, self.item = schema.only(Role.USER), schema.only(Role.ITEM)
         self.label = schema.label.name
@@ -43,35 +43,35 @@ class RetrievalModel(Model):
         self._catalog: ItemCatalog | None = None
 
     def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:
-        """Return the vectors of some users and of some items, with gradients.
+        """Return the vectors of users and items, with gradients.
 
         Args:
-            users: Encoded, int64, shape (B,).
-            items: Encoded, int64, shape (C,); C need not be B.
+            users: Encoded ids, int64, shape (B,).
+            items: Encoded ids, int64, shape (C,); C may differ from B.
         """
         raise NotImplementedError(f"{type(self).__module__} has no encode")
 
     def set_context(self, context: TrainingContext) -> None:
-        """Take the context; interactions are read at first use, which for scores alone is never."""
+        """Set the context; interactions are read at first use, and never for scores only."""
         self._context, self._catalog = context, None
 
     @property
     def context(self) -> TrainingContext:
         """The context of the last `set_context`."""
         assert self._context is not None, (
-            "a retrieval model needs its context before it learns: model.set_context(context)"
+            "a retrieval model needs its context before training: model.set_context(context)"
         )
         return self._context
 
     @property
     def catalog(self) -> ItemCatalog:
-        """Items to sample negatives from, built once."""
+        """Items for negative sampling, built once per context."""
         if self._catalog is None:
             self._catalog = ItemCatalog(self.context.interactions(), self.user, self.item, device=self.device)
         return self._catalog
 
     def ids(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the users and the items of a batch's rows, int64, shape (B,)."""
+        """Return the users and items of a batch, int64, shape (B,)."""
         users, items = batch.features[self.user.name], batch.features[self.item.name]
         assert isinstance(users, Tensor)
         assert isinstance(items, Tensor)
@@ -86,20 +86,20 @@ class RetrievalModel(Model):
         return Positives(users[rows], items[rows], weight[rows].float(), batch.num_rows)
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over the batch's rows of weight * loss, where only positives have one; a float32 scalar."""
+        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive; a float32 scalar."""
         del scores
-        assert self.objective is not None, "a retrieval model without an objective has a loss of its own"
+        assert self.objective is not None, "a retrieval model needs an objective or a loss of its own"
         return self.objective.loss(self.positives(batch), self.catalog, self.encode, penalize=self.training)
 
     def score(self, batch: Batch) -> Tensor:
-        """Return the product of the two vectors of each row, shape (B,)."""
+        """Return the dot product of user and item vector of each row, shape (B,)."""
         users, items = self.encode(*self.ids(batch))
         return (users.vectors * items.vectors).sum(dim=1).float()
 
     def user_vectors(self, users: Tensor) -> Tensor:
-        """Return a vector per user, shape (U, D)."""
+        """Return user vectors, shape (U, D)."""
         return self.encode(users, users[:0])[0].vectors
 
     def item_vectors(self, items: Tensor) -> Tensor:
-        """Return a vector per item, shape (I, D)."""
+        """Return item vectors, shape (I, D)."""
         return self.encode(items[:0], items)[1].vectors

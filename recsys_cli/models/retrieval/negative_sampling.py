@@ -1,4 +1,4 @@
-"""Losses of positives against sampled negatives: BPR, WARP, or sampled softmax, and the L2 penalty of the embeddings."""
+"""Losses of positives against sampled negatives (BPR, WARP, sampled softmax), and the L2 penalty of the embeddings."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Positives:
     """The positive rows of a batch.
 
     Attributes:
-        users: Encoded, int64, shape (P,).
-        items: Encoded, int64, shape (P,).
-        weight: Label times weight of the row, float32, shape (P,).
+        users: Encoded ids, int64, shape (P,).
+        items: Encoded ids, int64, shape (P,).
+        weight: Label times row weight, float32, shape (P,).
         num_rows: B, all rows of the batch, the divisor of the mean.
     """
 
@@ -36,21 +36,21 @@ class Positives:
     num_rows: int
 
     def mean(self, losses: Tensor) -> Tensor:
-        """Return the sum of weight * loss over the number of all rows, float32, from a loss per positive; 0 of no rows."""
+        """Return the mean over all rows of weight * loss, float32, from a loss per positive; 0 without rows."""
         return (losses.float() * self.weight).sum() / max(self.num_rows, 1)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Some users, or some items, as the loss takes them.
+    """Vectors of users or of items, as input of the loss.
 
     Attributes:
-        vectors: Vectors whose product is the score, shape (B, D).
-        learnt: Embedding rows behind them, which `regularization` keeps short; shape (B, D').
+        vectors: Vectors of the dot product, shape (B, D).
+        penalized: Embedding rows under the L2 penalty, shape (B, D').
     """
 
     vectors: Tensor
-    learnt: Tensor
+    penalized: Tensor
 
 
 Encode = Callable[[Tensor, Tensor], tuple[Encoded, Encoded]]
@@ -60,14 +60,14 @@ class NegativeSampling:
     """One of `losses` over sampled negatives.
 
     Args:
-        options: Number and choice of negatives, and the penalty.
+        options: Number of negatives, false-negative filter, and L2 penalty.
         rule: The loss.
     """
 
     def __init__(self, options: NegativeSamplingOptions, rule: Loss) -> None:
         self.rule = rule
         self.negatives = options.num_negatives or _NEGATIVES[rule]
-        self.avoid_positives = options.filter_false_negatives
+        self.filter_false_negatives = options.filter_false_negatives
         given = options.regularization
         self.regularization = _REGULARIZATION[rule] if given is None else given
 
@@ -76,52 +76,54 @@ class NegativeSampling:
 
         Args:
             positives: Positive rows of a batch.
-            catalog: Items to sample from.
+            catalog: Items for sampling.
             encode: The model's `encode`.
-            penalize: Whether to add the L2 penalty, as in training.
+            penalize: Add the L2 penalty, as in training.
         """
-        drawn = self._draw(positives, catalog)
-        # All items in one lookup, so that each used row is read, and gets its gradient, once.
-        users, items = encode(positives.users, torch.cat([positives.items, drawn.flatten()]))
-        vectors, learnt = (part.split([len(positives.items), drawn.numel()]) for part in (items.vectors, items.learnt))
+        negatives = self._sample(positives, catalog)
+        # One lookup of all items reads each distinct row, and gives it a gradient, once.
+        users, items = encode(positives.users, torch.cat([positives.items, negatives.flatten()]))
+        sizes = [len(positives.items), negatives.numel()]
+        vectors, penalized = (part.split(sizes) for part in (items.vectors, items.penalized))
         positive = (users.vectors * vectors[0]).sum(dim=1).float()
-        negative = _negative_scores(users.vectors, vectors[1], drawn)
-        found = self._compare(positive, negative, positives, drawn, catalog)
+        negative = _negative_scores(users.vectors, vectors[1], negatives)
+        losses_of_rows = self._compare(positive, negative, positives, negatives, catalog)
         if penalize and self.regularization:
-            lengths = _squared(learnt[1]).view(drawn.shape)
-            mean = lengths.mean(dim=1) if drawn.dim() == 2 else lengths.mean()
-            found = found + self.regularization * (_squared(users.learnt) + _squared(learnt[0]) + mean)
-        return positives.mean(found)
+            lengths = _squared(penalized[1]).view(negatives.shape)
+            mean = lengths.mean(dim=1) if negatives.dim() == 2 else lengths.mean()
+            penalty = self.regularization * (_squared(users.penalized) + _squared(penalized[0]) + mean)
+            losses_of_rows = losses_of_rows + penalty
+        return positives.mean(losses_of_rows)
 
-    def _draw(self, positives: Positives, catalog: ItemCatalog) -> Tensor:
-        """Sample negatives for each positive, shape (P, N), or for all of them, (N,)."""
+    def _sample(self, positives: Positives, catalog: ItemCatalog) -> Tensor:
+        """Sample negatives for each positive, shape (P, N), or shared by all, shape (N,)."""
         if self.rule == "softmax":
-            return catalog.draw(self.negatives)
-        if self.avoid_positives:
-            return catalog.draw_for(positives.users, self.negatives)
-        return catalog.draw(len(positives.users), self.negatives)
+            return catalog.sample(self.negatives)
+        if self.filter_false_negatives:
+            return catalog.sample_for(positives.users, self.negatives)
+        return catalog.sample(len(positives.users), self.negatives)
 
     def _compare(
-        self, positive: Tensor, negative: Tensor, positives: Positives, drawn: Tensor, catalog: ItemCatalog
+        self, positive: Tensor, negative: Tensor, positives: Positives, negatives: Tensor, catalog: ItemCatalog
     ) -> Tensor:
         """Return the loss of each positive, from its score and those of its negatives; shape (P,)."""
         if self.rule == "bpr":
             return losses.bpr(positive, negative)
         if self.rule == "warp":
             return losses.warp(positive, negative, num_items=len(catalog))
-        expected = torch.full(drawn.shape, len(drawn) / len(catalog), device=drawn.device)
+        expected = torch.full(negatives.shape, len(negatives) / len(catalog), device=negatives.device)
         same = positives.items.unsqueeze(1)
-        left_out = catalog.positives(positives.users, drawn) if self.avoid_positives else drawn == same
-        return sampled_softmax(positive, negative, expected.log(), left_out)
+        masked = catalog.positives(positives.users, negatives) if self.filter_false_negatives else negatives == same
+        return sampled_softmax(positive, negative, expected.log(), masked)
 
 
-def _negative_scores(users: Tensor, vectors: Tensor, drawn: Tensor) -> Tensor:
-    """Return the scores of sampled items for users, from their vectors; shape (P, N)."""
-    if drawn.dim() == 2:
-        return (vectors.view(*drawn.shape, vectors.shape[1]) @ users.unsqueeze(2)).squeeze(2).float()
+def _negative_scores(users: Tensor, vectors: Tensor, negatives: Tensor) -> Tensor:
+    """Return the scores of negatives for users, from their vectors; shape (P, N)."""
+    if negatives.dim() == 2:
+        return (vectors.view(*negatives.shape, vectors.shape[1]) @ users.unsqueeze(2)).squeeze(2).float()
     return (users @ vectors.T).float()
 
 
 def _squared(rows: Tensor) -> Tensor:
-    """Return the squared length of each row, float32, shape (B,)."""
+    """Return the squared norm of each row, float32, shape (B,)."""
     return rows.float().square().sum(dim=1)

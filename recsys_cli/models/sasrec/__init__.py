@@ -1,1 +1,1 @@
-"""The `sasrec` model: the next item by self-attention over those before it."""
+"""The `sasrec` model: next-item prediction with causal self-attention."""

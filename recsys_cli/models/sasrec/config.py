@@ -1,4 +1,4 @@
-"""Options of the `sasrec` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `sasrec` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from recsys_cli.models.sequence.options import TransformerOptions
 
 
 class Config(TransformerOptions):
-    """Self-attention over a user's items tells the next one (Kang and McAuley, 2018)."""
+    """SASRec: causal self-attention over the user history predicts the next item (Kang and McAuley, 2018)."""

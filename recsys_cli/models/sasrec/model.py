@@ -1,4 +1,4 @@
-"""Self-attentive sequential recommendation."""
+"""SASRec: self-attentive sequential recommendation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _WEIGHT_STD = 0.02
 
 
 class Model(SequenceModel):
-    """Each item attends to itself and those before it, and tells the one after it.
+    """SASRec: causal self-attention; the state at each item predicts the next one.
 
-    Kang and McAuley, "Self-attentive sequential recommendation" (2018), with the normalisation before each part, and a
-    sampled softmax over many items in place of binary cross-entropy against one: that loss, not the network, is what makes
-    it good (Klenitskiy and Vasilev, "Turning dross into gold loss", 2023).
+    Kang and McAuley, "Self-attentive sequential recommendation" (2018), with pre-norm blocks, and a sampled softmax in place
+    of binary cross-entropy with one negative. The loss, more than the network, makes its quality (Klenitskiy and Vasilev,
+    "Turning dross into gold loss", 2023).
     """
 
     config: Config
@@ -28,24 +28,24 @@ class Model(SequenceModel):
     ) -> None:
         super().__init__(config, schema, sparse=sparse, placement=placement)
         self.network = Transformer(config, causal=True, hidden=config.embedding_dim, activation=nn.ReLU).apply(
-            _begin_small
+            _init_small
         )
 
     def states(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """Return what is told after each item, shape (B, L, D)."""
+        """Return the prediction after each item, shape (B, L, D)."""
         states: Tensor = self.network(vectors, counts)
         return states
 
 
-def _begin_small(module: nn.Module) -> None:
-    """Draw the weights of a dense layer so that a block changes little of what it reads, at first.
+def _init_small(module: nn.Module) -> None:
+    """Initialize a dense layer with small weights, so that a block initially changes its input little.
 
-    Items begin with small vectors, and what torch itself draws for a dense layer is several times larger. An item would be lost
-    in what the blocks add to it, and much of training would go into finding it again. Here an item's own state tells what
-    follows; `bert4rec`, where a mask tells, learns more slowly with it on MovieLens and goes without.
+    Item embeddings start small, and torch's default weights for a dense layer are several times larger: the blocks' outputs would
+    drown the item's own vector, and training would have to recover it. The item's own state predicts the next item here.
+    `bert4rec`, with predictions from a mask, learns more slowly with it on MovieLens and goes without.
 
     Args:
-        module: Changed in place where it is an `nn.Linear`; others are left as they are.
+        module: Initialized in place if it is an `nn.Linear`, else ignored.
     """
     if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, std=_WEIGHT_STD)

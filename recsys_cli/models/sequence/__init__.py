@@ -1,1 +1,1 @@
-"""Sequence models: their base class, histories and windows, sampled softmax, and the Transformer."""
+"""Shared parts of sequence models: base class, histories and windows, sampled softmax, Transformer."""

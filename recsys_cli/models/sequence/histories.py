@@ -1,4 +1,4 @@
-"""What each user met in which order: every history, one after the other, on the device, cut into windows for a whole batch."""
+"""Chronological user histories, concatenated on the device, and batches of windows of them."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from recsys_cli.interactions import Interactions
 
 @dataclass(frozen=True)
 class Windows:
-    """A stretch of each of B histories.
+    """A window of each of B histories.
 
     Attributes:
-        items: In the order of time, and padding after them; shape (B, W), int64. W is that of the longest, and at least 2.
-        counts: How many items there are, from 0 to W; shape (B,).
+        items: Chronological items, padded at the end; shape (B, W), int64. W is the longest window, and at least 2.
+        counts: Number of items, 0 to W; shape (B,).
     """
 
     items: Tensor
     counts: Tensor
 
     @property
-    def there(self) -> Tensor:
-        """Where there is an item; bool, shape (B, W)."""
-        return within(self.counts, self.items.shape[1])
+    def mask(self) -> Tensor:
+        """Mask of items, False at padding; bool, shape (B, W)."""
+        return length_mask(self.counts, self.items.shape[1])
 
 
 @dataclass(frozen=True)
 class Histories:
-    """The items of all users. Users and items that train does not know are left out: they share one id each.
+    """The items of all users, without cold-start users and items, as these share one id each.
 
     Attributes:
-        items: In the order of (user, time, row number), int32, shape (N,).
-        offsets: Where each user's items begin, and N at the end; int64, shape (users + 1,).
+        items: Items ordered by (user, time, row number), int32, shape (N,).
+        offsets: Start of each user's items, then N; int64, shape (users + 1,).
     """
 
     items: Tensor
@@ -51,18 +51,18 @@ class Histories:
         """Sort interactions into histories.
 
         Args:
-            interactions: What happened.
-            num_users: Ids are below it.
-            positive_only: Let only positive interactions count, as `Interactions.positive` says which these are.
-            device: Where the histories are wanted.
+            interactions: Interactions with timestamps.
+            num_users: Number of user ids.
+            positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
+            device: Device of the histories.
 
         Raises:
-            ConfigError: It is not known when they happened.
+            ConfigError: The interactions have no timestamps.
         """
         if interactions.times is None:
             raise ConfigError(
-                "a model of sequences needs to know when users met items, and the prepared data has no time",
-                hint="name the column in features.timestamp, then recsys etl; or train a model without order (recsys ls models)",
+                "a sequence model needs timestamps, and the prepared data has none",
+                hint="set features.timestamp, then run `recsys etl`; or choose a model without order (recsys ls models)",
             )
         keep = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
         if positive_only:
@@ -74,26 +74,26 @@ class Histories:
         return cls(torch.from_numpy(items[order]).to(device), torch.from_numpy(offsets).to(device))
 
     def last(self, users: Tensor, length: int) -> Windows:
-        """Return the latest items of each user, `length` at most.
+        """Return the latest items of each user, at most `length`.
 
         Args:
-            users: Encoded, shape (B,); none has to have a history.
+            users: Encoded ids, shape (B,), with or without a history.
             length: At least 2.
         """
         users = users.long()
         ends = self.offsets[users + 1]
         return self._windows(torch.maximum(self.offsets[users], ends - length), ends, length)
 
-    def anywhere(self, users: Tensor, length: int) -> Windows:
-        """Return a stretch of each user's items, `length` at most, drawn from torch's generator where there are more."""
+    def random_windows(self, users: Tensor, length: int) -> Windows:
+        """Return a window of each user's items, at most `length`, at a random start where there are more."""
         users = users.long()
         starts, ends = self.offsets[users], self.offsets[users + 1]
-        places = (ends - starts - length).clamp(min=0) + 1
-        starts = starts + (torch.rand(len(users), device=users.device, dtype=torch.float64) * places).long()
+        choices = (ends - starts - length).clamp(min=0) + 1
+        starts = starts + (torch.rand(len(users), device=users.device, dtype=torch.float64) * choices).long()
         return self._windows(starts, torch.minimum(starts + length, ends), length)
 
     def mean_count(self, length: int) -> float:
-        """Return how many items a window of `length` has in the mean, over the users that have two items or more."""
+        """Return the mean number of items in a window of `length`, over users with at least two items."""
         counts = self.offsets.diff()
         counts = counts[counts >= 2].clamp(max=length)
         return float(counts.double().mean()) if len(counts) else float(length)
@@ -103,22 +103,22 @@ class Histories:
         width = min(length, max(2, int(counts.max()))) if len(counts) else length
         if not len(self.items):
             return Windows(counts.new_zeros(len(starts), width), counts)
-        places = starts.unsqueeze(1) + torch.arange(width, device=starts.device)
-        items = self.items[places.clamp(max=len(self.items) - 1)].long()
-        return Windows(items.masked_fill(~within(counts, width), PADDING), counts)
+        rows = starts.unsqueeze(1) + torch.arange(width, device=starts.device)
+        items = self.items[rows.clamp(max=len(self.items) - 1)].long()
+        return Windows(items.masked_fill(~length_mask(counts, width), PADDING), counts)
 
 
-def within(counts: Tensor, length: int) -> Tensor:
-    """Return which of `length` places come before each count; bool, shape (B, length)."""
+def length_mask(counts: Tensor, length: int) -> Tensor:
+    """Return rows with True at the first `counts` positions; bool, shape (B, length)."""
     return torch.arange(length, device=counts.device) < counts.unsqueeze(1)
 
 
-def first_places(items: Tensor, wanted: Tensor) -> Tensor:
-    """Return at which place each of B sequences has each of N items for the first time, and the length where it has not; (B, N).
+def first_positions(items: Tensor, candidates: Tensor) -> Tensor:
+    """Return the first position of each of N items in each of B sequences, or the length if absent; shape (B, N).
 
     Args:
         items: Shape (B, L).
-        wanted: Shape (N,).
+        candidates: Shape (N,).
     """
-    found, first = (items.unsqueeze(2) == wanted).view(torch.uint8).max(dim=1)
-    return first.masked_fill_(found == 0, items.shape[1])
+    present, first = (items.unsqueeze(2) == candidates).view(torch.uint8).max(dim=1)
+    return first.masked_fill_(present == 0, items.shape[1])

@@ -1,4 +1,4 @@
-"""The kind of sequence models: item histories, tied item embeddings, sampled softmax of targets, and scores by user."""
+"""Base of sequence models: user histories, tied item embeddings, sampled softmax over targets, scores by user."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.embedding import embed
 from recsys_cli.models.model import Model, TrainingContext
-from recsys_cli.models.sequence.histories import Histories, Windows, first_places
-from recsys_cli.models.sequence.negatives import Negatives, sampled_softmax
+from recsys_cli.models.sequence.histories import Histories, Windows, first_positions
+from recsys_cli.models.sequence.negatives import NegativeSampler, sampled_softmax
 from recsys_cli.models.sequence.options import SequenceOptions
 
 _BLOCK = 1 << 16
-"""Items read at once while scoring: users come in blocks, so that memory does not grow with their number."""
+"""Items per block in scoring; users come in blocks, so that memory does not grow with their number."""
 
 
 class SequenceModel(Model):
-    """A model of user histories in the order of time; one embedding table serves input and output.
+    """A model of chronological user histories, with one embedding table for input and output.
 
     By default the target at each position is the next item, so `states` has to be causal. For another training task a model
-    overrides `window`, `targets_of`, `predict`, `ruled_out` and `encode`.
+    overrides `window`, `targets_of`, `predict`, `false_negatives` and `encode`.
 
-    A user's vector follows from the history of the context, so it needs no retraining for a longer one. A user without a
-    history has a vector of zeros: all items score the same.
+    A user's vector follows from the history of the context; a longer one needs no retraining. A user without a history has a
+    vector of zeros: all items score the same.
 
     Args:
-        config: Its options.
-        schema: Names the user and the item column.
-        sparse: Whether the item table has sparse gradients.
-        placement: Where the table is kept.
+        config: Model options.
+        schema: Has the user and the item column.
+        sparse: Sparse gradients for the item table.
+        placement: Placement of the item table.
 
     Raises:
-        ConfigError: The placement is `sharded`, which works for interactions only.
+        ConfigError: The placement is `sharded`, supported only for models of interactions.
     """
 
     rows = "users"
@@ -46,7 +46,7 @@ class SequenceModel(Model):
 
     config: SequenceOptions
     histories: Histories
-    negatives: Negatives
+    negatives: NegativeSampler
 
     def __init__(
         self, config: SequenceOptions, schema: Schema, *, sparse: bool = False, placement: Placement = "device"
@@ -54,8 +54,8 @@ class SequenceModel(Model):
         super().__init__()
         if placement == "sharded":
             raise ConfigError(
-                "model.embedding.placement is sharded, and a model of sequences has its items in one place",
-                hint="model.embedding.placement=host, or leave it out",
+                "model.embedding.placement is sharded, but sequence models support only device and host",
+                hint="set model.embedding.placement=host, or remove it",
             )
         self.length = config.max_seq_len
         self.config = config
@@ -71,16 +71,16 @@ class SequenceModel(Model):
             counts: Number of items, shape (B,); states after the last item are ignored.
 
         Returns:
-            Shape (B, L, D); the first state is that of an empty sequence where there are no items.
+            Shape (B, L, D); an empty sequence has its state at the first position.
         """
 
     @property
     def window(self) -> int:
-        """Items of a user per training step: one more than the input, as the last item is a target only."""
+        """Items per user in a training step: the input plus one, as the last item is a target only."""
         return self.length + 1
 
     def targets_of(self, items: float) -> float:
-        """Return the mean number of targets in a window of so many items: each but the first."""
+        """Return the mean number of targets in a window of `items` items: all but the first."""
         return items - 1
 
     def predict(self, windows: Windows, vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,34 +88,33 @@ class SequenceModel(Model):
 
         Args:
             windows: Items of B users, shape (B, W) with W up to `window`.
-            vectors: Their vectors, shape (B, W, D).
+            vectors: Item vectors, shape (B, W, D).
 
         Returns:
-            The mask of P targets in the windows, bool, shape (B, W); and for each target, in order, the vector whose product
-            with an item vector is that item's score, shape (P, D).
+            The mask of P targets in the windows, bool, shape (B, W); and the prediction of each target in order, shape (P, D).
+            Its dot product with an item vector is the item's score.
         """
-        asked = windows.there
-        asked[:, 0] = False
+        targets = windows.mask
+        targets[:, 0] = False
         states = self.states(vectors[:, :-1], (windows.counts - 1).clamp(min=0))
-        return asked, states[asked[:, 1:]]
+        return targets, states[targets[:, 1:]]
 
-    def ruled_out(self, windows: Windows, asked: Tensor, drawn: Tensor) -> Tensor:
+    def false_negatives(self, windows: Windows, targets: Tensor, negatives: Tensor) -> Tensor:
         """Return the mask of false negatives: the target itself and the items of its input sequence.
 
-        Evaluation does not rank seen items, so nothing is spent on learning to rank them low. Where users see a good part of
-        the catalog once, "not again" is most of the signal; a model of few dimensions that learns it ranks low all items
-        similar to those seen.
+        Evaluation filters seen items, so training to rank them low is wasted. Where users see much of the catalog once, "not
+        again" is most of the signal; a small model with it ranks low all items similar to the seen ones.
 
         Args:
             windows: As for `predict`.
-            asked: Mask of the P targets, from `predict`.
-            drawn: Sampled items, shape (N,).
+            targets: Mask of the P targets, from `predict`.
+            negatives: Sampled items, shape (N,).
 
         Returns:
             Bool, shape (P, N).
         """
-        rows, places = asked.nonzero(as_tuple=True)
-        return first_places(windows.items, drawn)[rows] <= places.unsqueeze(1)
+        rows, positions = targets.nonzero(as_tuple=True)
+        return first_positions(windows.items, negatives)[rows] <= positions.unsqueeze(1)
 
     def encode(self, users: Tensor) -> Tensor:
         """Return the vectors of B users, shape (B, D): the states after their latest items."""
@@ -128,7 +127,7 @@ class SequenceModel(Model):
         """Sort interactions into histories.
 
         Raises:
-            ConfigError: The data has no time.
+            ConfigError: The data has no timestamps.
         """
         self.histories = Histories.of(
             context.interactions(),
@@ -137,47 +136,49 @@ class SequenceModel(Model):
             device=self.device,
         )
         counts = torch.bincount(self.histories.items, minlength=int(self.item.cardinality or 0))
-        self.negatives = Negatives(counts, number=self.config.num_negatives, power=self.config.negative_sampling_power)
+        self.negatives = NegativeSampler(
+            counts, number=self.config.num_negatives, power=self.config.negative_sampling_power
+        )
         self._targets = max(self.targets_of(self.histories.mean_count(self.window)), 1.0)
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over users of weight * the cross-entropy of what came at the places that are to be told.
+        """Return the mean over users of weight * the sum of cross-entropies of a user's targets / their mean number.
 
-        A user's places are added up and divided by how many a user has in the mean. So all places count alike, it is about the
-        cross-entropy of one place, and parts of a batch add up.
+        The constant divisor makes all targets count alike and lets parts of a batch add up; the loss is close to the
+        cross-entropy of one target.
         """
         del scores
         users = batch.features[self.user.name]
         assert isinstance(users, Tensor)
-        windows = self.histories.anywhere(users, self.window)
-        drawn, log_expected = self.negatives.draw()
-        vectors = self.item_vectors(torch.cat([windows.items.flatten(), drawn]))  # together: one gradient of the table
-        candidates = vectors[-len(drawn) :]
-        vectors = vectors[: -len(drawn)].view(*windows.items.shape, -1)
-        asked, hidden = self.predict(windows, vectors)
-        positive = (hidden * vectors[asked]).sum(dim=1)
-        ruled_out = self.ruled_out(windows, asked, drawn)
-        losses = sampled_softmax(positive, hidden @ candidates.T, log_expected, ruled_out)
+        windows = self.histories.random_windows(users, self.window)
+        negatives, log_expected = self.negatives.sample()
+        vectors = self.item_vectors(torch.cat([windows.items.flatten(), negatives]))  # one lookup: one table gradient
+        candidates = vectors[-len(negatives) :]
+        vectors = vectors[: -len(negatives)].view(*windows.items.shape, -1)
+        targets, predictions = self.predict(windows, vectors)
+        positive = (predictions * vectors[targets]).sum(dim=1)
+        masked = self.false_negatives(windows, targets, negatives)
+        losses = sampled_softmax(positive, predictions @ candidates.T, log_expected, masked)
         if batch.weight is not None:
-            losses = losses * batch.weight.unsqueeze(1).expand_as(asked)[asked]
+            losses = losses * batch.weight.unsqueeze(1).expand_as(targets)[targets]
         return losses.sum() / (self._targets * batch.num_rows)
 
     def score(self, batch: Batch) -> Tensor:
-        """Return the products of the rows' users and items, shape (B,); each user's history is read once."""
+        """Return the dot products of the rows' users and items, shape (B,); each distinct user is encoded once."""
         users, items = batch.features[self.user.name], batch.features[self.item.name]
         assert isinstance(users, Tensor)
         assert isinstance(items, Tensor)
-        distinct, places = torch.unique(users, return_inverse=True)
-        return (self.user_vectors(distinct)[places] * self.item_vectors(items)).sum(dim=1)
+        distinct, index = torch.unique(users, return_inverse=True)
+        return (self.user_vectors(distinct)[index] * self.item_vectors(items)).sum(dim=1)
 
     def user_vectors(self, users: Tensor) -> Tensor:
-        """Return the users' vectors after all that they met, shape (U, D)."""
+        """Return user vectors after the whole history, shape (U, D)."""
         blocks = users.split(max(1, _BLOCK // self.length))
         vectors = torch.cat([self.encode(block) for block in blocks]).float()
         offsets, users = self.histories.offsets, users.long()
         return vectors * (offsets[users + 1] > offsets[users]).unsqueeze(1)
 
     def item_vectors(self, items: Tensor) -> Tensor:
-        """Return the items' vectors, shape (I, D)."""
+        """Return item vectors, shape (I, D)."""
         batch = Batch({self.item.name: items}, {})
         return self.items.lookups(batch)[self.item.name].spread()

@@ -1,4 +1,4 @@
-"""Options that models of sequences share. No torch here, so that a config is checked without loading it."""
+"""Shared options of sequence models, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from recsys_cli.models.options import HistoryOptions
 
 
 class SequenceOptions(HistoryOptions):
-    """What a sequence is, and what the next item is told from."""
+    """Options of sequence length, sampled negatives and training."""
 
-    # A step is of users, and MovieLens has few of them: small batches make steps enough of an epoch. They grow with the users, see
-    # `loader.users.users_of_a_step`. Items are moved by
-    # row-wise Adagrad: Adam moves rare items, which are hardly more than drawn, as far as all others, and takes five times the
-    # epochs to rank as well.
+    # A batch is a set of users, and MovieLens has few: small batches give enough steps per epoch. The batch size grows with the
+    # number of users, see `loader.users.users_of_a_step`. Item embeddings use row-wise Adagrad: Adam moves rare items, with
+    # hardly a gradient beyond sampled negatives, as far as all others, and takes five times the epochs to rank as well.
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 20,
         "batch_size": "auto",
@@ -27,30 +26,28 @@ class SequenceOptions(HistoryOptions):
     }
 
     embedding_dim: PositiveInt = 64
-    """Width of the items' vectors."""
+    """Width of the item embeddings."""
     max_seq_len: int = Field(50, ge=3)
-    """How many items are looked at: the latest when scoring, a random stretch of a longer history in each epoch of training."""
+    """Maximum sequence length: the latest items in scoring, a random window of a longer history in each training epoch."""
     dropout: float = Field(0.3, ge=0, lt=1)
-    """Share of elements to drop, of the items' vectors and within the network."""
+    """Dropout rate of the item embeddings and of the network."""
     num_negatives: PositiveInt = 256
-    """Items that are drawn for each step, as those that might have come instead; all items where there are no more than that."""
+    """Sampled negatives per step, shared by the batch; all items in a smaller catalog."""
     negative_sampling_power: NonNegativeFloat = 0.5
-    """Negatives are drawn in proportion to (how often an item comes in train) to this power: 0 for all alike, 1 by popularity. The
-    loss is corrected for it: another power changes how sure the estimate is, and not what is estimated."""
+    """Negatives are sampled in proportion to (item frequency in train) ^ this power: 0 is uniform, 1 by popularity. The loss is
+    corrected for it, so that the power changes the variance of the estimate and not its target."""
 
 
 class TransformerOptions(SequenceOptions):
-    """What a sequence is read with, where that is a Transformer."""
+    """Options of sequence models with a Transformer."""
 
     num_layers: PositiveInt = 2
-    """Layers of attention, each followed by a dense network."""
+    """Number of Transformer blocks."""
     num_heads: PositiveInt = 2
-    """Parts of the vector that attend on their own; `embedding_dim` has to be a multiple."""
+    """Number of attention heads; `embedding_dim` is a multiple of it."""
 
     @model_validator(mode="after")
-    def _heads_are_of_one_width(self) -> Self:
+    def _heads_divide_embedding_dim(self) -> Self:
         if self.embedding_dim % self.num_heads:
-            raise ValueError(
-                f"num_heads: embedding_dim is {self.embedding_dim}, which {self.num_heads} heads cannot share equally"
-            )
+            raise ValueError(f"embedding_dim {self.embedding_dim} is no multiple of num_heads {self.num_heads}")
         return self

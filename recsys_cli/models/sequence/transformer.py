@@ -1,4 +1,4 @@
-"""The Transformer over items, with the normalisation before each part: what reads sequences in `sasrec` and in `bert4rec`."""
+"""Pre-norm Transformer over items, the encoder of `sasrec` and `bert4rec`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding.tables import INITIAL_STD
-from recsys_cli.models.sequence.histories import within
+from recsys_cli.models.sequence.histories import length_mask
 from recsys_cli.models.sequence.options import TransformerOptions
 
 
 class Transformer(nn.Module):
-    """Blocks of attention and a dense network (Vaswani et al., 2017), pre-norm (Xiong et al., 2020), with learnt positions.
+    """Blocks of attention and a dense network (Vaswani et al., 2017), pre-norm (Xiong et al., 2020), with learned positions.
 
-    Positions are counted from the end, so that the latest item always has the same one, as in sequences that are padded on
-    the left. The sequences themselves are padded on the right: an item that looks back never sees padding.
+    Positions count from the end, so that the latest item always has the same one, as with left padding. Sequences are padded
+    on the right, so that causal attention never sees padding.
 
     Args:
-        config: Width, length, blocks, heads and dropout.
-        causal: Whether an item sees only itself and those before it.
+        config: Width, length, layers, heads and dropout.
+        causal: Use causal attention; otherwise attend to both sides.
         hidden: Width of the dense networks.
-        activation: Their non-linearity.
+        activation: Activation of the dense networks.
     """
 
     def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:
@@ -39,20 +39,20 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(config.embedding_dim)
 
     def forward(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """Return what is made of each item, shape (B, L, D).
+        """Return the contextual states of the items, shape (B, L, D).
 
         Args:
-            vectors: Of the items, shape (B, L, D), with L up to the configured length.
-            counts: How many items there are, shape (B,).
+            vectors: Item vectors, shape (B, L, D), with L up to `max_seq_len`.
+            counts: Number of items, shape (B,).
         """
         length, last = vectors.shape[1], len(self.positions) - 1
-        places = torch.arange(length, device=counts.device) + (last + 1 - counts).unsqueeze(1)
-        positions = F.embedding(places.clamp(max=last), self.positions)
-        # The first place is always seen: attention to nothing at all would be no number.
-        seen = None if self._causal else within(counts.clamp(min=1), length)[:, None, None, :]
+        index = torch.arange(length, device=counts.device) + (last + 1 - counts).unsqueeze(1)
+        positions = F.embedding(index.clamp(max=last), self.positions)
+        # The first position is always visible: attention over an empty set would be NaN.
+        visible = None if self._causal else length_mask(counts.clamp(min=1), length)[:, None, None, :]
         states = self.dropout((vectors + positions) * self._scale)
         for block in self.blocks:
-            states = block(states, seen)
+            states = block(states, visible)
         normed: Tensor = self.norm(states)
         return normed
 
@@ -68,15 +68,15 @@ class _Block(nn.Module):
         self.dropout = dropout
         self.dense = nn.Sequential(nn.Linear(dim, hidden), activation(), dropout, nn.Linear(hidden, dim), dropout)
 
-    def forward(self, states: Tensor, seen: Tensor | None) -> Tensor:
-        states = states + self.dropout(self._attend(self.before_attention(states), seen))
+    def forward(self, states: Tensor, visible: Tensor | None) -> Tensor:
+        states = states + self.dropout(self._attend(self.before_attention(states), visible))
         return states + self.dense(self.before_dense(states))
 
-    def _attend(self, states: Tensor, seen: Tensor | None) -> Tensor:
+    def _attend(self, states: Tensor, visible: Tensor | None) -> Tensor:
         rows, length, dim = states.shape
         parts = self.inward(states).view(rows, length, 3, self._heads, dim // self._heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        # Attention itself drops nothing: with dropout torch has no fast kernel on a CPU, and every other part drops enough.
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, is_causal=self._causal)
+        # No dropout on attention weights: torch has no fast CPU kernel with it, and all other parts have dropout.
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=visible, is_causal=self._causal)
         outward: Tensor = self.outward(attended.transpose(1, 2).reshape(rows, length, dim))
         return outward

@@ -1,1 +1,1 @@
-"""The `slim` model: each item told from few others by an elastic net."""
+"""The `slim` model: sparse item-to-item weights by elastic nets."""

@@ -1,4 +1,4 @@
-"""Options of the `slim` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `slim` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recsys_cli.models.options import HistoryOptions
 
 
 class Config(HistoryOptions):
-    """Weights between items, none of them negative and most of them 0, by an elastic net for each item.
+    """SLIM: sparse, non-negative item-to-item weights by one elastic net per item.
 
     After Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems" (2011).
     """
@@ -18,13 +18,12 @@ class Config(HistoryOptions):
     train_defaults: ClassVar[dict[str, Any]] = {"monitor": "ndcg@10"}
 
     l1: float = Field(1.0, ge=0)
-    """How much the weights cost, λ: the larger, the more of them are 0."""
+    """L1 penalty λ of the weights; larger values give more zeros."""
     l2: float = Field(50.0, ge=0)
-    """How much half of their squares cost, β."""
+    """L2 penalty β, on half of the squared weights."""
     max_items: PositiveInt = 3_000
-    """How many items have weights, the ones that most users have met; the others score 0. Memory grows with its square, and time
-    with its cube."""
+    """Number of items with weights, by popularity; all others score 0. Memory grows with its square, time with its cube."""
     tolerance: float = Field(1e-2, gt=0)
-    """A column of weights is done when no weight changes by more in a sweep."""
+    """Convergence threshold: largest change of a weight in one sweep of coordinate descent."""
     max_sweeps: PositiveInt = 100
-    """How often each weight is changed at most."""
+    """Maximum sweeps of coordinate descent per item."""

@@ -1,4 +1,4 @@
-"""SLIM: who has met an item, as a sum of few other items with weights that are not negative."""
+"""SLIM: columns of the interaction matrix as sparse, non-negative combinations of others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recsys_cli.models.slim.descent import columns
 
 
 class Model(ItemToItemModel):
-    """W minimises ½|X - XW|² + β/2 |W|² + λ|W|₁ with W >= 0 and a diagonal of zeros (Ning and Karypis 2011, eq. 3)."""
+    """W minimizes ½|X - XW|² + β/2 |W|² + λ|W|₁ with W >= 0 and a zero diagonal (Ning and Karypis 2011, eq. 3)."""
 
     deterministic = True
     learnt: DenseWeights
@@ -22,9 +22,9 @@ class Model(ItemToItemModel):
         self.learnt = DenseWeights(self.num_items)
 
     def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
-        """Solve for some columns of W at a time."""
+        """Solve for blocks of columns of W."""
         config, counts = self.config, gram(matrix)
-        # A weight is not 0 only where more than λ users have met both items, so items that fewer have met need no looking at.
+        # A non-zero weight needs more than λ common users, so items with fewer users are skipped.
         size = int((counts.diagonal() > config.l1).sum())
         counts = counts[:size, :size].contiguous()
         self.learnt.weights.zero_()
@@ -43,4 +43,4 @@ class Model(ItemToItemModel):
 
 
 _BLOCK = 1024
-"""Columns that are solved for together."""
+"""Columns per block."""

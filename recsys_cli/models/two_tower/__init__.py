@@ -1,1 +1,1 @@
-"""Two towers: a network for the user's features, one for the item's."""
+"""The `two-tower` model: one network for the user's features, one for the item's."""

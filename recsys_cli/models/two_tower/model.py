@@ -1,4 +1,4 @@
-"""Two towers that learn from the items of the batch and from drawn ones."""
+"""Two-tower model with in-batch and uniformly sampled negatives."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.models.two_tower.config import Config
 from recsys_cli.models.two_tower.tower import Encoder, features_of
 
-_MOST = 4_096
-"""Rows that are compared with each other's items at most: 75 MB of scores with 512 drawn items. Validation has larger batches."""
+_MAX_ROWS = 4_096
+"""Maximum rows per score matrix: 75 MB with 512 sampled negatives. Validation has larger batches."""
 
 
 class Model(RetrievalModel):
-    """A vector from all features of the user, one from all of the item, and a softmax over the items that a batch has.
+    """Two-tower retrieval: user and item features to vectors, trained by softmax over in-batch and sampled negatives.
 
-    Each positive is to be chosen among the items of all positives of its batch (Yi et al., "Sampling-bias-corrected neural
-    modeling for large corpus item recommendations", 2019) and some that are drawn from the whole catalog (Yang et al., "Mixed
-    negative sampling for learning two-tower neural networks in recommendations", 2020). How often an item is to be expected
-    among them follows from its positives in train, which are counted instead of estimated as the stream goes by.
+    Candidates of each positive are the items of all positives in its batch (Yi et al., "Sampling-bias-corrected neural
+    modeling for large corpus item recommendations", 2019) and uniform samples of the catalog (Yang et al., "Mixed negative
+    sampling for learning two-tower neural networks in recommendations", 2020). The expected count of an item among them, for
+    the log-q correction, follows from counts in train, instead of a streaming estimate.
 
-    Rows of a large batch are compared in parts of at most 4,096, which bounds the memory. Processes that train together compare
-    with the items of all their rows, so that a step is the same for any number of them; the other items each draws for itself,
-    and hidden layers normalise over all that are drawn. Features of an interaction, and those that were written into its row
-    (etl.layout=flat), are in no tower: they are not known of an item that was not met.
+    Large batches are split into parts of at most 4,096 rows, to bound memory. Ranks share in-batch negatives, so that a step is
+    the same for any number of ranks; each rank samples its own uniform negatives, and batch normalization covers those of all
+    ranks. Features of an interaction, and features in its row (etl.layout=flat), enter no tower: they are unavailable for items
+    without an interaction.
 
     Raises:
         ConfigError: The schema has not one user, one item, and a label; a user or an item has a list of numbers; or
-            `embedding_dim` names a column that is in no tower.
+            `embedding_dim` names a column outside both towers.
     """
 
     def __init__(
@@ -51,58 +51,58 @@ class Model(RetrievalModel):
             Encoder(columns, embed(_ids(columns), dims, sparse=sparse, placement=placement), config)
             for columns in (of_user, of_item)
         )
-        self.everyones = AllGatherRows()
+        self.all_rows = AllGatherRows()
 
     def score(self, batch: Batch) -> Tensor:
-        """Return the product of the two vectors of each row, shape (B,)."""
+        """Return the dot product of user and item vector of each row, shape (B,)."""
         vectors = self.users(batch.features) * self.items(batch.features)
         return vectors.sum(dim=1) / self.config.temperature
 
     def user_vectors(self, users: Tensor) -> Tensor:
-        """Return a vector for each user, shape (U, dim); its length is 1 / temperature."""
+        """Return user vectors, shape (U, dim), of length 1 / temperature."""
         return self.users(self._features(self.user.name, users)) / self.config.temperature
 
     def item_vectors(self, items: Tensor) -> Tensor:
-        """Return a vector for each item, shape (I, dim), of length 1."""
+        """Return item vectors, shape (I, dim), of length 1."""
         vectors: Tensor = self.items(self._features(self.item.name, items))
         return vectors
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over the batch's rows of weight * loss, where only positives have one; a float32 scalar."""
+        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive; a float32 scalar."""
         del scores
         positives = self.positives(batch)
-        drawn = self.catalog.draw(self.config.num_negatives)
+        negatives = self.catalog.sample(self.config.num_negatives)
         users, items = positives.users, positives.items
-        # All items in one lookup, so that each used row is read, and gets its gradient, once.
-        of_rows, of_drawn = self.item_vectors(torch.cat([items, drawn])).split([len(items), len(drawn)])
-        (items, of_rows), before = self.everyones(items, of_rows)
+        # One lookup of all items reads each distinct row, and gives it a gradient, once.
+        of_rows, of_negatives = self.item_vectors(torch.cat([items, negatives])).split([len(items), len(negatives)])
+        (items, of_rows), before = self.all_rows(items, of_rows)
         of_users = self.user_vectors(users)
         losses = []
         for part in _parts(len(items)):
-            start, stop = (min(max(place - before, 0), len(users)) for place in (part.start, part.stop))
-            candidates, vectors = torch.cat([items[part], drawn]), torch.cat([of_rows[part], of_drawn])
+            start, stop = (min(max(row - before, 0), len(users)) for row in (part.start, part.stop))
+            candidates, vectors = torch.cat([items[part], negatives]), torch.cat([of_rows[part], of_negatives])
             first = before + start - part.start
-            losses.append(self._among(users[start:stop], candidates, of_users[start:stop] @ vectors.T, first))
+            losses.append(self._cross_entropy(users[start:stop], candidates, of_users[start:stop] @ vectors.T, first))
         return positives.mean(torch.cat(losses))
 
     def without_rows(self, batch: Batch) -> Tensor:
-        """Return 0: rows of other processes are compared with each other all the same."""
+        """Return a loss of 0, and take part in the other ranks' in-batch negatives."""
         return self.loss(batch)
 
-    def _among(self, users: Tensor, candidates: Tensor, scores: Tensor, first: int) -> Tensor:
-        """Return the loss of choosing for each user the candidate of the same row, shape (P,).
+    def _cross_entropy(self, users: Tensor, candidates: Tensor, scores: Tensor, first: int) -> Tensor:
+        """Return the cross-entropy of each user's own candidate, shape (P,).
 
         Args:
-            users: Encoded, int64, shape (P,).
-            candidates: Encoded items, of rows and then the drawn ones; int64, shape (C,).
-            scores: Of each for each, shape (P, C).
-            first: The place of the first user's candidate; the others follow.
+            users: Encoded ids, int64, shape (P,).
+            candidates: Encoded items of rows, then the sampled negatives; int64, shape (C,).
+            scores: Scores of users and candidates, shape (P, C).
+            first: Index of the first user's candidate; the others follow.
         """
         logits = scores.float()
         row = torch.arange(len(users), device=logits.device)
         own = first + row
         if self.config.log_q:
-            # How often an item is to be expected among so many rows, and among the drawn ones.
+            # Expected count of an item among the rows and the sampled negatives.
             rows = len(candidates) - self.config.num_negatives
             expected = rows * self.catalog.share(candidates) + self.config.num_negatives / len(self.catalog)
             logits = logits - expected.log()
@@ -117,11 +117,11 @@ class Model(RetrievalModel):
 
 
 def _ids(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns that have embeddings."""
+    """Return the columns with embeddings."""
     return [column for column in columns if column.kind is Kind.CATEGORICAL]
 
 
 def _parts(rows: int) -> list[slice]:
-    """Cut rows into parts of about the same size, at least one."""
-    number = max(1, -(-rows // _MOST))
+    """Split rows into parts of about equal size, at least one."""
+    number = max(1, -(-rows // _MAX_ROWS))
     return [slice(rows * part // number, rows * (part + 1) // number) for part in range(number)]

@@ -1,4 +1,4 @@
-"""One tower: features of a user, or of an item, to a vector of length 1."""
+"""One tower: user or item features to a vector of length 1."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from recsys_cli.models.ranking.tower import Tower
 from recsys_cli.models.two_tower.config import Config
 
 _SHORTEST = 1e-3
-"""A vector shorter than this is divided by this instead of by its length: a zero stays a zero, with a gradient."""
+"""Minimum norm in the normalization: a zero vector stays zero, with a gradient."""
 
 
 def features_of(schema: Schema, key: Column) -> tuple[Column, ...]:
-    """Return the columns that follow from an id: the id itself, and what its table has."""
+    """Return the columns of an id: the id itself and its features in the dimension table."""
     return tuple(column for column in schema.features if key.name in {column.name, column.table})
 
 
 class Encoder(nn.Module):
-    """Embeddings and numbers, concatenated in the order of their names, through dense layers to a vector of length 1.
+    """Concatenated embeddings and numeric features, in the order of their names, through an MLP to a vector of length 1.
 
     Args:
-        columns: What it looks at, as `features_of` gives it.
-        embeddings: Of those of them that are ids.
-        config: Of the model.
+        columns: Input columns, from `features_of`.
+        embeddings: Embeddings of the categorical columns.
+        config: Model options.
 
     Raises:
         ConfigError: A column is a list of numbers.
@@ -43,7 +43,7 @@ class Encoder(nn.Module):
         self.tower = Tower(
             dims, len(self.numeric), widths, dropout=config.dropout, embedding_dropout=config.embedding_dropout
         )
-        # Embeddings begin small: beside a bias that does not, all vectors would point the same way.
+        # Embeddings start small: a random bias would dominate, and all vectors would point the same way.
         nn.init.zeros_(self.tower.first.linear.bias)
 
     def forward(self, features: Mapping[str, Feature]) -> Tensor:

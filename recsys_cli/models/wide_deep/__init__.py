@@ -1,1 +1,1 @@
-"""The `wide-deep` model: a linear model beside a tower."""
+"""The `wide-deep` model: a linear model plus an MLP."""

@@ -1,4 +1,4 @@
-"""Options of the `wide-deep` model. No torch here, so that a config is checked without loading it."""
+"""Options of the `wide-deep` model, without a torch import."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from recsys_cli.models.ranking.options import TRAINED_IN_SMALL_STEPS, TowerOptio
 
 
 class Config(TowerOptions):
-    """A linear model, which learns ids and their crosses by heart, plus a tower over embeddings (Cheng et al., 2016)."""
+    """Wide & Deep: a linear model memorizes ids and feature crosses, plus an MLP over embeddings (Cheng et al., 2016)."""
 
     train_defaults: ClassVar[Mapping[str, Any]] = TRAINED_IN_SMALL_STEPS
     embedding_dim: PositiveInt | dict[str, PositiveInt] | None = 32
-    """Width of the tower's embeddings: one for all, by column name, or (for columns not named, and with null) from the
-    cardinality n: min(512, max(16, round(1.6 n^0.56)))."""
+    """Width of the MLP's embeddings: one for all, or by column name. Columns without one, and null, take it from the cardinality n:
+    min(512, max(16, round(1.6 n^0.56)))."""
     wide: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Columns that the linear model looks at, such as those that a HashedCross made; all where left out."""
+    """Columns of the linear model, such as the output of HashedCross. None for all."""
     deep: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Columns that the tower looks at; all where left out."""
+    """Columns of the MLP. None for all."""

@@ -20,10 +20,10 @@ from recsys_cli.registry import suggest
 
 
 class Model(RankingModel):
-    """The logits are the sum of a linear model's and a tower's, which are trained together (eq. 3).
+    """The logits are the sum of a jointly trained linear model and MLP (eq. 3).
 
     Raises:
-        ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column that an option names.
+        ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column of an option.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Model(RankingModel):
 
 
 def _part(schema: Schema, names: tuple[str, ...] | None, *, option: str) -> Schema:
-    """Return the labels, and the features of some names."""
+    """Return the schema of the labels and of the selected features."""
     features = [column.name for column in schema.features]
     for name in names or ():
         if name not in features:
@@ -58,5 +58,5 @@ def _part(schema: Schema, names: tuple[str, ...] | None, *, option: str) -> Sche
                 f"model.{option}: no feature column {name!r}{suggest(name, features)}",
                 hint=f"the features are {', '.join(features)}",
             )
-    wanted = features if names is None else names
-    return Schema(columns=schema.select(lambda column: column.name in wanted or column.role is Role.LABEL))
+    selected = features if names is None else names
+    return Schema(columns=schema.select(lambda column: column.name in selected or column.role is Role.LABEL))

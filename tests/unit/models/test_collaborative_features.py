@@ -1,4 +1,4 @@
-"""What trees are given to look at, column by column, against sums by hand."""
+"""Features of the trees, column by column, against hand-computed sums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models.collaborative.cooccurrence import positions
-from recsys_cli.models.collaborative.factors import factorise
+from recsys_cli.models.collaborative.factors import factorize
 from recsys_cli.models.collaborative.features import CollaborativeFeatures
 from recsys_cli.models.collaborative.rows import Categories, Elements, Rows
 from recsys_cli.models.lightgbm.config import Config
@@ -42,13 +42,13 @@ def lists(*rows: list[float], dtype: torch.dtype = torch.int32, weights: list[fl
 
 
 @pytest.mark.parametrize("dim", [1, 3, 9])
-def test_factors_are_where_no_side_can_do_better(dim: int) -> None:
+def test_factors_are_a_fixed_point_of_the_ridge_regressions(dim: int) -> None:
     """Each item's vector is the ridge regression of its values on its users' vectors, however many rows it has."""
     draw = torch.Generator().manual_seed(0)
     users = torch.randint(0, 40, (600,), generator=draw)
     items = torch.cat([torch.zeros(300, dtype=torch.int64), torch.randint(1, 50, (300,), generator=draw)])
     values = torch.randn(600, generator=draw, dtype=torch.float64)
-    of_users, of_items = factorise((users, items), values, (41, 52), dim=dim, l2=2.0, rounds=3, seed=1)
+    of_users, of_items = factorize((users, items), values, (41, 52), dim=dim, l2=2.0, rounds=3, seed=1)
     for item in range(52):
         mine = items == item
         vectors = of_users[users[mine]]
@@ -57,47 +57,47 @@ def test_factors_are_where_no_side_can_do_better(dim: int) -> None:
     assert not of_users[40].any()
 
 
-def test_factors_find_the_matrix_that_made_the_values() -> None:
+def test_factors_recover_a_low_rank_matrix() -> None:
     draw = torch.Generator().manual_seed(0)
     true_users, true_items = (torch.randn(40, 2, generator=draw, dtype=torch.float64) for _ in range(2))
     users, items = torch.randint(0, 40, (2, 1_200), generator=draw)
     values = (true_users[users] * true_items[items]).sum(1)
-    of_users, of_items = factorise((users, items), values, (40, 40), dim=2, l2=1e-3, rounds=30, seed=0)
+    of_users, of_items = factorize((users, items), values, (40, 40), dim=2, l2=1e-3, rounds=30, seed=0)
     torch.testing.assert_close(of_users @ of_items.T, true_users @ true_items.T, atol=0.02, rtol=0)
 
 
-def test_factors_do_not_depend_on_how_many_are_solved_for_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_factors_do_not_depend_on_the_group_size(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = torch.Generator().manual_seed(0)
     users, items = torch.randint(0, 40, (2, 500), generator=draw)
     values = torch.randn(500, generator=draw, dtype=torch.float64)
-    found = [factorise((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0)]
-    monkeypatch.setattr("recsys_cli.models.collaborative.factors._PLACES", 20)
-    found.append(factorise((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0))
+    found = [factorize((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0)]
+    monkeypatch.setattr("recsys_cli.models.collaborative.factors._MAX_ROWS", 20)
+    found.append(factorize((users, items), values, (40, 40), dim=4, l2=1.0, rounds=4, seed=0))
     torch.testing.assert_close(found[0], found[1])
 
 
-def test_what_is_learnt_of_ids_is_their_smoothed_mean() -> None:
+def test_statistics_of_ids_are_smoothed_means() -> None:
     schema = Schema(columns=(USER, ITEM, KEYS, LABEL))
     config = Config(smoothing=2.0, embedding_dim=2)
     categories = Categories(schema, config.max_categories)
     features = {"user": ints(3, 3, 4), "item": ints(5, 6, 5), "keys": lists([3, 4], [4], [3, 4])}
     rows = Rows.of(Batch(features, {"label": torch.tensor([1.0, 1.0, 0.0])}), schema, categories)
-    told = CollaborativeFeatures(config, schema, categories)
-    told.fit(rows, seed=0)
-    assert told.rows_of_user.tolist() == [0, 0, 0, 2, 1, 0]
-    assert told.rows_of_item.tolist() == [0, 0, 0, 0, 0, 2, 1]
-    assert told.mean.tolist() == pytest.approx([2 / 3])
-    assert told.user_mean[0].tolist() == pytest.approx([0, 0, 0, (2 / 3) / 4, (-2 / 3) / 3, 0])
-    left = [1 / 3 - told.user_bias[0, u] - told.item_bias[0, i] for u, i in ((3, 5), (3, 6))]
-    left.append(-2 / 3 - told.user_bias[0, 4] - told.item_bias[0, 5])
-    assert float(told.category_mean[0, 4]) == pytest.approx(float(sum(left)) / 5, abs=1e-6)
-    assert float(told.user_taste[0, 3, 3]) == pytest.approx(float(left[0]) / 3, abs=1e-6)
-    assert float(told.user_taste[0, 3, 4]) == pytest.approx(float(left[0] + left[1]) / 4, abs=1e-6)
+    fitted = CollaborativeFeatures(config, schema, categories)
+    fitted.fit(rows, seed=0)
+    assert fitted.rows_of_user.tolist() == [0, 0, 0, 2, 1, 0]
+    assert fitted.rows_of_item.tolist() == [0, 0, 0, 0, 0, 2, 1]
+    assert fitted.mean.tolist() == pytest.approx([2 / 3])
+    assert fitted.user_mean[0].tolist() == pytest.approx([0, 0, 0, (2 / 3) / 4, (-2 / 3) / 3, 0])
+    left = [1 / 3 - fitted.user_bias[0, u] - fitted.item_bias[0, i] for u, i in ((3, 5), (3, 6))]
+    left.append(-2 / 3 - fitted.user_bias[0, 4] - fitted.item_bias[0, 5])
+    assert float(fitted.category_mean[0, 4]) == pytest.approx(float(sum(left)) / 5, abs=1e-6)
+    assert float(fitted.user_taste[0, 3, 3]) == pytest.approx(float(left[0]) / 3, abs=1e-6)
+    assert float(fitted.user_taste[0, 3, 4]) == pytest.approx(float(left[0] + left[1]) / 4, abs=1e-6)
     # The bias of an item is what its users' biases leave, and the other way round.
-    assert float(told.item_bias[0, 6]) == pytest.approx((1 / 3 - float(told.user_bias[0, 3])) / 3, abs=1e-3)
+    assert float(fitted.item_bias[0, 6]) == pytest.approx((1 / 3 - float(fitted.user_bias[0, 3])) / 3, abs=1e-3)
 
 
-def test_categories_of_rows_keep_their_row_when_rows_are_joined_and_chosen() -> None:
+def test_categories_follow_their_rows_through_concat_and_select() -> None:
     schema = Schema(columns=(USER, ITEM, SHOP, KEYS, DAY))
     categories = Categories(schema, 64)
     assert [column.name for column in categories.columns] == ["day", "keys", "a shop"]
@@ -107,9 +107,9 @@ def test_categories_of_rows_keep_their_row_when_rows_are_joined_and_chosen() -> 
         features = {"user": ints(day), "item": ints(4), "day": ints(day), "a shop": ints(shop), "keys": keys}
         return Rows.of(Batch(features, {}), schema, categories)
 
-    joined = Rows.joined([rows(3, 700, lists([3, 0, 5], weights=[0.5, 9, 2])), rows(4, 2, lists([]))])
-    joined = Rows.joined([joined, rows(5, 3, lists([4]))])
-    chosen = joined.chosen(torch.tensor([True, False, True]))
+    joined = Rows.concat([rows(3, 700, lists([3, 0, 5], weights=[0.5, 9, 2])), rows(4, 2, lists([]))])
+    joined = Rows.concat([joined, rows(5, 3, lists([4]))])
+    chosen = joined.select(torch.tensor([True, False, True]))
     assert chosen.users.tolist() == [3, 5]
     elements = chosen.elements
     found = sorted(zip(elements.row.tolist(), elements.category.tolist(), elements.weight.tolist(), strict=True))
@@ -134,8 +134,8 @@ def test_plain_columns_are_ids_numbers_and_counts() -> None:
     assert found[1][2:] == [0] * 6
 
 
-def test_positions_are_shared_by_those_who_met_the_same() -> None:
-    """Two groups of users and items that never meet, and nobody: near within a group, and nothing between."""
+def test_users_with_common_items_have_the_same_position() -> None:
+    """Two groups without common interactions, and unused ids: similarity 1 within a group, 0 between groups."""
     users = torch.arange(20).repeat_interleave(10)
     items = users // 10 * 10 + torch.arange(10).repeat(20)
     of_users, of_items = positions((users, items), (21, 20), dim=2, seed=0)
@@ -159,7 +159,7 @@ def test_positions_are_the_singular_vectors() -> None:
     torch.testing.assert_close(found @ found.T, wanted @ wanted.T, atol=1e-3, rtol=0)
 
 
-def test_positions_are_wider_than_there_are_ids() -> None:
+def test_positions_may_be_wider_than_the_number_of_ids() -> None:
     of_users, of_items = positions((torch.tensor([3, 4]), torch.tensor([3, 3])), (5, 4), dim=9, seed=0)
     assert (of_users.shape, of_items.shape) == ((5, 9), (4, 9))
     assert torch.isfinite(of_users).all()

@@ -1,4 +1,4 @@
-"""The first dense layer against a plain one over the concatenation that it does not build."""
+"""ConcatLinear against a plain dense layer over the concatenation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_layer_and_its_gradients_are_those_of_the_concatenation(used: int) -
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
 
 
-def test_rows_without_a_gradient_of_their_own_still_teach_the_weight() -> None:
+def test_rows_without_a_gradient_contribute_to_the_weight() -> None:
     layer = ConcatLinear([2], 0, 1)
     rows = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     layer([Lookup(rows, torch.tensor([1, 1, 0]))], torch.empty(3, 0)).sum().backward()

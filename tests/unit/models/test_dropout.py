@@ -1,4 +1,4 @@
-"""Dropout by 16 bits an element: how much it drops, what it leaves, and that it follows torch's generator."""
+"""Dropout with 16 bits per element: its rate, its scaling, and its reproducibility by torch's generator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_share_is_dropped_and_the_mean_stays(share: float) -> None:
     assert dropped.mean().item() == pytest.approx(2.0, rel=0.03)
 
 
-def test_rows_and_columns_are_dropped_alike() -> None:
+def test_all_rows_and_columns_have_the_same_dropout_rate() -> None:
     """Four elements share a random number; none of them may follow from another."""
     torch.manual_seed(0)
     kept = Dropout(0.5)(torch.ones(20_000, 8)).bool().double()
@@ -25,7 +25,7 @@ def test_rows_and_columns_are_dropped_alike() -> None:
     assert together.abs().max().item() < 0.04
 
 
-def test_what_is_dropped_follows_from_the_seed_and_has_no_gradient() -> None:
+def test_the_mask_follows_from_the_seed_and_blocks_gradients() -> None:
     dropout, values = Dropout(0.4), torch.rand(7, 13, requires_grad=True)
     torch.manual_seed(3)
     first = dropout(values)
@@ -37,7 +37,7 @@ def test_what_is_dropped_follows_from_the_seed_and_has_no_gradient() -> None:
     torch.testing.assert_close(values.grad * values, first)
 
 
-def test_nothing_is_dropped_when_it_is_not_trained_or_of_nothing() -> None:
+def test_no_dropout_in_evaluation_or_at_rate_0() -> None:
     values = torch.rand(5, 3)
     assert Dropout(0.9).eval()(values) is values
     assert Dropout(0.0)(values) is values
@@ -46,7 +46,7 @@ def test_nothing_is_dropped_when_it_is_not_trained_or_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("shape", [(40, 7), (40,), (40, 3, 5)], ids=str)
-def test_a_row_loses_the_same_elements_whoever_has_it(shape: tuple[int, ...]) -> None:
+def test_a_row_has_the_same_mask_on_every_rank(shape: tuple[int, ...]) -> None:
     """The pieces of a step, each by a module of its own, make the whole; a layer and a step have other elements."""
     values = torch.ones(shape)
 
@@ -54,7 +54,7 @@ def test_a_row_loses_the_same_elements_whoever_has_it(shape: tuple[int, ...]) ->
         found = []
         for start, stop in spans:
             dropout = Dropout(0.5)
-            dropout.place(key, start)
+            dropout.seed_rows(key, start)
             found.append(torch.stack([dropout(values[start:stop]), dropout(values[start:stop])], dim=-1))
         return found
 
@@ -66,9 +66,9 @@ def test_a_row_loses_the_same_elements_whoever_has_it(shape: tuple[int, ...]) ->
     assert (whole == 0).float().mean().item() == pytest.approx(0.5, abs=0.15)
 
 
-def test_a_share_is_dropped_of_placed_rows_as_of_others() -> None:
+def test_seeded_rows_have_the_dropout_rate() -> None:
     dropout = Dropout(0.3)
-    dropout.place(1, 0)
+    dropout.seed_rows(1, 0)
     dropped = dropout(torch.full((500, 401), 2.0))
     assert (dropped == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)
     together = torch.corrcoef(dropped[:, :8].bool().double().T) - torch.eye(8, dtype=torch.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from met_matrix import fitted, scores_after, some_matrix
+from matrix_fixtures import fitted, scores_after, some_matrix
 
 from recsys_cli.batch import Batch
 from recsys_cli.features.schema import FIRST
@@ -23,9 +23,7 @@ def weights_by_the_formula(matrix: np.ndarray, regularization: float) -> np.ndar
 
 @pytest.mark.parametrize("shape", [(30, 12), (12, 30), (20, 20)], ids=["few items", "few users", "as many"])
 @pytest.mark.parametrize("regularization", [0.5, 50.0])
-def test_scores_are_those_of_the_formula_also_for_a_longer_history(
-    shape: tuple[int, int], regularization: float
-) -> None:
+def test_scores_equal_the_formula_also_for_a_longer_history(shape: tuple[int, int], regularization: float) -> None:
     matrix = some_matrix(*shape)
     later = np.maximum(matrix, some_matrix(*shape, seed=1))
     weights = weights_by_the_formula(matrix, regularization)
@@ -40,10 +38,10 @@ def test_scores_are_those_of_the_formula_also_for_a_longer_history(
 
 @pytest.mark.parametrize("shape", [(30, 12), (12, 30)], ids=["few items", "few users"])
 @pytest.mark.parametrize("most", [5, 1 << 20])
-def test_pairs_score_as_the_formula_says_also_what_was_met(
+def test_pairs_score_as_in_the_catalog_seen_items_included(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], most: int
 ) -> None:
-    monkeypatch.setattr("recsys_cli.models.item_to_item._MOST", most)
+    monkeypatch.setattr("recsys_cli.models.item_to_item._MAX_ELEMENTS", most)
     monkeypatch.setattr("recsys_cli.models.ease.model._BLOCK", most * 12)
     matrix = some_matrix(*shape)
     model, scores = fitted("ease", matrix)
@@ -65,7 +63,7 @@ def test_items_beyond_the_cap_score_0_and_change_nothing() -> None:
     assert not scores[:, np.sort(order[5:])].any()
 
 
-def test_the_smaller_side_decides_what_is_kept() -> None:
+def test_the_smaller_side_decides_the_size_of_the_weights() -> None:
     sizes = {}
     for shape in ((30, 12), (12, 30)):
         sizes[shape] = sum(buffer.numel() for buffer in fitted("ease", some_matrix(*shape))[0].learnt.buffers())
@@ -74,7 +72,7 @@ def test_the_smaller_side_decides_what_is_kept() -> None:
 
 
 def rank_without(matrix: np.ndarray, user: int, item: int, regularization: float) -> float:
-    """Fit anew without one interaction, and return the rank of its item among those that the user has not met."""
+    """Refit without one interaction, and return the rank of its item among unseen items."""
     matrix = matrix.copy()
     matrix[user, item] = 0
     scores = (matrix @ weights_by_the_formula(matrix, regularization))[user]
@@ -84,7 +82,7 @@ def rank_without(matrix: np.ndarray, user: int, item: int, regularization: float
 
 @pytest.mark.parametrize("regularization", [1.0, 50.0])
 @pytest.mark.parametrize("block", [1, 1 << 20])
-def test_ranks_of_left_out_items_are_those_of_models_fitted_without_them(
+def test_ranks_of_held_out_items_equal_those_of_refitted_models(
     monkeypatch: pytest.MonkeyPatch, block: int, regularization: float
 ) -> None:
     monkeypatch.setattr(penalty, "_BLOCK", block)
@@ -93,7 +91,7 @@ def test_ranks_of_left_out_items_are_those_of_models_fitted_without_them(
     history = history_of(matrix)
     inverse = penalty.inverse_of(torch.from_numpy(matrix.T @ matrix), regularization)
 
-    ranks = penalty.left_out_ranks(history, torch.from_numpy(users), torch.from_numpy(items), inverse)
+    ranks = penalty.held_out_ranks(history, torch.from_numpy(users), torch.from_numpy(items), inverse)
 
     expected = [rank_without(matrix, *pair, regularization) for pair in zip(users, items, strict=True)]
     np.testing.assert_array_equal(ranks.numpy(), expected)
@@ -105,7 +103,7 @@ def history_of(matrix: np.ndarray) -> InteractionMatrix:
 
 
 def tastes(num_users: int, num_items: int, *, directions: int, seed: int = 0) -> np.ndarray:
-    """Who likes what by tastes in few or in many directions; the first items are the most popular."""
+    """Interactions from tastes in few or many dimensions; the first items are the most popular."""
     draw = np.random.default_rng(seed)
     tastes = draw.normal(size=(num_users, directions)) @ draw.normal(size=(directions, num_items))
     logits = 1.5 * tastes / np.sqrt(directions) - np.linspace(0.5, 3, num_items)
@@ -113,7 +111,7 @@ def tastes(num_users: int, num_items: int, *, directions: int, seed: int = 0) ->
 
 
 @pytest.mark.parametrize(("num_users", "num_items"), [(1500, 80), (150, 200)], ids=["many users", "few users"])
-def test_the_penalty_from_the_data_is_near_the_best_on_rows_held_out(num_users: int, num_items: int) -> None:
+def test_the_chosen_penalty_is_near_the_best_on_held_out_rows(num_users: int, num_items: int) -> None:
     """Within 1 % of the NDCG of the best of the grid, where the worst loses 5 % or more."""
     matrix = tastes(num_users, num_items, directions=3)
     held_out = np.random.default_rng(1).random(matrix.shape) < 0.1 * matrix
@@ -131,19 +129,19 @@ def test_the_penalty_from_the_data_is_near_the_best_on_rows_held_out(num_users: 
     assert min(found.values()) < 0.95 * max(found.values())
 
 
-def test_more_rows_of_the_same_tastes_and_weaker_ones_want_other_penalties() -> None:
+def test_the_penalty_depends_on_rows_and_noise() -> None:
     few, many = (history_of(tastes(users, 60, directions=2)) for users in (60, 3000))
 
     assert penalty.choose_penalty(few) < penalty.choose_penalty(many)
 
 
-def test_data_that_say_nothing_get_the_penalty_in_the_middle() -> None:
+def test_uninformative_data_get_the_default_penalty() -> None:
     assert fitted("ease", np.eye(6))[0].chosen == {"regularization": 200.0}
     assert fitted("ease", np.eye(6), regularization=7.0)[0].chosen == {}
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_matrix_is_inverted_in_its_own_memory(dtype: torch.dtype) -> None:
+def test_a_matrix_is_inverted_in_place(dtype: torch.dtype) -> None:
     matrix = torch.from_numpy(some_matrix(60, 20)).to(dtype)
     matrix = matrix.T @ matrix + 2 * torch.eye(20, dtype=dtype)
     expected, place = torch.linalg.inv(matrix.double()), matrix.data_ptr()
@@ -187,7 +185,7 @@ def test_items_beyond_the_memory_budget_are_left_out() -> None:
     [(30, 600, 600), (600, 5_000, 1_000), (30_000, 5_000, 2_500), (3_000, 20_000, 2_823)],
     ids=["few items", "few users", "many users", "users fewer than items"],
 )
-def test_the_penalty_is_tried_on_half_of_the_items_where_that_is_cheap_beside_the_fit(
+def test_validation_uses_half_of_the_items_if_cheap_relative_to_the_fit(
     num_users: int, num_items: int, expected: int
 ) -> None:
     history = InteractionMatrix(torch.arange(num_users + 1), torch.arange(num_users) % num_items, num_items)

@@ -1,4 +1,4 @@
-"""Histories and negatives: the order of what happened, what a window of it is, and what a sample estimates."""
+"""User histories and their windows, sampled negatives and sampled softmax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from recsys_cli.errors import ConfigError
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.sequence.histories import Histories
-from recsys_cli.models.sequence.negatives import Negatives, sampled_softmax
+from recsys_cli.models.sequence.negatives import NegativeSampler, sampled_softmax
 
 
 def interactions(rows: list[tuple[int, int, int, int]]) -> Interactions:
@@ -30,8 +30,8 @@ def histories(rows: list[tuple[int, int, int, int]] = ROWS, *, positive_only: bo
     return Histories.of(interactions(rows), num_users=8, positive_only=positive_only)
 
 
-def test_histories_are_in_the_order_of_time_then_of_rows() -> None:
-    """User 4 met 8 and 7 at the same time; ids 1 and 2 stand for nobody and nothing in particular."""
+def test_histories_are_sorted_by_time_then_row() -> None:
+    """User 4 has items 8 and 7 at the same time; ids 1 and 2 are no vocabulary values."""
     found = histories()
     assert found.items.tolist() == [6, 5, 8, 7, 9, 3]
     assert found.offsets.tolist() == [0, 0, 0, 0, 2, 5, 5, 6, 6]
@@ -47,19 +47,19 @@ def test_last_items_are_followed_by_padding() -> None:
     assert windows.counts.tolist() == [2, 0, 2, 0]
     shorter = histories().last(torch.tensor([6], dtype=torch.int32), 4)
     assert shorter.items.tolist() == [[3, 0]]  # no wider than it has to be
-    assert shorter.there.tolist() == [[True, False]]
+    assert shorter.mask.tolist() == [[True, False]]
 
 
-def test_windows_of_nothing_at_all_are_padding() -> None:
+def test_windows_of_empty_histories_are_padding() -> None:
     nothing = histories(ROWS[5:8])
     assert nothing.last(torch.tensor([4, 7]), 3).items.tolist() == [[0, 0]] * 2
-    assert nothing.anywhere(torch.tensor([4]), 3).counts.tolist() == [0]
+    assert nothing.random_windows(torch.tensor([4]), 3).counts.tolist() == [0]
 
 
-def test_stretches_begin_anywhere_alike() -> None:
+def test_random_windows_start_uniformly() -> None:
     found = histories([(3, 3 + number, 1, number) for number in range(10)] + [(4, 20, 1, 0), (4, 21, 1, 1)])
     torch.manual_seed(0)
-    windows = found.anywhere(torch.tensor([3] * 7_000 + [4]), 4)
+    windows = found.random_windows(torch.tensor([3] * 7_000 + [4]), 4)
     first = windows.items[:-1, 0]
     assert torch.equal(windows.items[:-1], first.unsqueeze(1) + torch.arange(4))
     assert windows.items[-1].tolist() == [20, 21, 0, 0]
@@ -69,14 +69,14 @@ def test_stretches_begin_anywhere_alike() -> None:
     assert found.mean_count(4) == 3.0
 
 
-def test_data_without_time_is_refused() -> None:
+def test_data_without_timestamps_are_rejected() -> None:
     rows = interactions(ROWS)
-    with pytest.raises(ConfigError, match="has no time") as caught:
+    with pytest.raises(ConfigError, match="needs timestamps") as caught:
         Histories.of(Interactions(rows.user_idx, rows.item_idx, rows.labels), num_users=8, positive_only=False)
     assert "features.timestamp" in str(caught.value.hint)
 
 
-def test_sampled_softmax_is_what_is_computed_by_hand() -> None:
+def test_sampled_softmax_equals_a_hand_computed_example() -> None:
     negative = torch.tensor([[0.0, 2.0], [0.0, 2.0]])
     hits = torch.tensor([[False, False], [False, True]])
     losses = sampled_softmax(torch.tensor([1.0, 1.0]), negative, torch.tensor([0.5, 2.0]).log(), hits)
@@ -87,7 +87,7 @@ def test_sampled_softmax_is_what_is_computed_by_hand() -> None:
 def test_softmax_over_all_items_is_the_cross_entropy() -> None:
     torch.manual_seed(0)
     scores, targets = torch.randn(5, 12), torch.tensor([0, 11, 3, 3, 7])
-    drawn, log_expected = Negatives(torch.arange(15), number=12, power=1.0).draw()
+    drawn, log_expected = NegativeSampler(torch.arange(15), number=12, power=1.0).sample()
     assert drawn.tolist() == list(range(3, 15))
     hits = (targets + 3).unsqueeze(1) == drawn
     losses = sampled_softmax(scores[torch.arange(5), targets], scores, log_expected, hits)
@@ -108,7 +108,7 @@ def test_the_gradient_of_a_sampled_softmax_is_that_of_its_formula() -> None:
     assert not found[1][hits].any()
 
 
-def test_no_number_of_the_gradient_is_too_small_for_its_normal_form() -> None:
+def test_the_gradient_has_no_subnormal_numbers() -> None:
     negative = torch.tensor([[0.0, -38.0, -45.0, -88.0, -100.0, -3e38]], requires_grad=True)
     sampled_softmax(torch.zeros(1), negative, torch.zeros(6), torch.zeros(1, 6, dtype=torch.bool)).sum().backward()
     assert negative.grad is not None
@@ -116,7 +116,7 @@ def test_no_number_of_the_gradient_is_too_small_for_its_normal_form() -> None:
     assert not negative.grad[0, 2:].any()
 
 
-def test_an_item_that_is_the_only_negative_of_itself_costs_nothing() -> None:
+def test_a_target_as_its_only_negative_has_no_loss() -> None:
     positive = torch.tensor([1.0], requires_grad=True)
     loss = sampled_softmax(positive, positive.unsqueeze(1), torch.zeros(1), torch.tensor([[True]]))
     loss.sum().backward()
@@ -126,16 +126,16 @@ def test_an_item_that_is_the_only_negative_of_itself_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
-def test_the_sum_over_the_catalog_is_what_a_sample_estimates(power: float) -> None:
+def test_a_sample_estimates_the_sum_over_the_catalog(power: float) -> None:
     torch.manual_seed(0)
     counts, scores = torch.arange(1, 41), torch.randn(40) / 2
-    negatives = Negatives(counts, number=10, power=power)
-    sums = [(scores[drawn] - log).exp().sum() for drawn, log in (negatives.draw() for _ in range(4_000))]
+    negatives = NegativeSampler(counts, number=10, power=power)
+    sums = [(scores[drawn] - log).exp().sum() for drawn, log in (negatives.sample() for _ in range(4_000))]
     assert torch.stack(sums).mean().item() == pytest.approx(scores[3:].exp().sum().item(), rel=0.02)
 
 
-def test_negatives_are_drawn_by_their_counts() -> None:
+def test_negatives_are_sampled_by_frequency() -> None:
     torch.manual_seed(0)
-    negatives = Negatives(torch.tensor([5, 5, 5, 1, 0, 3]), number=2, power=1.0)
-    drawn = torch.cat([negatives.draw()[0] for _ in range(4_000)])
+    negatives = NegativeSampler(torch.tensor([5, 5, 5, 1, 0, 3]), number=2, power=1.0)
+    drawn = torch.cat([negatives.sample()[0] for _ in range(4_000)])
     assert (torch.bincount(drawn, minlength=6) / 8_000).tolist() == pytest.approx([0, 0, 0, 0.25, 0, 0.75], abs=0.03)

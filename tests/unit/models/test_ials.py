@@ -1,4 +1,4 @@
-"""Alternating least squares: what the library learns, and our own folding in of longer histories."""
+"""Alternating least squares: the library's item factors, and our fold-in of longer histories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import builtins
 import numpy as np
 import pytest
 import torch
-from met_matrix import fitted, known, schema_of, scores_after, some_matrix
+from matrix_fixtures import context_of, fitted, schema_of, scores_after, some_matrix
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.features.schema import FIRST
@@ -45,17 +45,17 @@ def rated(ratings: np.ndarray) -> TrainingContext:
     return TrainingContext(lambda: Interactions(users, items, labels, mean=float(labels.mean())), dict)
 
 
-def model_of(matrix: np.ndarray, known: TrainingContext, **options: object) -> Model:
+def model_of(matrix: np.ndarray, context: TrainingContext, **options: object) -> Model:
     torch.manual_seed(0)
     model = build("ials", {**OPTIONS, **options}, schema_of(matrix))
-    model.fit(known)
-    model.set_context(known)
+    model.fit(context)
+    model.set_context(context)
     return model
 
 
 @pytest.mark.parametrize("alpha", [0.5, 5.0])
 @pytest.mark.parametrize("block", [1, 1 << 20])
-def test_users_are_the_best_for_what_they_have_met_by_now(
+def test_user_factors_are_the_least_squares_solution_for_the_history(
     monkeypatch: pytest.MonkeyPatch, alpha: float, block: int
 ) -> None:
     monkeypatch.setattr(ials, "_BLOCK", block)
@@ -72,15 +72,15 @@ def test_users_are_the_best_for_what_they_have_met_by_now(
 
 @pytest.mark.parametrize("strengths", ["ones", "counts", "ratings"])
 @pytest.mark.parametrize("alpha", [1.0, 4.0])
-def test_items_are_where_alternating_dense_least_squares_stay(strengths: str, alpha: float) -> None:
+def test_item_factors_are_a_fixed_point_of_dense_als(strengths: str, alpha: float) -> None:
     """The paper's own step, solved densely for users and then for items, changes nothing any more."""
     matrix = some_matrix(40, 25)
     if strengths != "ones":
         matrix *= np.random.default_rng(0).integers(1, 6, matrix.shape)
-    known = rated(matrix) if strengths == "ratings" else counted(matrix)
+    context = rated(matrix) if strengths == "ratings" else counted(matrix)
     options = {"regularization": 2.0, "alpha": alpha}
 
-    model = model_of(matrix, known, embedding_dim=3, iterations=300, **options)
+    model = model_of(matrix, context, embedding_dim=3, iterations=300, **options)
 
     items = model.items.numpy()[3:].astype(np.float64)
     users = solved(matrix, items, **options)
@@ -89,7 +89,7 @@ def test_items_are_where_alternating_dense_least_squares_stay(strengths: str, al
     assert np.abs(items).max() > 0.3
 
 
-def test_more_alpha_is_more_weight_for_what_was_met() -> None:
+def test_alpha_weights_interactions() -> None:
     """By default too an interaction counts for more than a pair without one."""
     matrix = some_matrix(60, 30)
     errors = []
@@ -105,7 +105,7 @@ def test_labels_that_are_not_positive_are_no_interactions() -> None:
     matrix = some_matrix(20, 10)
     disliked = np.where(some_matrix(20, 10, seed=1) > matrix, -2.0, matrix)
 
-    found, expected = (model_of(matrix, known).items for known in (rated(disliked), rated(matrix)))
+    found, expected = (model_of(matrix, context).items for context in (rated(disliked), rated(matrix)))
 
     torch.testing.assert_close(found, expected)
 
@@ -132,7 +132,7 @@ def test_recommendations_are_those_of_implicit_for_a_longer_history() -> None:
     np.testing.assert_allclose(-np.sort(-ours, axis=1)[:, :5], values, atol=1e-4)
 
 
-def test_it_learns_the_two_groups() -> None:
+def test_planted_groups_are_recovered() -> None:
     matrix = some_matrix(80, 30)
     scores = scores_after("ials", matrix, embedding_dim=4)
     same = np.arange(80)[:, None] % 2 == np.arange(30) % 2
@@ -153,10 +153,10 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setattr(builtins, "__import__", without)
 
     with pytest.raises(MissingExtraError, match=r"model\.name=ials needs the 'implicit' extra"):
-        model.fit(known(matrix))
+        model.fit(context_of(matrix))
 
 
-def test_the_penalty_grows_with_what_interactions_weigh() -> None:
+def test_the_default_penalty_scales_with_confidence() -> None:
     """Twice the confidence is twice the penalty; a user's weight and an item's count, each averaged over interactions."""
     matrix = np.array([[1, 1, 1], [1, 0, 0]], dtype=float)
     chosen = [model_of(matrix, counted(matrix), alpha=alpha).chosen["regularization"] for alpha in (1.0, 3.0)]

@@ -1,10 +1,10 @@
-"""Nearness of items by hand, and as the library `implicit` has it."""
+"""Item similarities, hand-computed and of the library `implicit`."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from met_matrix import scores_after, some_matrix
+from matrix_fixtures import scores_after, some_matrix
 
 MATRIX = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 0], [1, 0, 0, 1]], dtype=float)
 
@@ -38,7 +38,7 @@ def test_shrinkage_is_added_to_the_product_of_the_lengths(monkeypatch: pytest.Mo
     np.testing.assert_allclose(scores, MATRIX @ cosine(MATRIX, shrinkage=5), atol=1e-6)
 
 
-def test_only_the_nearest_of_an_item_count_and_a_longer_history_counts_more() -> None:
+def test_only_nearest_neighbors_count_and_longer_histories_fold_in() -> None:
     matrix, later = some_matrix(200, 9), some_matrix(200, 9, seed=1)
     nearness = only_the_nearest(cosine(matrix), 3)
     assert (np.count_nonzero(nearness, axis=1) == 3).all()
@@ -51,7 +51,7 @@ def test_only_the_nearest_of_an_item_count_and_a_longer_history_counts_more() ->
     )
 
 
-def test_products_are_the_same_where_there_is_no_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_are_the_same_without_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = some_matrix(60, 15)
     with_mkl = scores_after("item-knn", matrix, num_neighbors=5)
     monkeypatch.setattr("torch.backends.mkl.is_available", lambda: False)
@@ -61,7 +61,7 @@ def test_products_are_the_same_where_there_is_no_mkl(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.filterwarnings("ignore:Method expects CSR input")  # it says so of a matrix that it made itself
 @pytest.mark.parametrize("weighting", ["bm25", "tfidf"])
-def test_nearness_is_that_of_implicit(weighting: str) -> None:
+def test_similarities_equal_those_of_implicit(weighting: str) -> None:
     nearest_neighbours = pytest.importorskip("implicit.nearest_neighbours")
     sparse = pytest.importorskip("scipy.sparse")
     matrix = some_matrix(60, 15)

@@ -1,4 +1,4 @@
-"""Trees on collaborative features: nothing of a row's own label, and what is planted is found."""
+"""Trees on collaborative features: no leak of a row's own label, and planted effects are learned."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUICK = {"num_trees": 30, "learning_rate": 0.2, "min_data_in_leaf": 20, "embeddi
 
 
 def a_batch(num_rows: int = 1_500, *, seed: int = 0) -> Batch:
-    """Rows whose columns are all drawn, labels included."""
+    """Rows with random columns and labels."""
     draw = torch.Generator().manual_seed(seed)
 
     def ids(size: int, count: int = num_rows) -> torch.Tensor:
@@ -51,7 +51,7 @@ def a_batch(num_rows: int = 1_500, *, seed: int = 0) -> Batch:
     return Batch(features, {"label": label, "stars": (label + torch.rand(num_rows, generator=draw)) / 2})
 
 
-def known(batch: Batch) -> TrainingContext:
+def context_of(batch: Batch) -> TrainingContext:
     return TrainingContext(lambda: pytest.fail("whole rows are what it reads"), dict, lambda: batch.parts(3))
 
 
@@ -73,7 +73,7 @@ def auc(model: Model, batch: Batch) -> float:
 
 
 @pytest.mark.parametrize("row", [0, 17, 99])
-def test_a_row_of_train_is_told_nothing_of_its_own_label(row: int) -> None:
+def test_features_of_a_train_row_exclude_its_own_label(row: int) -> None:
     model, batch = a_model(KEYS, SHOP, LABEL, STARS), a_batch(100)
     other = {name: label.clone() for name, label in batch.labels.items()}
     other["label"][row], other["stars"][row] = 1 - other["label"][row], 0.123
@@ -88,12 +88,12 @@ def test_a_row_of_train_is_told_nothing_of_its_own_label(row: int) -> None:
 def test_a_row_of_train_does_not_count_itself() -> None:
     model, batch = a_model(LABEL, folds=2), a_batch(300)
     rows = Rows.of(batch, model.schema, model.categories)
-    told = model.out_of_fold(rows)[:, 0]  # how many rows its user has
-    assert (told < torch.bincount(rows.users)[rows.users]).all()
-    assert told.max() > 1
+    counts = model.out_of_fold(rows)[:, 0]  # how many rows its user has
+    assert (counts < torch.bincount(rows.users)[rows.users]).all()
+    assert counts.max() > 1
 
 
-def test_users_and_items_are_learnt_where_nothing_else_tells() -> None:
+def test_user_and_item_effects_are_learned_without_other_features() -> None:
     taste = torch.randn(USERS, 2, generator=torch.Generator().manual_seed(1))
     kind = torch.randn(ITEMS, 2, generator=torch.Generator().manual_seed(2))
 
@@ -102,30 +102,30 @@ def test_users_and_items_are_learnt_where_nothing_else_tells() -> None:
         return labelled(batch, product > 0)
 
     model = a_model(LABEL)
-    model.fit(known(planted(a_batch())))
+    model.fit(context_of(planted(a_batch())))
     assert auc(model, planted(a_batch(seed=1))) > 0.85
 
 
-def test_what_belongs_to_an_interaction_is_learnt() -> None:
+def test_interaction_features_are_learned() -> None:
     def planted(batch: Batch) -> Batch:
         return labelled(batch, (batch.features["hour"] > 7) & (batch.features["hour"] < 15))
 
     model = a_model(HOUR, LABEL)
-    model.fit(known(planted(a_batch())))
+    model.fit(context_of(planted(a_batch())))
     assert auc(model, planted(a_batch(seed=1))) > 0.99
 
 
-def test_many_categories_are_told_by_their_means() -> None:
+def test_high_cardinality_columns_are_learned_by_their_means() -> None:
     def planted(batch: Batch) -> Batch:
         return labelled(batch, batch.features["shop"] % 2)
 
     model = a_model(SHOP, LABEL, smoothing=1.0)
-    model.fit(known(planted(a_batch(6_000))))
+    model.fit(context_of(planted(a_batch(6_000))))
     assert auc(model, planted(a_batch(seed=1))) > 0.95
 
 
-def test_tastes_are_learnt() -> None:
-    """Each user likes one of the categories, which says nothing of another user."""
+def test_tastes_are_learned() -> None:
+    """Each user likes one of the categories, independently of other users."""
     liked = torch.randint(3, 9, (USERS,), generator=torch.Generator().manual_seed(3))
 
     def planted(batch: Batch) -> Batch:
@@ -135,11 +135,11 @@ def test_tastes_are_learnt() -> None:
         return labelled(Batch({**batch.features, "keys": lists}, {}), label)
 
     model = a_model(KEYS, LABEL, smoothing=1.0)
-    model.fit(known(planted(a_batch(4_000))))
+    model.fit(context_of(planted(a_batch(4_000))))
     assert auc(model, planted(a_batch(seed=1))) > 0.95
 
 
-def test_a_second_label_tells_more_and_the_first_is_predicted() -> None:
+def test_a_second_label_adds_signal_and_the_first_is_predicted() -> None:
     draw = torch.Generator().manual_seed(4)
     quality = torch.rand(ITEMS, generator=draw)
 
@@ -149,24 +149,24 @@ def test_a_second_label_tells_more_and_the_first_is_predicted() -> None:
 
     train, test = planted(a_batch(600)), planted(a_batch(4_000, seed=1))
     of_both, of_one = a_model(LABEL, STARS), a_model(LABEL)
-    of_both.fit(known(train))
-    of_one.fit(known(Batch(train.features, {"label": train.labels["label"]})))
+    of_both.fit(context_of(train))
+    of_one.fit(context_of(Batch(train.features, {"label": train.labels["label"]})))
     assert auc(of_both, test) > auc(of_one, test)
 
 
-def test_rows_without_weight_teach_the_trees_nothing() -> None:
+def test_rows_of_weight_0_do_not_affect_the_trees() -> None:
     batch = a_batch()
     wrong = torch.arange(1_500) % 2 == 0
     right = batch.features["hour"] > 12
     mixed = Batch(batch.features, {"label": torch.where(wrong, ~right, right).float()}, (~wrong).float())
     model = a_model(HOUR, LABEL)
-    model.fit(known(mixed))
+    model.fit(context_of(mixed))
     assert auc(model, labelled(batch, right)) > 0.99
 
 
-def test_ids_that_train_did_not_have_are_scored() -> None:
+def test_cold_start_ids_are_scored() -> None:
     model = a_model(KEYS, SHOP, HOUR, LABEL)
-    model.fit(known(a_batch()))
+    model.fit(context_of(a_batch()))
     ids = torch.arange(3, dtype=torch.int32)
     lists = Ragged(torch.tensor([0, 1, 2], dtype=torch.int32), torch.tensor([0, 1, 1, 3]))
     unseen = Batch(
@@ -197,7 +197,7 @@ def test_features_decide_for_users_and_items_unknown_to_train(side: str) -> None
     torch.manual_seed(0)
     model = build("lightgbm", {}, Schema(columns=(*columns, parity, HOUR, LABEL)))
     assert isinstance(model, Model)
-    model.fit(known(planted(3, 170, cold=False)))
+    model.fit(context_of(planted(3, 170, cold=False)))
     assert auc(model, planted(170, 300, cold=True)) > 0.85
 
 
@@ -205,7 +205,7 @@ def test_trees_of_any_size_are_loaded() -> None:
     batch = a_batch(300)
     first, second = a_model(HOUR, LABEL), a_model(HOUR, LABEL, num_trees=3)
     for model in (first, second):
-        model.fit(known(batch))
+        model.fit(context_of(batch))
     assert not torch.equal(first.score(batch), second.score(batch))
     second.load_state_dict(first.state_dict())
     assert torch.equal(first.score(batch), second.score(batch))

@@ -27,7 +27,7 @@ def adjacency(rows: Interactions) -> torch.Tensor:
 
 
 def with_others(data: Planted) -> Interactions:
-    """The rows, some of them disliked, one twice, and one of each kind of id that is nobody's own."""
+    """The rows, with some negatives, one duplicate, and one of each id outside the vocabulary."""
     rows = data.train
     labels = rows.labels.copy()
     labels[::9] = 0
@@ -72,9 +72,9 @@ def test_vectors_are_the_means_over_powers_of_the_graph(layers: int) -> None:
 def test_vectors_are_computed_once_until_the_weights_change(monkeypatch: pytest.MonkeyPatch) -> None:
     model = a_model(planted().train)
     calls = []
-    smoothed = Graph.smoothed
+    propagate = Graph.propagate
     monkeypatch.setattr(
-        Graph, "smoothed", lambda self, *tables, layers: calls.append(0) or smoothed(self, *tables, layers=layers)
+        Graph, "propagate", lambda self, *tables, layers: calls.append(0) or propagate(self, *tables, layers=layers)
     )
 
     def vectors() -> torch.Tensor:

@@ -77,7 +77,7 @@ def test_tables_looked_up_like_others_give_what_they_give_alone() -> None:
 @pytest.mark.parametrize("placement", ["device", "host"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_padding_gets_no_gradient(sparse: bool, placement: Placement) -> None:
-    """The id 0, of a single value and inside a list, beside ids that do get one."""
+    """The id 0, as a single value and in a list, with other ids that get a gradient."""
     columns = [
         Column(
             name=name,

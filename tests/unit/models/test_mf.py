@@ -15,7 +15,7 @@ from recsys_cli.models.model import TrainingContext
 
 
 def two_items(**options: object) -> Model:
-    """A model whose catalog is the items 3 and 4; user 3 likes item 3 and user 4 item 4, so what is drawn is the other one."""
+    """A model of items 3 and 4; user 3 likes item 3 and user 4 item 4, so the negative is the other one."""
     torch.manual_seed(0)
     model = build("mf", {"embedding_dim": 2, "loss": "bpr", "regularization": 0, **options}, SCHEMA)
     assert isinstance(model, Model)
@@ -58,7 +58,7 @@ def test_loss_is_the_mean_over_all_rows_of_what_the_positives_weigh(
     model = two_items(loss=loss)
     if first is None or second is None:
         torch.manual_seed(1)
-        drawn = model.catalog.draw(512)
+        drawn = model.catalog.sample(512)
         others = torch.tensor([float((drawn == 4).sum()), float((drawn == 3).sum())])
         others = others * 2 / 512  # how often each is to be expected
         first, second = (torch.tensor([0.25, 3.25]).exp() * others).add(1).log().tolist()

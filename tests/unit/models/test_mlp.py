@@ -131,9 +131,9 @@ def test_batch_norm_takes_one_row_and_keeps_its_statistics() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ((USER,), "learns a label, and the prepared data has none"),
+        ((USER,), "needs a label, and the prepared data has none"),
         ((LABEL,), "no feature column"),
-        ((USER, numeric("prices", ragged=True), LABEL), "no lists of numbers, and prices has them"),
+        ((USER, numeric("prices", ragged=True), LABEL), "lists of numbers: prices"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_a_config_error(columns: tuple[Column, ...], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Where embedding tables are kept changes nothing of what is computed: host memory, and parts on several processes."""
+"""Results do not depend on the placement of embedding tables: host memory, or sharded over processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_config(placement: str, *, model: dict[str, Any] | None = None, **train: An
 
 
 def measured(run: TrainedRun) -> dict[str, Any]:
-    """What was measured, but how long it took, and the checksums of files that say it."""
+    """The results, without durations and checksums of files with durations."""
     timed = {"seconds", "files", "checksum"}
     return {key: value for key, value in json.loads(run.evaluation.read_text()).items() if key not in timed}
 
@@ -54,12 +54,12 @@ def tensors(run: TrainedRun, which: str = "last") -> dict[str, torch.Tensor]:
     return load_file(run.checkpoint(which))
 
 
-def test_placement_is_how_and_no_part_of_the_key(make_prepared: MakePrepared) -> None:
+def test_placement_is_no_part_of_the_key(make_prepared: MakePrepared) -> None:
     data = make_prepared(rows=300)
     assert len({run_key(a_config(placement), data) for placement in ("device", "host", "sharded")}) == 1
 
 
-def test_tables_begin_with_the_same_numbers_wherever_they_are(make_prepared: MakePrepared) -> None:
+def test_initial_tables_are_equal_for_every_placement(make_prepared: MakePrepared) -> None:
     models, schema = [], make_prepared(rows=300).schema
     for placement in ("device", "host"):
         torch.manual_seed(3)
@@ -69,8 +69,8 @@ def test_tables_begin_with_the_same_numbers_wherever_they_are(make_prepared: Mak
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_host_tables_stay_where_they_are(make_prepared: MakePrepared) -> None:
-    """The meta device stands in for a GPU: whatever moves there loses its numbers."""
+def test_host_tables_stay_on_the_host(make_prepared: MakePrepared) -> None:
+    """The meta device stands in for a GPU: a moved tensor loses its values."""
     model = build("mlp", {}, make_prepared(rows=300).schema, sparse=True, placement="host")
     assert isinstance(model, Model)
     assert isinstance(model.embeddings, HostEmbeddings)
@@ -95,7 +95,7 @@ def test_on_a_cpu_host_computes_what_device_does_bit_for_bit(
     assert all(first[name].numpy().tobytes() == second[name].numpy().tobytes() for name in first)
 
 
-def test_clipping_looks_at_tables_in_host_memory_too(make_prepared: MakePrepared, tmp_path: Path) -> None:
+def test_gradient_clipping_includes_host_tables(make_prepared: MakePrepared, tmp_path: Path) -> None:
     data = make_prepared(rows=600)
     runs = [
         train_on(data, a_config(place, max_grad_norm=0.01, epochs=1), Workspace(tmp_path / place)).artifact
@@ -105,7 +105,7 @@ def test_clipping_looks_at_tables_in_host_memory_too(make_prepared: MakePrepared
 
 
 @pytest.mark.parametrize("placement", ["host", "sharded"])
-def test_a_run_is_evaluated_in_one_process_wherever_its_tables_were(
+def test_a_run_of_any_placement_is_evaluated_in_one_process(
     make_prepared: MakePrepared, workspace: Workspace, placement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = make_prepared(rows=600)
@@ -140,7 +140,7 @@ def test_a_run_is_evaluated_in_one_process_wherever_its_tables_were(
         ("sharded", {"compile": True}, "does not go with train.compile=True"),
     ],
 )
-def test_what_does_not_go_with_a_placement_is_a_problem_of_the_config(
+def test_options_in_conflict_with_a_placement_are_config_errors(
     placement: str, train: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -163,7 +163,7 @@ train: {sparse_embeddings: false}
         ("placement: host", r"model.embedding.placement=host .* needs train.sparse_embeddings=true"),
     ],
 )
-def test_a_config_file_is_told_where_it_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+def test_errors_name_the_line_of_the_config_file(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG % text)
     with pytest.raises(ConfigError, match=message):
         load(tmp_path / "config.yaml")
@@ -176,9 +176,7 @@ def test_placement_is_no_option_of_the_model(tmp_path: Path) -> None:
     assert "embedding" not in model.options
 
 
-def test_a_foreign_model_keeps_its_tables_where_it_says(
-    make_prepared: MakePrepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foreign_model_declares_its_placements(make_prepared: MakePrepared, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsys_cli.models.mlp import config
 
     class Foreign(Model):
@@ -193,13 +191,11 @@ def test_a_foreign_model_keeps_its_tables_where_it_says(
     monkeypatch.setitem(sys.modules, "their.own.model", module)
     schema = make_prepared(rows=300).schema
     assert build("their.own", {}, schema, sparse=True).device.type == "cpu"
-    with pytest.raises(
-        ConfigError, match=r"placement is host, and the model their\.own keeps its tables on its device"
-    ):
+    with pytest.raises(ConfigError, match=r"placement is host, but the model their\.own supports only device"):
         build("their.own", {}, schema, sparse=True, placement="host")
 
 
-def test_what_sharding_needs_is_told_before_there_is_a_run(
+def test_missing_requirements_of_sharding_are_reported_before_a_run(
     make_prepared: MakePrepared, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = make_prepared(rows=300)

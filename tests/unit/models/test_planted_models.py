@@ -1,4 +1,4 @@
-"""Ranking models where tastes weigh more than in the shipped presets: they find more than any sum of what user and item tell."""
+"""Ranking models on data with strong tastes: they beat any sum of user and item effects."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from recsys_cli.data import planted as generator
 from recsys_cli.data.planted import PlantedWorld, Ratings, Size
 from recsys_cli.features.schema import FIRST, Column, Kind, Role, Schema
 from recsys_cli.metrics.auc import AUC
-from recsys_cli.models import build, trained
+from recsys_cli.models import build, require_gradient_trained
 from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.step import Step
 
 USERS, ITEMS, GENRES, ROWS = 120, 400, 6, 22_000
 STARS = 7
-"""Half stars from which on a rating is a like."""
+"""Threshold of a like, in half stars."""
 
 
 def categorical(name: str, role: Role, size: int, *, ragged: bool = False) -> Column:
@@ -41,7 +41,7 @@ SCHEMA = Schema(
 
 
 class Planted:
-    """Ratings of a small world, a fifth of them held out, and what may be known of those at best."""
+    """Synthetic ratings, a fifth held out, and the best possible AUC on those."""
 
     def __init__(self) -> None:
         size = Size(users=USERS, items=ITEMS, rows=ROWS, seed=0, dim=2, genres=GENRES, years=5, activity=0.5)
@@ -66,12 +66,12 @@ class Planted:
 
     @property
     def best(self) -> float:
-        """What the noise-free score reaches."""
+        """AUC of the noise-free score."""
         return self.auc(self.ratings.score[self.held_out])
 
     @property
     def best_by_sums(self) -> float:
-        """What the nearest sum of a number for the user and one for the item reaches: found by turns (backfitting)."""
+        """AUC of the best sum of a user effect and an item effect, by backfitting."""
         user, item, score = self.ratings.user, self.ratings.item, self.ratings.score
         of_user, of_item = np.zeros(USERS), np.zeros(ITEMS)
         for _ in range(30):
@@ -86,12 +86,12 @@ def planted() -> Planted:
 
 
 def reached(name: str, planted: Planted, **options: Any) -> float:
-    """Train a model for a few hundred steps and return its AUC on what was held out."""
+    """Train a model for a few hundred steps and return its AUC on held-out rows."""
     config = TrainConfig(
         epochs=5, batch_size=256, learning_rate=0.005, sparse_embeddings=True, precision="fp32", device="cpu"
     )
     torch.manual_seed(0)
-    model = trained(build(name, options, SCHEMA, sparse=True))
+    model = require_gradient_trained(build(name, options, SCHEMA, sparse=True))
     step, per_epoch = Step(model, config, Ranks()), len(planted.train) // config.batch_size
     draw = np.random.default_rng(1)
     for epoch in range(config.epochs):
@@ -102,18 +102,18 @@ def reached(name: str, planted: Planted, **options: Any) -> float:
         return planted.auc(model.eval().score(planted.batch(planted.held_out)).numpy())
 
 
-def test_the_world_has_tastes_to_be_found(planted: Planted) -> None:
+def test_the_planted_data_have_tastes_beyond_sums(planted: Planted) -> None:
     assert planted.best > planted.best_by_sums + 0.05
 
 
 @pytest.mark.parametrize("name", ["fm", "neumf", "dlrm", "dcn-v2"])
-def test_who_likes_what_is_found(planted: Planted, name: str) -> None:
-    """A third of what tastes tell beyond the best sum: no model that adds up what user and item tell gets any of it."""
+def test_interaction_models_learn_tastes(planted: Planted, name: str) -> None:
+    """The AUC gains a third of the gap between the best additive model and the noise-free score."""
     towers = {} if name == "fm" else {"dropout": 0.0, "embedding_dropout": 0.0}
     found = reached(name, planted, regularization=0.01, **towers)
     assert 1 / 3 < (found - planted.best_by_sums) / (planted.best - planted.best_by_sums) < 1
 
 
-def test_logistic_finds_nothing_of_who_likes_what(planted: Planted) -> None:
+def test_logistic_learns_no_tastes(planted: Planted) -> None:
     """How near it comes to the best sum is in the contract suite."""
     assert reached("logistic", planted) < planted.best_by_sums

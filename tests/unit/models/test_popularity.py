@@ -1,11 +1,11 @@
-"""Popularity of recent rows, and within what a user likes best, on rows made by hand."""
+"""Popularity with half-life, window and favorites, on hand-made rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from met_matrix import ids
+from matrix_fixtures import ids
 
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.errors import ConfigError
@@ -49,7 +49,7 @@ def fitted(rows: Interactions = ROWS, *, later: Interactions | None = None, **op
 
 
 def scores(model: Model) -> list[list[float]]:
-    """Scores of the users 3, 4, 5 for the items 3, …, 7, which are the same pair by pair."""
+    """Scores of the users 3, 4, 5 for the items 3, …, 7; pairwise scores are equal."""
     users, items = torch.arange(3, 6), torch.arange(3, 8)
     found = model.scores(users, items)
     pairs = Batch({"user": users.repeat_interleave(5).int(), "item": items.repeat(3).int()}, {})
@@ -61,7 +61,7 @@ def test_every_row_counts_once() -> None:
     assert scores(fitted()) == [[3, 2, 1, 0, 0]] * 3
 
 
-def test_only_rows_with_label_1_count_where_that_is_asked_for() -> None:
+def test_positive_only_ignores_label_0() -> None:
     assert scores(fitted(positive_only=True)) == [[2, 0, 1, 0, 0]] * 3
 
 
@@ -82,14 +82,14 @@ def test_half_life_needs_times() -> None:
         fitted(rows, half_life=100)
 
 
-def test_items_with_a_favourite_value_come_first_in_their_order_and_then_the_others_in_theirs() -> None:
+def test_items_with_a_favorite_value_rank_first_each_group_by_popularity() -> None:
     found = scores(fitted(within="genres", num_favorites=1))
 
     # Users 3 and 4 have met genres 3 and 4 alike, of which 3 is the lower id; user 5 has met genre 3 alone.
     assert found == [pytest.approx([4, 2 / 4, 2, 0, 0])] * 3
 
 
-def test_favourites_are_those_of_the_longer_history() -> None:
+def test_favorites_follow_the_longer_history() -> None:
     later = Interactions(np.array([5, 5], np.int32), np.array([6, 7], np.int32), np.ones(2, np.float32))
 
     found = scores(fitted(within="genres", num_favorites=1, later=ROWS + later))

@@ -52,7 +52,7 @@ def a_batch() -> Batch:
 
 
 def a_model(name: str, schema: Schema = SCHEMA, **options: Any) -> RankingModel:
-    """A model in evaluation mode whose weights are so large that a mistake would show; row 0 of tables stays padding."""
+    """A model in evaluation mode with large weights, so that errors show; row 0 of tables stays padding."""
     torch.manual_seed(0)
     model = build(name, options, schema)
     assert isinstance(model, RankingModel)
@@ -90,7 +90,7 @@ def what_each_adds(first: FirstOrder, batch: Batch) -> Tensor:
     return first.bias + sum(looked_up(first.weights, batch).values())
 
 
-def test_logistic_is_a_bias_and_what_each_feature_adds() -> None:
+def test_logistic_is_an_intercept_plus_first_order_terms() -> None:
     model, batch = a_model("logistic"), a_batch()
     first = model.first_order
     expected = what_each_adds(first, batch) + dense(batch) @ first.slopes.T
@@ -129,7 +129,7 @@ def test_deepfm_is_an_fm_and_a_tower_over_its_vectors() -> None:
 # -- towers beside something --------------------------------------------------------------------------------------------
 
 
-def test_wide_deep_is_a_linear_model_and_a_tower_over_the_columns_they_are_given() -> None:
+def test_wide_deep_is_a_linear_model_plus_a_tower_over_the_selected_columns() -> None:
     model = a_model(
         "wide-deep", wide=("user", "price"), deep=("item", "genres", "age"), embedding_dim=4, hidden_dims=(6,)
     )
@@ -141,14 +141,14 @@ def test_wide_deep_is_a_linear_model_and_a_tower_over_the_columns_they_are_given
     torch.testing.assert_close(model.logits(batch), wide + model.tower.rest(model.tower.first.linear(inputs)))
 
 
-def test_wide_deep_looks_at_everything_twice_by_default() -> None:
+def test_wide_deep_uses_all_columns_in_both_parts_by_default() -> None:
     model = a_model("wide-deep")
     assert model.wide.weights.names == model.embeddings.names == ("genres", "item", "user")
     assert model.wide_numeric == model.deep_numeric == ("age", "price")
 
 
 @pytest.mark.parametrize("option", ["wide", "deep"])
-def test_a_column_that_is_not_there_is_named_with_the_nearest(option: str) -> None:
+def test_an_unknown_column_is_named_with_a_suggestion(option: str) -> None:
     with pytest.raises(ConfigError, match=rf"model\.{option}: no feature column 'genre' \(did you mean genres\?\)"):
         build("wide-deep", {option: ("genre",)}, SCHEMA)
 
@@ -161,7 +161,7 @@ def test_neumf_is_the_sum_of_products_and_tower() -> None:
     torch.testing.assert_close(model.logits(batch), products + model.tower.rest(model.tower.first.linear(inputs)))
 
 
-def test_neumf_of_the_paper_knows_ids_alone() -> None:
+def test_neumf_without_content_reads_only_ids() -> None:
     model, batch = a_model("neumf", content=False), a_batch()
     assert model.embeddings.names == model.vectors.names == ("item", "user")
     ids = Batch({name: batch.features[name] for name in ("user", "item")}, {})
@@ -171,7 +171,7 @@ def test_neumf_of_the_paper_knows_ids_alone() -> None:
 def test_neumf_needs_ids_of_users_and_items() -> None:
     with pytest.raises(ConfigError, match="exactly one item column and has 0"):
         build("neumf", {}, Schema(columns=(IDS[0], LABEL)))
-    with pytest.raises(ConfigError, match="neumf takes the ids of users and items, and age has none"):
+    with pytest.raises(ConfigError, match="neumf needs categorical user and item columns, and age is none"):
         build("neumf", {}, Schema(columns=(IDS[0], numeric("age", Role.ITEM), LABEL)))
 
 
@@ -184,7 +184,7 @@ def test_pairwise_products_are_those_of_each_pair_once() -> None:
     torch.testing.assert_close(pairwise_products(fields), torch.stack(expected, dim=1))
 
 
-def test_dlrm_is_its_top_over_numbers_and_products_beside_a_linear_model() -> None:
+def test_dlrm_is_a_linear_model_plus_the_top_mlp() -> None:
     model, batch = a_model("dlrm", embedding_dim=4, bottom_mlp=(5,), top_mlp=(6,)), a_batch()
     numbers = model.bottom.rest(model.bottom.first.linear(dense(batch)))
     genres, item, user = looked_up(model.embeddings, batch).values()
@@ -194,7 +194,7 @@ def test_dlrm_is_its_top_over_numbers_and_products_beside_a_linear_model() -> No
     torch.testing.assert_close(model.logits(batch), alone + model.top.rest(model.top.first.linear(inputs)))
 
 
-def test_dlrm_without_numbers_looks_at_the_pairs_of_ids_alone() -> None:
+def test_dlrm_without_numeric_features_uses_pairs_of_ids() -> None:
     model, batch = a_model("dlrm", Schema(columns=(*IDS[:2], LABEL)), embedding_dim=4, top_mlp=()), a_batch()
     item, user = looked_up(model.embeddings, batch).values()
     product = (item * user).sum(1, keepdim=True)
@@ -216,7 +216,7 @@ def test_a_cross_layer_is_the_written_formula() -> None:
     assert layer(first, here).tolist() == [[2 * 9 + 1, 3 * 19 - 1]]
 
 
-def test_a_rank_is_a_product_of_two_thin_matrices_and_the_full_one_is_any_matrix() -> None:
+def test_a_low_rank_cross_is_a_product_of_two_matrices_and_full_rank_is_any_matrix() -> None:
     thin, full, whole = Cross(4, 2), Cross(4, 4), Cross(4)
     assert [tuple(parameter.shape) for parameter in thin.parameters()] == [(2, 4), (4, 2), (4,)]
     first, here = torch.randn(3, 4), torch.randn(3, 4)
@@ -264,7 +264,7 @@ def test_one_kind_of_feature_is_enough(name: str, columns: tuple[Column, ...]) -
 
 
 @pytest.mark.parametrize("name", ["mlp", "logistic", "fm", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
-def test_embeddings_cost_in_training_alone(name: str) -> None:
+def test_the_l2_penalty_applies_in_training_only(name: str) -> None:
     batch = a_batch()
     model, free = a_model(name, regularization=0.5), a_model(name, regularization=0.0)
     assert model.loss(batch) == free.loss(batch) == free.loss_of(free.logits(batch), batch)
@@ -277,15 +277,16 @@ def test_embeddings_cost_in_training_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
 @pytest.mark.parametrize("batch_norm", [True, False])
-def test_each_hidden_layer_is_normalised_where_it_is_asked_for(name: str, batch_norm: bool) -> None:
-    option, part = ("top_mlp", "top") if name == "dlrm" else ("hidden_dims", "tower")
-    tower = a_model(name, **{option: (6, 5)}, batch_norm=batch_norm).get_submodule(part)
+def test_batch_norm_follows_each_hidden_layer_if_enabled(name: str, batch_norm: bool) -> None:
+    widths = "top_mlp" if name == "dlrm" else "hidden_dims"
+    model = a_model(name, **{widths: (6, 5)}, batch_norm=batch_norm)
+    tower = model.get_submodule("top" if name == "dlrm" else "tower")
     assert sum(isinstance(module, BatchNorm) for module in tower.modules()) == 2 * batch_norm
 
 
 @pytest.mark.parametrize("name", ["mlp", "deepfm", "wide-deep", "neumf", "dlrm", "dcn-v2"])
 @pytest.mark.parametrize("option", ["dropout", "embedding_dropout"])
-def test_dropout_is_for_training_alone(name: str, option: str) -> None:
+def test_dropout_applies_in_training_only(name: str, option: str) -> None:
     batch = a_batch()
     none = {"dropout": 0.0, "embedding_dropout": 0.0}
     model, plain = a_model(name, **{**none, option: 0.5}), a_model(name, **none)
@@ -296,7 +297,7 @@ def test_dropout_is_for_training_alone(name: str, option: str) -> None:
     assert torch.equal(plain.logits(batch), plain.logits(batch))
 
 
-def test_embeddings_cost_the_squares_of_what_each_row_looks_up() -> None:
+def test_the_l2_penalty_is_the_squared_norm_of_each_rows_embeddings() -> None:
     model = a_model("fm", regularization=0.5, embedding_dim=3)
     free = a_model("fm", regularization=0.0, embedding_dim=3)
     batch = Batch(a_batch().features, a_batch().labels, torch.rand(ROWS))

@@ -8,7 +8,7 @@ import torch
 from recsys_cli.models.retrieval.losses import bpr, warp
 
 
-def test_bpr_is_the_mean_of_what_each_pair_costs() -> None:
+def test_bpr_is_the_mean_over_pairs() -> None:
     loss = bpr(torch.tensor([2.0, 0.0]), torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
     first = (math.log(1 + math.exp(-2)) + math.log(1 + math.exp(-1))) / 2
     torch.testing.assert_close(loss, torch.tensor([first, math.log(2)]))
@@ -22,12 +22,12 @@ def test_bpr_is_the_mean_of_what_each_pair_costs() -> None:
         ([-3.0, -1.0, -1.5], 0.0),  # none is; a distance of just the margin is none either
     ],
 )
-def test_warp_weighs_the_first_violation_by_the_rank_it_makes_likely(negative: list[float], expected: float) -> None:
+def test_warp_weights_the_first_violation_by_the_estimated_rank(negative: list[float], expected: float) -> None:
     loss = warp(torch.tensor([0.0]), torch.tensor([negative]), num_items=10)
     torch.testing.assert_close(loss, torch.tensor([expected]))
 
 
-def test_warp_moves_the_positive_and_the_first_violation_alone() -> None:
+def test_warp_has_gradients_for_the_positive_and_the_first_violation_only() -> None:
     positive, negative = torch.zeros(1, requires_grad=True), torch.tensor([[-2.0, -0.5, 3.0]], requires_grad=True)
     warp(positive, negative, num_items=10).sum().backward()
     weight = 25 / 12

@@ -1,4 +1,4 @@
-"""Models of sequences on a circle of items, where each item has one that follows: what they tell, and what they look at."""
+"""Sequence models on a circle of items with a fixed next item: predictions, causality, losses."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def item_at(user: np.ndarray[Any, Any], step: np.ndarray[Any, Any] | int) -> np.
     return (3 + (user * 11 + step * 7) % ITEMS).astype(np.int32)
 
 
-def known(steps: int = 10, *, labels: np.ndarray[Any, Any] | None = None) -> TrainingContext:
-    """What 60 users, 3 to 62, did in their first steps; the rows are in no order. User 63 did nothing."""
+def context_of(steps: int = 10, *, labels: np.ndarray[Any, Any] | None = None) -> TrainingContext:
+    """First steps of 60 users, 3 to 62, with rows in random order. User 63 has no history."""
     user, step = (part.ravel() for part in np.meshgrid(np.arange(3, USERS + 3), np.arange(steps)))
     order = np.random.default_rng(0).permutation(len(user))
     user, step = user[order], step[order]
@@ -49,7 +49,7 @@ def a_model(name: str, *, steps: int = 10, sparse: bool = False, **options: Any)
     torch.manual_seed(0)
     model = build(name, {**SMALL, **options}, SCHEMA, sparse=sparse)
     assert isinstance(model, SequenceModel)
-    model.set_context(known(steps))
+    model.set_context(context_of(steps))
     return model
 
 
@@ -61,8 +61,8 @@ EVERYBODY = torch.arange(3, USERS + 3)
 CATALOGUE = torch.arange(3, ITEMS + 3)
 
 
-def told(model: SequenceModel) -> float:
-    """How often the item that follows has the highest score of those that were not met."""
+def hit_rate(model: SequenceModel) -> float:
+    """Share of users with the true next item as the best unseen one."""
     met = torch.stack([torch.from_numpy(item_at(EVERYBODY.numpy(), step)) for step in range(10)], dim=1).long() - 3
     with torch.inference_mode():
         best = 3 + model.eval().scores(EVERYBODY, CATALOGUE).scatter(1, met, -torch.inf).argmax(dim=1)
@@ -79,19 +79,19 @@ def told(model: SequenceModel) -> float:
         ("gru4rec", {"num_negatives": 8}),
     ],
 )
-def test_the_item_that_follows_is_told(name: str, options: dict[str, Any]) -> None:
+def test_the_next_item_is_predicted(name: str, options: dict[str, Any]) -> None:
     model = a_model(name, **options)
-    assert told(model) < 0.3
+    assert hit_rate(model) < 0.3
     optimizer = torch.optim.Adam(model.train().parameters(), lr=0.01)
     for _ in range(80):
         optimizer.zero_grad()
         model.loss(users_batch(EVERYBODY)).backward()
         optimizer.step()
-    assert told(model) > 0.9
+    assert hit_rate(model) > 0.9
 
 
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
-def test_a_later_item_changes_nothing_before_it(name: str) -> None:
+def test_states_are_causal(name: str) -> None:
     model = a_model(name).eval()
     assert isinstance(model, SequenceModel)
     vectors = torch.randn(2, LENGTH, 32)
@@ -103,7 +103,7 @@ def test_a_later_item_changes_nothing_before_it(name: str) -> None:
     assert all(not torch.allclose(after[:, place], before[:, place], atol=1e-4) for place in (5, 7))
 
 
-def test_bert4rec_looks_to_both_sides() -> None:
+def test_bert4rec_is_bidirectional() -> None:
     model = a_model("bert4rec").eval()
     vectors = torch.randn(1, LENGTH, 32)
     changed = vectors.clone()
@@ -134,7 +134,7 @@ def test_positions_are_counted_from_the_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_padding_does_not_matter(name: str) -> None:
+def test_padding_changes_nothing(name: str) -> None:
     model: Any = a_model(name).eval()
     read = model.network if name == "bert4rec" else model.states
     vectors, counts = torch.randn(2, LENGTH, 32), torch.tensor([5, 3])
@@ -146,18 +146,18 @@ def test_padding_does_not_matter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_what_is_longer_ago_than_the_length_does_not_matter(name: str) -> None:
+def test_items_before_max_seq_len_change_nothing(name: str) -> None:
     """30 steps are once around the circle: after 12 and after 42 of them the latest items are the same."""
     model = a_model(name, steps=12).eval()
     vectors = model.user_vectors(EVERYBODY)
-    model.set_context(known(42))
+    model.set_context(context_of(42))
     torch.testing.assert_close(model.user_vectors(EVERYBODY), vectors)
-    model.set_context(known(11))
+    model.set_context(context_of(11))
     assert not torch.allclose(model.user_vectors(EVERYBODY), vectors, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_users_without_a_history_have_that_of_an_empty_one(name: str) -> None:
+def test_users_without_a_history_have_the_empty_state(name: str) -> None:
     vectors = a_model(name).eval().user_vectors(torch.tensor([0, 1, 2, 63, 3]))
     assert torch.isfinite(vectors).all()
     torch.testing.assert_close(vectors[:4], vectors[:1].expand(4, -1))
@@ -165,7 +165,7 @@ def test_users_without_a_history_have_that_of_an_empty_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_user_is_read_once_for_a_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_is_encoded_once_per_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, read = a_model(name).eval(), []
     encode = model.encode
     monkeypatch.setattr(model, "encode", lambda users: read.append(users.tolist()) or encode(users))
@@ -190,7 +190,7 @@ def test_loss_is_a_weighted_mean_of_users(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
-def test_loss_is_the_cross_entropy_of_each_next_item_among_those_not_met_before(name: str) -> None:
+def test_loss_is_the_cross_entropy_of_each_next_item_among_unseen_items(name: str) -> None:
     model: Any = a_model(name, max_seq_len=9).eval()
     items = torch.from_numpy(np.stack([item_at(EVERYBODY.numpy(), step) for step in range(10)], axis=1)).long()
     table = model.items.table("item").detach()
@@ -203,17 +203,17 @@ def test_loss_is_the_cross_entropy_of_each_next_item_among_those_not_met_before(
 
 
 @pytest.mark.parametrize("name", ["sasrec", "gru4rec"])
-def test_what_comes_at_a_place_and_before_it_is_no_alternative_there(name: str) -> None:
+def test_the_target_and_its_input_are_false_negatives(name: str) -> None:
     model = a_model(name)
     windows = Windows(torch.tensor([[7, 8, 9, 8], [5, 6, 0, 0]]), torch.tensor([4, 2]))
     asked = torch.tensor([[False, True, True, True], [False, True, False, False]])
-    ruled_out = model.ruled_out(windows, asked, torch.tensor([9, 4, 7, 8, 9]))
+    ruled_out = model.false_negatives(windows, asked, torch.tensor([9, 4, 7, 8, 9]))
     places = ["..xx.", "x.xxx", "x.xxx", "....."]  # the third is that of an item which comes again
     assert ["".join(".x"[one] for one in row) for row in ruled_out.tolist()] == places
 
 
 @pytest.mark.parametrize(("power", "name"), [(0.0, "sasrec"), (0.5, "gru4rec"), (1.0, "bert4rec")])
-def test_negatives_are_drawn_by_their_count_to_the_power(power: float, name: str) -> None:
+def test_negatives_are_sampled_by_frequency_to_the_power(power: float, name: str) -> None:
     """One item comes a hundred times as often as another."""
     often, seldom = np.full(300, 3, np.int32), np.full(3, 4, np.int32)
     items = np.concatenate([often, seldom])
@@ -221,26 +221,26 @@ def test_negatives_are_drawn_by_their_count_to_the_power(power: float, name: str
     rows = Interactions(users, items, np.ones(len(items), np.float32), times=np.arange(len(items)))
     model = a_model(name, num_negatives=20, negative_sampling_power=power)
     model.set_context(TrainingContext(lambda: rows, dict))
-    drawn, log_expected = zip(*(model.negatives.draw() for _ in range(1_000)), strict=True)
+    drawn, log_expected = zip(*(model.negatives.sample() for _ in range(1_000)), strict=True)
     counts = torch.bincount(torch.cat(drawn), minlength=ITEMS + 3).double()
     expected = torch.zeros(ITEMS + 3, dtype=torch.float64)
     expected[3:] = torch.tensor([300.0, 3.0, *[0.0] * (ITEMS - 2)]).double() ** power
     expected *= 20_000 / expected.sum()
     torch.testing.assert_close(counts, expected, rtol=0.1, atol=5 * float(expected.max()) ** 0.5)
-    told = torch.cat(log_expected).exp().double()
-    torch.testing.assert_close(told, expected[torch.cat(drawn)] / 1_000, rtol=1e-4, atol=1e-6)
+    sampled = torch.cat(log_expected).exp().double()
+    torch.testing.assert_close(sampled, expected[torch.cat(drawn)] / 1_000, rtol=1e-4, atol=1e-6)
 
 
-def test_bert4rec_takes_what_is_not_masked_for_no_alternative() -> None:
+def test_unmasked_items_are_false_negatives_of_bert4rec() -> None:
     model = a_model("bert4rec")
     windows = Windows(torch.tensor([[7, 8, 9, 10], [5, 6, 0, 0]]), torch.tensor([4, 2]))
     asked = torch.tensor([[False, True, False, True], [False, True, False, False]])
-    ruled_out = model.ruled_out(windows, asked, torch.tensor([7, 8, 9, 10, 5]))
+    ruled_out = model.false_negatives(windows, asked, torch.tensor([7, 8, 9, 10, 5]))
     places = ["xxx..", "x.xx.", "....x"]
     assert ["".join(".x"[one] for one in row) for row in ruled_out.tolist()] == places
 
 
-def test_blocks_change_little_of_what_they_read_at_first() -> None:
+def test_initial_blocks_change_their_input_little() -> None:
     model: Any = build("sasrec", {"dropout": 0.0, "max_seq_len": 20}, SCHEMA)
     states = torch.randn(4, 20, 64) * 0.08  # as items begin: a deviation of 0.01, times the root of the width
     with torch.inference_mode():
@@ -250,10 +250,10 @@ def test_blocks_change_little_of_what_they_read_at_first() -> None:
     assert float((changed - states).std() / states.std()) < 0.5
 
 
-def test_bert4rec_masks_what_is_there_and_something_of_everybody() -> None:
+def test_bert4rec_masks_items_of_every_user_and_no_padding() -> None:
     model: Any = a_model("bert4rec", steps=4, mask_share=0.2, last_share=0.0)
-    windows = model.histories.anywhere(torch.arange(2, 63).repeat(100), LENGTH)
-    drawn = model._drawn(windows)
+    windows = model.histories.random_windows(torch.arange(2, 63).repeat(100), LENGTH)
+    drawn = model._sample_masks(windows)
     assert not drawn[windows.counts == 0].any()
     assert not drawn[:, 4:].any()
     some = drawn[windows.counts > 0]
@@ -262,31 +262,31 @@ def test_bert4rec_masks_what_is_there_and_something_of_everybody() -> None:
     assert some.float().mean(dim=0)[:4].tolist() == pytest.approx([0.2, 0.2, 0.2, 0.2 + 0.8**4], abs=0.03)
 
 
-def test_bert4rec_masks_the_last_alone_as_often_as_it_is_told() -> None:
+def test_bert4rec_masks_only_the_last_item_at_last_share() -> None:
     model: Any = a_model("bert4rec", steps=4, last_share=0.9, mask_share=0.99)
-    windows = model.histories.anywhere(torch.arange(3, 63).repeat(100), LENGTH)
-    alone = model._drawn(windows).sum(dim=1) == 1
+    windows = model.histories.random_windows(torch.arange(3, 63).repeat(100), LENGTH)
+    alone = model._sample_masks(windows).sum(dim=1) == 1
     assert float(alone.float().mean()) == pytest.approx(0.9, abs=0.02)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_positive_only_reads_what_was_liked(name: str) -> None:
+def test_positive_only_reads_positives(name: str) -> None:
     model = a_model(name, positive_only=True).eval()
-    model.set_context(known(labels=np.zeros(USERS * 10, np.float32)))
+    model.set_context(context_of(labels=np.zeros(USERS * 10, np.float32)))
     vectors = model.user_vectors(torch.tensor([63, 3, 4]))
     torch.testing.assert_close(vectors[1:], vectors[:1].expand(2, -1))
     assert float(model.loss(users_batch(EVERYBODY)).detach()) == 0
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_tables_may_be_kept_on_the_host_and_not_be_sharded(name: str) -> None:
+def test_tables_may_be_on_the_host_but_not_sharded(name: str) -> None:
     model = build(name, SMALL, SCHEMA, sparse=True, placement="host")
-    model.set_context(known())
+    model.set_context(context_of())
     model.loss(users_batch(EVERYBODY)).backward()
     with pytest.raises(ConfigError, match="placement is sharded"):
         build(name, SMALL, SCHEMA, sparse=True, placement="sharded")
 
 
 def test_heads_share_the_width() -> None:
-    with pytest.raises(ConfigError, match="dim is 32, which 5 heads cannot share equally"):
+    with pytest.raises(ConfigError, match="embedding_dim 32 is no multiple of num_heads 5"):
         build("sasrec", {**SMALL, "num_heads": 5}, SCHEMA)

@@ -1,4 +1,4 @@
-"""Tables in parts, sharded by TorchRec: the same numbers, the same checkpoints, as with whole tables."""
+"""Tables sharded by TorchRec: the same values and checkpoints as with whole tables."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
 DIMS = {"userId": 6, "movieId": 8, "genres": 6}
-"""Widths that FBGEMM takes, and others; two tables of one of them."""
+"""Widths supported by FBGEMM, and others; two tables share one."""
 QUIET = {"dropout": 0.0, "embedding_dropout": 0.0}
-"""What is dropped depends on how many processes there are."""
+"""No dropout, because masks depend on the number of processes."""
 
 
 def a_config(placement: str, *, dims: Any = DIMS, optimizer: str = "adagrad", **train: Any) -> RunConfig:
@@ -82,7 +82,7 @@ def test_a_run_may_change_its_placement_at_every_break(make_prepared: MakePrepar
     assert len(workspace.runs()) == 1
 
 
-def test_two_processes_go_on_with_what_one_began(make_prepared: MakePrepared, tmp_path: Path) -> None:
+def test_two_processes_resume_a_run_of_one(make_prepared: MakePrepared, tmp_path: Path) -> None:
     data = make_prepared(rows=1_001)
     straight = train_on(data, a_config("device", epochs=2), Workspace(tmp_path / "straight")).artifact
     workspace = Workspace(tmp_path / "broken")
@@ -118,7 +118,7 @@ def test_tables_may_be_cut_by_columns(
         seen.append(real(*args)[1])
         return real(*args)
 
-    monkeypatch.setattr(sharding_plan, "_ways", lambda *_: (["column_wise"], ["fused"]))
+    monkeypatch.setattr(sharding_plan, "_constraints", lambda *_: (["column_wise"], ["fused"]))
     monkeypatch.setattr(shards, "shard_tables", watched)
     data = make_prepared(rows=500)
     runs = [
@@ -155,17 +155,17 @@ def whole() -> Embeddings:
     return made
 
 
-def test_they_hold_what_whole_tables_hold(tables: ShardedEmbeddings) -> None:
+def test_sharded_tables_equal_whole_tables(tables: ShardedEmbeddings) -> None:
     for _ in range(2):
         expected, found = whole(), tables.state_dict()
         assert found.keys() == expected.state_dict().keys()
         assert all(torch.equal(found[name], tensor) for name, tensor in expected.state_dict().items())
         tables.write_rows("a.b", torch.tensor([3]), torch.full((1, 6), 2.0))  # after, too
-    assert tables.elsewhere == 20 * 6 + 7 * 4
+    assert tables.num_external_parameters == 20 * 6 + 7 * 4
     assert list(tables.parameters()) == []
 
 
-def test_rows_come_from_wherever_they_are(tables: ShardedEmbeddings) -> None:
+def test_rows_are_looked_up_on_any_rank(tables: ShardedEmbeddings) -> None:
     used = {"a.b": torch.tensor([0, 3, 19]), "c": torch.tensor([], dtype=torch.int64)}
     found = tables.rows(used)
     assert torch.equal(found["a.b"], whole().table("a.b")[used["a.b"]])
@@ -182,15 +182,15 @@ def test_padding_gets_no_gradient(tables: ShardedEmbeddings) -> None:
     assert not tables.table("c")[0].any()
 
 
-def test_what_is_remembered_goes_to_and_fro(tables: ShardedEmbeddings) -> None:
+def test_optimizer_state_round_trips(tables: ShardedEmbeddings) -> None:
     sums = torch.arange(20.0)
     tables.load_optimizer_state({"tables.of_a%2Eb.weight:sum": sums})
     assert torch.equal(tables.optimizer_state()["tables.of_a%2Eb.weight:sum"], sums)
-    with pytest.raises(KeyError, match="adagrad remembers no 'exp_avg'"):
+    with pytest.raises(KeyError, match="adagrad has no state 'exp_avg'"):
         tables.load_optimizer_state({"tables.of_c.weight:exp_avg": torch.zeros(7, 4)})
 
 
-def test_a_table_of_another_size_is_refused(tables: ShardedEmbeddings) -> None:
+def test_a_table_of_another_size_is_rejected(tables: ShardedEmbeddings) -> None:
     state = whole().state_dict()
     with pytest.raises(
         RuntimeError, match=r"size mismatch for tables.of_c.weight: \(5, 4\) in the checkpoint, \(7, 4\) here"
@@ -202,7 +202,7 @@ def test_a_table_of_another_size_is_refused(tables: ShardedEmbeddings) -> None:
         tables.load_state_dict({**state, "tables.of_d.weight": torch.zeros(5, 4)})
 
 
-def test_a_checkpoint_of_another_optimizer_is_refused(make_prepared: MakePrepared, workspace: Workspace) -> None:
+def test_a_checkpoint_of_another_optimizer_is_rejected(make_prepared: MakePrepared, workspace: Workspace) -> None:
     data = make_prepared(rows=300)
     with pytest.raises(KeyboardInterrupt):
         train_on(data, a_config("device"), workspace, emit=until(1))
@@ -211,5 +211,5 @@ def test_a_checkpoint_of_another_optimizer_is_refused(make_prepared: MakePrepare
     saved = Checkpoint.load(last)
     renamed = {name.replace(".weight:sum", ".weight:SUM"): tensor for name, tensor in saved.tensors.items()}
     Checkpoint(renamed, saved.meta).save(last)
-    with pytest.raises(TrainingError, match=r"does not fit the model: .*adagrad remembers no 'SUM'"):
+    with pytest.raises(TrainingError, match=r"does not fit the model: .*adagrad has no state 'SUM'"):
         train_on(data, a_config("sharded"), workspace, resume=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from met_matrix import fitted, some_matrix
+from matrix_fixtures import fitted, some_matrix
 from sklearn.linear_model import ElasticNet
 
 from recsys_cli.models.model import LeftOut
@@ -30,7 +30,7 @@ def brute_force(matrix: np.ndarray, *, l1: float, l2: float) -> np.ndarray:
 def test_weights_are_those_of_an_elastic_net_for_each_item(
     monkeypatch: pytest.MonkeyPatch, l1: float, l2: float, together: int
 ) -> None:
-    monkeypatch.setattr(descent, "_TOGETHER", together)
+    monkeypatch.setattr(descent, "_BLOCK", together)
     matrix = some_matrix(50, 10)
     weights = brute_force(matrix, l1=l1, l2=l2)
 
@@ -50,7 +50,7 @@ def test_blocks_of_columns_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_allclose(fitted("slim", matrix, tolerance=1e-6)[1], whole, atol=1e-5)
 
 
-def test_items_that_too_few_have_met_have_no_weights_and_a_longer_history_counts() -> None:
+def test_items_with_few_users_have_no_weights_and_longer_histories_fold_in() -> None:
     matrix = some_matrix(50, 10)
     matrix[:, 9] = 0
     matrix[:2, 9] = 1

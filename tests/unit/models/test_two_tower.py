@@ -16,12 +16,12 @@ from recsys_cli.models.two_tower import model as two_tower
 from recsys_cli.models.two_tower.model import Model
 
 CONDITIONAL = torch.tensor([[50, 25, 12, 6, 4, 3], [60, 10, 10, 10, 5, 5]]) / 100
-"""How likely each of the users 3 and 4 chooses each of the items 3 to 8."""
+"""Choice probabilities of users 3 and 4 for items 3 to 8."""
 USERS, ITEMS = torch.tensor([3, 4]), torch.arange(3, 9)
 
 
 def chosen(model: Model, steps: int = 400) -> torch.Tensor:
-    """Train on rows that come just as often as they are likely; return the softmax of the scores, shape (2, 6)."""
+    """Train on rows with frequencies equal to their probability; return the softmax of the scores, shape (2, 6)."""
     counts = (CONDITIONAL * 100).round().long().flatten()
     users, items = (
         ids.flatten().repeat_interleave(counts).int() for ids in (USERS[:, None].expand(2, 6), ITEMS.expand(2, 6))
@@ -44,7 +44,7 @@ def a_model(**options: object) -> Model:
     return model
 
 
-def test_with_log_q_scores_tell_what_a_user_chooses() -> None:
+def test_with_log_q_scores_recover_choice_probabilities() -> None:
     torch.testing.assert_close(chosen(a_model(num_negatives=0)), CONDITIONAL, atol=0.01, rtol=0)
 
 
@@ -55,17 +55,17 @@ def test_without_log_q_popular_items_are_pushed_down() -> None:
     assert (found - CONDITIONAL)[:, 0].abs().min() > 0.3
 
 
-def test_drawn_items_count_as_often_as_they_are_to_be_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_negatives_are_corrected_by_their_expected_count(monkeypatch: pytest.MonkeyPatch) -> None:
     model = a_model(num_negatives=240)
     monkeypatch.setattr(
         ItemCatalog,
-        "draw",
+        "sample",
         lambda self, number: self.items.repeat(40),
     )
     torch.testing.assert_close(chosen(model), CONDITIONAL, atol=0.01, rtol=0)
 
 
-def test_what_a_user_likes_too_is_left_out_where_it_is_avoided() -> None:
+def test_false_negatives_are_filtered_if_enabled() -> None:
     both = np.array([3, 4], dtype=np.int32)
     batch = Batch({"user": torch.tensor([3, 3]), "item": torch.tensor([3, 4])}, {"label": torch.ones(2)})
     losses = []
@@ -79,8 +79,8 @@ def test_what_a_user_likes_too_is_left_out_where_it_is_avoided() -> None:
     assert losses[1] > 0.1
 
 
-def test_large_batches_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_tower, "_MOST", 3)
+def test_large_batches_are_split_into_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_tower, "_MAX_ROWS", 3)
     assert [(part.start, part.stop) for part in two_tower._parts(7)] == [(0, 2), (2, 4), (4, 7)]
     assert [(part.start, part.stop) for part in two_tower._parts(0)] == [(0, 0)]
     data = planted()
@@ -111,7 +111,7 @@ FEATURES = Schema(
 )
 
 
-def known(age: float, genre: int) -> TrainingContext:
+def context_of(age: float, genre: int) -> TrainingContext:
     def join(ids):
         found = dict(ids)
         if "item" in ids:
@@ -125,14 +125,14 @@ def known(age: float, genre: int) -> TrainingContext:
 
 
 @pytest.mark.parametrize("hidden", [(), (16,)])
-def test_each_tower_looks_at_the_features_of_its_id(hidden: tuple[int, ...]) -> None:
+def test_each_tower_reads_the_features_of_its_id(hidden: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     model = build("two-tower", {"hidden_dims": hidden}, FEATURES).eval()
     assert isinstance(model, Model)
     ids = torch.tensor([5, 6])
 
     def vectors(age: float, genre: int) -> tuple[torch.Tensor, torch.Tensor]:
-        model.set_context(known(age, genre))
+        model.set_context(context_of(age, genre))
         return model.user_vectors(ids), model.item_vectors(ids)
 
     user, item = vectors(0.1, 3)
@@ -146,9 +146,9 @@ def test_each_tower_looks_at_the_features_of_its_id(hidden: tuple[int, ...]) -> 
     assert set(model.users.embeddings.names) | set(model.items.embeddings.names) == {"user", "item", "genres"}
 
 
-def test_a_list_of_numbers_is_refused() -> None:
+def test_a_list_of_numbers_is_rejected() -> None:
     columns = (*SCHEMA.columns, column("prices", table="item", kind=Kind.NUMERIC, ragged=True))
-    with pytest.raises(ConfigError, match="takes no lists of numbers, and prices has them"):
+    with pytest.raises(ConfigError, match="does not support lists of numbers: prices"):
         build("two-tower", {}, Schema(columns=columns))
 
 

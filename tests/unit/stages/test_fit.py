@@ -96,5 +96,5 @@ def test_a_run_cannot_be_continued_all_at_once(make_prepared: MakePrepared, work
 
 
 def test_there_are_no_steps_to_profile(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    with pytest.raises(ConfigError, match="popularity learns all at once, so there are no steps"):
+    with pytest.raises(ConfigError, match="popularity is a closed-form model without training steps"):
         profile_on(make_prepared(), a_config(), workspace)

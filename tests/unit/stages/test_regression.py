@@ -260,8 +260,8 @@ def test_what_is_of_labels_of_0_and_1_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["mf", "two-tower", "lightgcn"])
-def test_models_of_who_chose_what_say_which_others_predict_numbers(model: str, folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"features.label: .* the label seconds is a number") as found:
+def test_retrieval_models_reject_a_regression_label_and_name_alternatives(model: str, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"features.label: .* seconds is a regression label") as found:
         run_of(folder, f"{{name: {model}}}")
     assert 'expression: "seconds > ..."' in (found.value.hint or "")
     assert "model.name=fm, mlp, lightgbm" in (found.value.hint or "")

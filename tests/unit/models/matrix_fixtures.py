@@ -1,4 +1,4 @@
-"""Who met what as a matrix, and a schema of its size: for models that look at nothing else."""
+"""Interaction matrices with schemas of their size, for models of interactions only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def schema_of(matrix: np.ndarray) -> Schema:
 
 
 def rows_of_matrix(matrix: np.ndarray) -> Interactions:
-    """Who met what: user and item i are the ids i + 3."""
+    """Interactions of a matrix: user and item i have the id i + 3."""
     users, items = (np.int32(FIRST) + column.astype(np.int32) for column in np.nonzero(matrix))
     return Interactions(users, items, np.ones(len(users), np.float32))
 
 
-def known(matrix: np.ndarray) -> TrainingContext:
+def context_of(matrix: np.ndarray) -> TrainingContext:
     return TrainingContext(lambda: rows_of_matrix(matrix), dict)
 
 
@@ -48,8 +48,8 @@ def fitted(
 ) -> tuple[Model, np.ndarray]:
     torch.manual_seed(0)
     model = build(name, dict(options), schema_of(matrix))
-    model.fit(known(matrix))
-    model.set_context(known(matrix if later is None else later))
+    model.fit(context_of(matrix))
+    model.set_context(context_of(matrix if later is None else later))
     users, items = (torch.arange(size) + FIRST for size in matrix.shape)
     with torch.inference_mode():
         return model, model.scores(users, items).numpy()
