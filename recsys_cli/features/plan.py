@@ -194,7 +194,7 @@ class FeaturePlan(BaseModel):
                 if name in op.may_drop
             ]
             problems += [
-                f"{later.title} reads {name!r}, which {op.title} may drop; move it before {op.name}"
+                f"{later.title} reads {name!r}, which {op.title} may drop; move {later.name} before {op.name}"
                 for later in self.ops[position + 1 :]
                 for name in later.reads
                 if name in op.may_drop

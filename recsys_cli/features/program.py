@@ -246,7 +246,7 @@ class _Compiler:
             yield op, None
 
     def _by_pass(self, op: Op, home: str | None) -> Iterator[tuple[Op, str | None]]:
-        """Split an op by the first pass with its inputs, so that no column waits for another."""
+        """Split an op by the first pass with its inputs and by missing columns, so that no column waits for another."""
         waits = {name: (self.columns[name].ready, tuple(sorted(self.columns[name].lacks))) for name in op.reads}
         if not op.separable or len(set(waits.values())) <= 1:
             yield op, home

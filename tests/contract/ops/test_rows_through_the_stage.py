@@ -186,7 +186,7 @@ def test_each_given_set_of_files_is_chosen_on_its_own(tmp_path: Path) -> None:
     ("op", "message"),
     [
         ({"op": "Filter", "expression": "raiting > 3"}, r"no column 'raiting' in the interactions \(did you mean rating"),
-        ({"op": "Filter", "expression": "user > 3"}, r"Filter 'user > 3': '>' beside a text"),
+        ({"op": "Filter", "expression": "user > 3"}, r"Filter 'user > 3': '>' with text"),
         ({"op": "DifferenceLag", "columns": "user", "by": "item"}, r"DifferenceLag.*'user' holds string; numbers are needed"),
         ({"op": "Groupby", "by": "user", "aggs": {"user": "mean"}}, r"Groupby: 'user' holds string; numbers are needed"),
     ],
