@@ -36,7 +36,7 @@ def test_differences_by_user_and_time() -> None:
     assert sent.column("time_difference_lag_1") == [10.0, None, None, 10.0, None, 0.0, None, None]
     assert sent.column("value_difference_lag_1") == [None, None, None, None, None, 30.0, 63.0, None]
     assert sent.column("time_difference_lag_-1") == [None, 0.0, -10.0, -10.0, None, None, None, None]
-    text = "DifferenceLag of time, value by -1 looks at later rows: a leak"
+    text = "DifferenceLag of time, value with shift -1 uses later rows: a leak"
     assert sent.events == [Message(text, "warning")]
 
 

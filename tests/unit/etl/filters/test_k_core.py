@@ -23,7 +23,7 @@ CHAIN = pa.table({"user": [1, 1, 2, 2, 3, 3, 4, 4], "item": [0, 1, 1, 2, 2, 3, 3
 def test_rounds_go_on_to_the_fixpoint() -> None:
     sent = send(CHAIN, KCore(columns={"user": 2, "item": 2}))
     assert sent.numbers == []
-    assert sent.events == [Message("KCore user ≥ 2, item ≥ 2: nothing more to leave out after 4 rounds")]
+    assert sent.events == [Message("KCore user ≥ 2, item ≥ 2: converged after 4 rounds")]
     closed = pa.concat_tables([CHAIN, pa.table({"user": [4], "item": [0]})])
     assert send(closed, KCore(columns={"user": 2, "item": 2})).numbers == [0, 1, 2, 3, 4, 5, 6, 8]  # item 4 is alone
 

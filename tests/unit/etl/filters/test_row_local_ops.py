@@ -181,13 +181,13 @@ def test_counts_are_reported() -> None:
     told: list[Any] = []
     sent.chosen.report(told.append)
     assert told == [
-        Message("Filter 'rating >= 4': 5 rows, of which 2 are left"), Message("Dropna: 2 rows, of which 1 are left"),
+        Message("Filter 'rating >= 4': 5 rows in, 2 rows out"), Message("Dropna: 2 rows in, 1 rows out"),
     ]  # fmt: skip
 
 
 def test_an_op_that_leaves_nothing_is_named() -> None:
     sent = send(TABLE, Filter(expression="time > 0"), Filter(expression="rating > 5"), Dropna())
-    with pytest.raises(DataError, match=r"Filter 'rating > 5' leaves none of 4 rows"):
+    with pytest.raises(DataError, match=r"Filter 'rating > 5' removes all 4 rows"):
         sent.chosen.check()
 
 
