@@ -1,4 +1,4 @@
-"""Puts the data page together: which facts stand in which table, and how a number is written."""
+"""The page of the data report: tables and number formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = list[str]
 
 @dataclass(frozen=True)
 class Headline:
-    """A figure on top of the page."""
+    """A key figure at the top of the page."""
 
     title: str
     value: str
@@ -25,22 +25,22 @@ class Headline:
 
 
 def show(facts: Facts) -> str:
-    """Write the data report as one HTML document that loads nothing."""
-    there = {name: split for name, split in facts.splits.items() if split.rows}
+    """Return the data report as a self-contained HTML document."""
+    splits = {name: split for name, split in facts.splits.items() if split.rows}
     grown = sorted(facts.growth, key=lambda name: -facts.growth[name].values[-1])[:_LINES]
     return render(
         "data.html.j2",
         package=__package__,
         facts=facts,
-        splits=there,
+        splits=splits,
         headlines=_headlines(facts),
-        split_rows=[_split(name, split, sum(s.rows for s in there.values())) for name, split in there.items()],
-        time_rows=[_time(name, split) for name, split in there.items()],
+        split_rows=[_split(name, split, sum(s.rows for s in splits.values())) for name, split in splits.items()],
+        time_rows=[_time(name, split) for name, split in splits.items()],
         border_rows=list(_borders(facts)),
         pair_rows=list(_pairs(facts)),
         op_rows=list(_ops(facts)),
-        missing_head=["", *(f"{what} in {split}" for split in there for what in ("null", "unseen"))],
-        missing_rows=list(_missing(facts, list(there))),
+        missing_head=["", *(f"{kind} in {split}" for split in splits for kind in ("null", "unseen"))],
+        missing_rows=list(_missing(facts, list(splits))),
         growth_rows=list(_growth(facts)),
         frequency_rows=list(_frequency(facts)),
         figures={
@@ -124,8 +124,8 @@ def _part(part: int, whole: int) -> Row:
 def _ops(facts: Facts) -> Iterator[Row]:
     for op in facts.ops:
         change = op.rows_out - op.rows_in
-        told = f"{100 * change / max(op.rows_in, 1):+.3g} %" if change else ""
-        yield [op.op, ", ".join(op.columns), _count(op.rows_in), _count(op.rows_out), told]
+        relative = f"{100 * change / max(op.rows_in, 1):+.3g} %" if change else ""
+        yield [op.op, ", ".join(op.columns), _count(op.rows_in), _count(op.rows_out), relative]
 
 
 def _missing(facts: Facts, splits: list[str]) -> Iterator[Row]:

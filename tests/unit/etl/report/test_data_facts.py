@@ -50,12 +50,11 @@ def test_pairs_that_repeat_within_and_across_splits_are_counted(report: Report) 
     assert facts.pairs.seen == {"valid": {"train": 2}, "test": {"train": 2, "valid": 1}}
     warnings = texts(facts, "warning")
     assert (
-        "2 of 3 (66.7 %) rows of valid have a user and an item that train has together, too; rows with unknown ids"
-        in warnings
+        "2 of 3 (66.7 %) rows of valid repeat a (user, item) pair of train; rows without ids of their own" in warnings
     )
-    assert "2 of 3 (66.7 %) rows of test have a user and an item that train has together, too\n" in warnings + "\n"
-    assert "1 of 3 (33.3 %) rows of test have a user and an item that valid has together, too" in warnings
-    assert "2 of 5 (40.0 %) rows of train repeat the user and the item of another row" in texts(facts, "note")
+    assert "2 of 3 (66.7 %) rows of test repeat a (user, item) pair of train\n" in warnings + "\n"
+    assert "1 of 3 (33.3 %) rows of test repeat a (user, item) pair of valid" in warnings
+    assert "2 of 5 (40.0 %) rows of train repeat the (user, item) pair of another train row" in texts(facts, "note")
 
 
 def test_times_that_overlap_between_given_files_are_a_leak(report: Report) -> None:
@@ -78,8 +77,9 @@ def test_ties_on_the_border_of_a_temporal_split_are_counted(report: Report) -> N
 
     [border] = facts.borders
     assert (border.first, border.after, border.tied) == (5, 0, 2)
-    assert "2 rows of train have the very time of the first row of valid (5): ties were cut by the order" in texts(
-        facts, "note"
+    assert (
+        "2 rows of train have the same time as the first row of valid (5): the order of the input breaks ties"
+        in texts(facts, "note")
     )
     assert "later than" not in texts(facts, "warning")
 
@@ -97,7 +97,7 @@ def test_cold_users_and_items_are_counted(report: Report) -> None:
     assert (valid.items.distinct, valid.items.cold) == (3, 1)
     assert facts.missing["user"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 0, "values": 3}
     assert facts.missing["user"]["valid"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 2, "values": 4}
-    assert "2 of 3 (66.7 %) users of valid are unknown to train" in texts(facts, "note")
+    assert "2 of 3 (66.7 %) users of valid are cold-start: absent from train" in texts(facts, "note")
 
 
 @pytest.mark.parametrize("options", [{"freq_threshold": 2}, {"freq_threshold": 2, "num_buckets": 4}])
@@ -129,7 +129,7 @@ def test_labels_are_described_and_what_cannot_be_learnt_is_said(report: Report) 
     assert facts.missing["label"]["train"].model_dump(exclude_defaults=True) == {"null": 1, "unseen": 0, "values": 4}
     assert "1 of 4 (25.0 %) rows of train have no label" in texts(facts, "warning")
     assert "every label of valid is 1" in texts(facts, "warning")
-    assert "labels of test go from 2.5 to 4.5, and train and evaluate take 0 and 1" in texts(facts, "warning")
+    assert "labels of test go from 2.5 to 4.5, but train and evaluate expect 0 and 1" in texts(facts, "warning")
     of_numbers = conclude(facts.model_copy(update={"task": "regression"}))
     assert not any("go from" in finding.text for finding in of_numbers)
 
@@ -232,7 +232,7 @@ def test_lists_beside_the_item_are_not_taken_for_a_leak(report: Report) -> None:
 
     assert facts.train_only == {"user": True, "item_last": True}
     assert (facts.ops[0].rows_in, facts.ops[0].rows_out) == (18, 6)
-    assert "not those of train" not in texts(facts, "warning")
+    assert "differ from those of train" not in texts(facts, "warning")
 
 
 @pytest.mark.parametrize(
@@ -252,9 +252,9 @@ def test_one_row_one_user_or_one_item_has_a_report(report: Report, rows: list[tu
 
 def test_labels_that_never_vary_are_a_warning_unless_they_are_implicit_feedback(report: Report) -> None:
     rows = [(user, item, 0.0, user) for user in range(4) for item in range(3)]
-    assert "every label of train is 0: AUC is not defined there" in texts(report({"train": rows}), "warning")
+    assert "every label of train is 0: AUC is undefined" in texts(report({"train": rows}), "warning")
     held_out = {"train": [*rows, (1, 9, 1.0, 2)], "valid": [(1, 5, 1.0, 9)], "test": [(2, 5, 1.0, 9)]}
-    assert "every label of valid is 1: AUC is not defined there" in texts(report(held_out), "warning")
+    assert "every label of valid is 1: AUC is undefined" in texts(report(held_out), "warning")
 
 
 def test_all_null_and_no_times_leave_gaps(report: Report) -> None:
@@ -273,7 +273,7 @@ def test_counts_that_are_not_those_of_train_are_a_warning(report: Report) -> Non
     assert texts(facts, "warning") == ""
     [finding] = conclude(facts.model_copy(update={"train_only": {"user": True, "item": False}}))
     assert finding.level == "warning"
-    assert finding.text.startswith("the counts of item are not those of train")
+    assert finding.text.startswith("the fitted counts of item differ from those of train")
 
 
 def test_what_is_no_report_is_said(tmp_path: Any) -> None:

@@ -21,7 +21,7 @@ HEADINGS = [
     "Splits",
     "Time",
     "Repeated pairs",
-    "Learnt from train alone",
+    "Fitted on train only",
     "Ops",
     "Missing values",
     "Vocabulary growth",
@@ -45,7 +45,7 @@ def test_page_shows_every_section_and_figure(page: str) -> None:
     assert re.findall(r"<h2>(.*?)</h2>", page) == HEADINGS
     drawn = re.findall(r'aria-label="(.*?)"', page)
     assert drawn == [
-        "Cold users and items",
+        "Cold-start users and items",
         "Rows over time",
         "Rows after each op",
         "Null and unseen values",
