@@ -18,14 +18,14 @@ from recsys_cli.etl import engines
 from recsys_cli.etl.cluster import Cluster
 from recsys_cli.etl.executor import Threads, open_executor
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
-from recsys_cli.etl.workers import Failure, Meeting, Seen, Work, releases
+from recsys_cli.etl.workers import Failure, SharedFolder, SharedTask, WorkerInfo, releases
 from recsys_cli.events import Event, Message
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed")
 
 
 def raise_data_error(part: int) -> None:
-    raise DataError(f"part {part} is odd", hint="mend it")
+    raise DataError(f"part {part} is odd", hint="fix it")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_work_goes_on_when_all_that_had_the_task_are_gone(opened: Any) -> None:
     assert found == list(range(30, 0, -1))
     gone = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
     assert len(gone) >= 2
-    assert all("is gone; what it had to do is done by the others" in text for text in gone)
+    assert all("is lost; other workers repeat its parts" in text for text in gone)
 
 
 @needs_dask
@@ -139,15 +139,15 @@ def test_without_a_cluster_there_are_threads(tmp_path: Path) -> None:
 
 
 def test_an_error_of_ours_keeps_class_message_and_hint(tmp_path: Path) -> None:
-    found = Work(raise_data_error, Meeting.at(tmp_path / "meeting")).do(3)
+    found = SharedTask(raise_data_error, SharedFolder.at(tmp_path / "shared")).run(3)
     assert isinstance(found, Failure)
     assert isinstance(found.error, DataError)
-    assert (found.error.message, found.error.hint) == ("part 3 is odd", "mend it")
+    assert (found.error.message, found.error.hint) == ("part 3 is odd", "fix it")
     assert "raise_data_error" in found.error.__notes__[0]
 
 
 def test_a_worker_that_came_later_looks_for_the_workspace_too(tmp_path: Path) -> None:
-    found = Work(abs, Meeting(tmp_path / "elsewhere", "token")).do(1)
+    found = SharedTask(abs, SharedFolder(tmp_path / "elsewhere", "token")).run(1)
     assert isinstance(found, Failure)
     assert isinstance(found.error, RecsysError)
     assert "cannot see the workspace" in found.error.message
@@ -155,27 +155,27 @@ def test_a_worker_that_came_later_looks_for_the_workspace_too(tmp_path: Path) ->
 
 
 def test_everything_that_is_wrong_with_workers_is_named(tmp_path: Path) -> None:
-    meeting = Meeting.at(tmp_path / "meeting")
+    shared = SharedFolder.at(tmp_path / "shared")
     lacks = MissingExtraError.for_extra("nvtabular", what="etl.engine=nvtabular")
     seen = {
-        "tcp://a": Seen("ares", {**releases(), "polars": "0.1", "python": "3.9"}, None, None),
-        "tcp://b": Seen("brontes", releases(), lacks, "[Errno 30] Read-only file system"),
+        "tcp://a": WorkerInfo("ares", {**releases(), "polars": "0.1", "python": "3.9"}, None, None),
+        "tcp://b": WorkerInfo("brontes", releases(), lacks, "[Errno 30] Read-only file system"),
         "tcp://c": ModuleNotFoundError("No module named 'recsys_cli'"),
-        "tcp://d": Seen("dis", releases(), None, None),
+        "tcp://d": WorkerInfo("dis", releases(), None, None),
     }
-    first, second, third, fourth = meeting.problems(seen)
-    assert first.startswith("worker tcp://a on ares runs python 3.9, polars 0.1; here it is python 3.")
+    first, second, third, fourth = shared.problems(seen)
+    assert first.startswith("worker tcp://a on ares runs python 3.9, polars 0.1; this process runs python 3.")
     assert second == f"worker tcp://b on brontes: {lacks.message}"
     assert (
         third
-        == f"worker tcp://b on brontes cannot use the scratch folder {meeting.folder}: [Errno 30] Read-only file system"
+        == f"worker tcp://b on brontes cannot use the scratch folder {shared.path}: [Errno 30] Read-only file system"
     )
     assert fourth == "worker tcp://c cannot run a task of recsys-cli: ModuleNotFoundError: No module named 'recsys_cli'"
 
 
 def test_a_worker_that_writes_somewhere_else_is_found(tmp_path: Path) -> None:
-    meeting = Meeting.at(tmp_path / "meeting")
-    seen = {"tcp://a": meeting.look(PolarsEngine(tmp_path)), "tcp://b": Seen("brontes", releases(), None, None)}
-    (problem,) = meeting.problems(seen)
-    assert problem == f"what the workers write to {meeting.folder} is not seen here"
-    assert meeting.problems({"tcp://a": seen["tcp://a"]}) == {}
+    shared = SharedFolder.at(tmp_path / "shared")
+    seen = {"tcp://a": shared.inspect(PolarsEngine(tmp_path)), "tcp://b": WorkerInfo("brontes", releases(), None, None)}
+    (problem,) = shared.problems(seen)
+    assert problem == f"files written by the workers to {shared.path} are not visible here"
+    assert shared.problems({"tcp://a": seen["tcp://a"]}) == {}

@@ -115,4 +115,4 @@ def test_users_that_are_not_a_number_are_named_where_rows_are_split_by_them(
 
     code, said = answer("r.parquet", split={"method": "user", "valid": 0.3})
     assert code == 4
-    assert "column user has 1 nulls near there, so rows cannot be split by it" in said
+    assert "a batch has 1 nulls in the column user, so the split cannot use it" in said

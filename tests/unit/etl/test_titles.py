@@ -92,7 +92,7 @@ def test_long_interactions_are_read_until_all_have_a_title(monkeypatch: pytest.M
 def test_a_column_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
     with pytest.raises(
         ConfigError,
-        match="no table has a column 'heading' beside movieId; there are year, title, local, userId, rating",
+        match="no table with movieId has a column 'heading'; the columns are year, title, local, userId, rating",
     ):
         read_titles(config(movies="movies.csv"), Path(), IDS, title="heading")
 
