@@ -170,7 +170,7 @@ class _SentTask(Generic[Part, Result]):
 
         for _ in range(_ATTEMPTS):
             try:
-                found: Result | Failure = self._wait(pending.future)
+                result: Result | Failure = self._wait(pending.future)
             except KilledWorker as error:
                 raise RecsysError(
                     f"every worker that tried {pending.part} died: {error}",
@@ -183,9 +183,9 @@ class _SentTask(Generic[Part, Result]):
                     self._sent = None
                 pending = self.submit(pending.part)
                 continue
-            if isinstance(found, Failure):
-                raise found.error
-            return found
+            if isinstance(result, Failure):
+                raise result.error
+            return result
         raise RecsysError(f"the workers of {self._cluster.name} were lost {_ATTEMPTS} times", hint="check their logs")
 
     def _wait(self, future: Any) -> Any:

@@ -47,12 +47,12 @@ def find_cold(
         DataError: A table has a duplicate key.
     """
     vocabulary = state[index, op.vocabulary_of(key)]
-    known = vocabulary.column("value").combine_chunks()
-    found = [keyed(join, tables[join.table], known.type).column(join.on) for join in joins]
-    keys = pa.chunked_array([chunk for column in found for chunk in column.chunks], known.type)
-    cold = keys.filter(pc.invert(pc.is_in(keys, value_set=known))).unique()
+    values = vocabulary.column("value").combine_chunks()
+    columns = [keyed(join, tables[join.table], values.type).column(join.on) for join in joins]
+    keys = pa.chunked_array([chunk for column in columns for chunk in column.chunks], values.type)
+    cold = keys.filter(pc.invert(pc.is_in(keys, value_set=values))).unique()
     cold = cold.take(pc.sort_indices(cold))
-    first = FIRST + len(known) + op.buckets
+    first = FIRST + len(values) + op.buckets
     return pa.table({
         "value": cold,
         "row": np.arange(first, first + len(cold), dtype=np.int32),
@@ -75,9 +75,9 @@ def counted(cold: pa.Table, merged: pa.Table) -> pa.Table:
 def locate(values: pa.Array | pa.ChunkedArray, cold: pa.Table) -> Ids:
     """Return the table row of each raw key, int32; NOT_COLD for keys with an id."""
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    found = encoder_of(cold)(values)
+    codes = encoder_of(cold)(values)
     rows = np.append(cold.column("row").to_numpy(), np.int32(NOT_COLD))
-    return rows[np.where(found < FIRST, -1, found - FIRST)]
+    return rows[np.where(codes < FIRST, -1, codes - FIRST)]
 
 
 def shared_ids(cold: pa.Table) -> pa.Array:

@@ -120,8 +120,8 @@ def _of(keys: Keys) -> Tally:
     low, high = int(keys.min()), int(keys.max())
     if high - low <= _NARROW * len(keys):
         counts = np.bincount((keys - keys.dtype.type(low)).astype(np.int64, copy=False))
-        found = np.flatnonzero(counts)
-        return found.astype(keys.dtype) + keys.dtype.type(low), counts[found]
+        offsets = np.flatnonzero(counts)
+        return offsets.astype(keys.dtype) + keys.dtype.type(low), counts[offsets]
     sample = keys[:: max(1, len(keys) // _SAMPLE)]
     if len(keys) < 1 << _SLOT_BITS or 2 * len(np.unique(sample)) > len(sample):
         distinct, counts = np.unique(keys, return_counts=True)

@@ -58,23 +58,23 @@ class FitTask:
     def _of(self, shard: int) -> Aggregates:
         program = self.fitted.program
         needed = program.columns_read(self.number)
-        walk = self._steps()
-        numbered = any(step.op.needs_row_numbers for step, _ in walk)
+        steps = self._steps()
+        numbered = any(step.op.needs_row_numbers for step, _ in steps)
         sampled = {program.draw.output} if program.draw else set()
         columns = list(dict.fromkeys([*needed, *sampled]))
         rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered)
         if numbered:
             rows = rows.append_column(TRAIN_ROW, row_numbers(shard, rows.num_rows))
         if program.draw is None:
-            return self.engine.learn(walk, self.fitted, rows)
+            return self.engine.learn(steps, self.fitted, rows)
         interactions = rows.filter(pc.equal(rows.column(program.draw.output), 0))
-        aggregates = self.engine.learn(self._steps(drawn=False), self.fitted, interactions)
-        return aggregates | self.engine.learn(self._steps(drawn=True), self.fitted, rows)
+        aggregates = self.engine.learn(self._steps(sampled=False), self.fitted, interactions)
+        return aggregates | self.engine.learn(self._steps(sampled=True), self.fitted, rows)
 
-    def _steps(self, *, drawn: bool | None = None) -> PassSteps:
-        walk = self.fitted.program.pass_steps(self.number, None, sampled=drawn)
-        kept = without_idle([step for step, _ in walk], self.fitted, train=True)
-        return [(step, verb) for step, verb in walk if step in kept]
+    def _steps(self, *, sampled: bool | None = None) -> PassSteps:
+        steps = self.fitted.program.pass_steps(self.number, None, sampled=sampled)
+        kept = without_idle([step for step, _ in steps], self.fitted, train=True)
+        return [(step, verb) for step, verb in steps if step in kept]
 
     def empty(self) -> Aggregates:
         """Return the aggregates of no rows: they define the types of the state for an empty train."""
@@ -214,13 +214,13 @@ class Tables:
         """Return the aggregates of the tables in this pass, each row weighted by its number of interactions."""
         aggregates: Aggregates = {}
         for key in self.program.keys:
-            walk = self.program.pass_steps(self.number, key)
-            if walk:
+            steps = self.program.pass_steps(self.number, key)
+            if steps:
                 raw = self.raw(key)
                 weights = self._weights(key, raw.num_rows)
                 positions = np.flatnonzero(weights)  # the other rows have no interaction in train
                 raw = raw.take(pa.array(positions)).append_column(ROW_WEIGHT, pa.array(weights[positions]))
-                partial = self.engine.learn(walk, self.fitted, raw)
+                partial = self.engine.learn(steps, self.fitted, raw)
                 ops = self.fitted.plan.ops
                 aggregates |= {at: aggregators.of(ops[at[0]]).merge([table]) for at, table in partial.items()}
         return aggregates

@@ -20,7 +20,8 @@ def keyed(op: JoinExternal, table: pa.Table, key_type: pa.DataType) -> pa.Table:
         keys = canonical(table.column(op.on).cast(key_type))
     except pa.ArrowInvalid as error:
         raise ConfigError(
-            f"JoinExternal: {op.on} is {key_type} in the interactions and {table.schema.field(op.on).type} in {op.table}"
+            f"JoinExternal: {op.on} is {key_type} in the interactions and {table.schema.field(op.on).type} in {op.table}",
+            hint="convert the key to the same type in both tables",
         ) from error
     has_key = keys.is_valid()
     keys = keys.filter(has_key)
@@ -28,7 +29,10 @@ def keyed(op: JoinExternal, table: pa.Table, key_type: pa.DataType) -> pa.Table:
     duplicates = counts.field(0).filter(pc.greater(counts.field(1), 1)).sort()
     if len(duplicates):
         shown = ", ".join(map(str, duplicates[:10].to_pylist()))
-        raise DataError(f"JoinExternal: {len(duplicates)} duplicate keys in {op.table}.{op.on}: {shown}")
+        raise DataError(
+            f"JoinExternal: {len(duplicates)} duplicate keys in {op.table}.{op.on}: {shown}",
+            hint="keep one row per key",
+        )
     columns = {name: table.column(name).filter(has_key) for name in op.columns}
     return pa.table({op.on: keys, **columns})
 

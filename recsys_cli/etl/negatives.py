@@ -59,12 +59,12 @@ class _Pairs:
         keys = users * self.num_items + items
         order = np.argsort(keys)  # sorted lookups have sequential memory access
         keys = keys[order]
-        found = np.zeros(len(keys), dtype=bool)
+        exists = np.zeros(len(keys), dtype=bool)
         for pairs in self.pairs[:splits]:
             if len(pairs):
-                found |= pairs[np.minimum(np.searchsorted(pairs, keys), len(pairs) - 1)] == keys
+                exists |= pairs[np.minimum(np.searchsorted(pairs, keys), len(pairs) - 1)] == keys
         positive = np.empty(len(keys), dtype=bool)
-        positive[order] = found
+        positive[order] = exists
         return positive
 
     def unseen(self, user: int, *, splits: int) -> Ints:

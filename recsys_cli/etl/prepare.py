@@ -19,7 +19,7 @@ from recsys_cli.errors import DataError
 from recsys_cli.etl.cold_keys import shared_ids
 from recsys_cli.etl.engine import Engine, check_ops, choose
 from recsys_cli.etl.executor import Executor, open_executor
-from recsys_cli.etl.filters import Chosen, Part, RowCount, choose_rows
+from recsys_cli.etl.filters import FilteredRows, Part, RowCount, choose_rows
 from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.inputs import Inputs
 from recsys_cli.etl.labels import refuse_lost
@@ -118,10 +118,13 @@ class Preparation:
         if not staged.rows[SPLITS[TRAIN]]:
             for part in chosen.values():
                 part.check()
-            raise DataError("no rows to train on: the split leaves none, or the interactions are empty")
+            raise DataError(
+                "no rows to train on: the split leaves none, or the interactions are empty",
+                hint="relax the filters in features.ops, or change the split",
+            )
         return staged, {name: part.counts for name, part in chosen.items()}
 
-    def _chosen(self, program: Program, name: str, reader: Reader) -> Chosen:
+    def _chosen(self, program: Program, name: str, reader: Reader) -> FilteredRows:
         part: Part = "held-out" if name in SPLITS and name != SPLITS[TRAIN] else "train"
         folder, memory = self.scratch / "rows" / name, self.config.etl.memory_mib
         labels = self.config.features.labels

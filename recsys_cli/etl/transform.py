@@ -125,7 +125,7 @@ class Transform:
                     raise missing_times(column.name, int(missing.sum()), len(missing), where)
 
     def _user_hashes(self, table: pa.Table, raw: pa.Table) -> pa.Array:
-        """Return a hash of the user of each prepared row who has no id of its own, of the raw rows' column; null for others."""
+        """Return the hash of the raw user of each row, uint64; null for users with an id of their own."""
         column = self.schema.only(Role.USER)
         ids = table.column(column.name).to_numpy()
         unknown = (ids == UNSEEN) | (ids >= column.own_ids.stop)

@@ -28,13 +28,13 @@ _SHARE = "put the workspace on a file system that every worker mounts at the sam
 
 def releases() -> dict[str, str]:
     """Return the versions that must match on every worker: recsys-cli with a hash of its source, others as major.minor."""
-    found = {
+    versions = {
         "recsys-cli": f"{__version__} of source {_source()}",
         "python": ".".join(platform.python_version_tuple()[:2]),
     }
     for package in _PACKAGES:
-        found[package] = ".".join((installed(package) or "missing").split(".")[:2])
-    return found
+        versions[package] = ".".join((installed(package) or "missing").split(".")[:2])
+    return versions
 
 
 @cache
@@ -108,23 +108,23 @@ class SharedFolder:
             workers: The state of each worker, or the error of its inspection, by address.
         """
         here = releases()
-        found: dict[str, str] = {}
+        hints: dict[str, str] = {}
         for address, info in workers.items():
             if isinstance(info, Exception):
                 problem = f"worker {address} cannot run a task of recsys-cli: {type(info).__name__}: {info}"
-                found[problem] = _install(here)
+                hints[problem] = _install(here)
                 continue
             worker = f"worker {address} on {info.host}"
             if theirs := [f"{name} {version}" for name, version in info.releases.items() if version != here[name]]:
                 ours = [f"{name} {here[name]}" for name, version in info.releases.items() if version != here[name]]
-                found[f"{worker} runs {', '.join(theirs)}; this process runs {', '.join(ours)}"] = _install(here)
+                hints[f"{worker} runs {', '.join(theirs)}; this process runs {', '.join(ours)}"] = _install(here)
             if info.missing is not None:
-                found[f"{worker}: {info.missing.message}"] = f"{info.missing.hint}, on every worker"
+                hints[f"{worker}: {info.missing.message}"] = f"{info.missing.hint}, on every worker"
             if info.folder_error is not None:
-                found[f"{worker} cannot use the scratch folder {self.path}: {info.folder_error}"] = _SHARE
-        if not found and self.num_replies() < len(workers):
-            found[f"files written by the workers to {self.path} are not visible here"] = _SHARE
-        return found
+                hints[f"{worker} cannot use the scratch folder {self.path}: {info.folder_error}"] = _SHARE
+        if not hints and self.num_replies() < len(workers):
+            hints[f"files written by the workers to {self.path} are not visible here"] = _SHARE
+        return hints
 
 
 def _install(here: Mapping[str, str]) -> str:

@@ -54,7 +54,7 @@ class RowCount:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class FilteredRows:
     """The interactions after all filters, in order, with the columns of later steps.
 
     Attributes:
@@ -130,7 +130,7 @@ def choose_rows(
     part: Part = "train",
     memory: int = 1024,
     labels: Collection[str] = (),
-) -> Chosen:
+) -> FilteredRows:
     """Apply all ops up to the last filter to the raw interactions; without filters, return them unchanged.
 
     Ops over all rows run here; row-wise ops run lazily, in each pass over the result.
@@ -146,7 +146,7 @@ def choose_rows(
     """
     ops = [(index, cast("Op", op)) for index, op in program.rows if op.acts and _is_for(op, part)]
     if not ops:
-        return Chosen(source)
+        return FilteredRows(source)
     counted = Counted(Numbered(source))
     columns = _Columns.of(program, [op for _, op in ops], counted.schema())
     done: list[tuple[int, Op | None, Counted]] = [(-1, None, counted)]
@@ -156,7 +156,7 @@ def choose_rows(
         context = OpContext(op.name, op_folder, memory, emit, columns.before(number), columns.after(number))
         counted = Counted(_choose(op, counted, context, columns.written[number], labels))
         done.append((index, op, counted))
-    return Chosen(counted, columns.before(len(ops)), tuple(done))
+    return FilteredRows(counted, columns.before(len(ops)), tuple(done))
 
 
 def _is_for(op: Op, part: Part) -> bool:

@@ -16,7 +16,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupOrder:
     """A permutation that makes groups contiguous and ordered.
 
     Attributes:
@@ -38,7 +38,7 @@ class Grouped:
         return np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=len(self.order)))
 
 
-def group(rows: pa.Table, by: Sequence[str], order_by: Sequence[str]) -> Grouped:
+def group(rows: pa.Table, by: Sequence[str], order_by: Sequence[str]) -> GroupOrder:
     """Group rows by some columns, and order each group by other columns, then by position.
 
     Args:
@@ -55,7 +55,7 @@ def group(rows: pa.Table, by: Sequence[str], order_by: Sequence[str]) -> Grouped
     for codes in keys:
         ordered = codes[order]
         new[1:] |= ordered[1:] != ordered[:-1]
-    return Grouped(order, np.flatnonzero(new))
+    return GroupOrder(order, np.flatnonzero(new))
 
 
 def _stable(codes: Codes) -> Positions:

@@ -223,5 +223,5 @@ class Facts(_Frozen):
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(
-                f"{path}: not a report that this version reads: {error}", hint="recsys etl --force"
+                f"{path}: not a report of this version: {error}", hint="prepare the data again: `recsys etl --force`"
             ) from error

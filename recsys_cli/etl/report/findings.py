@@ -14,8 +14,9 @@ _MANY_COLD = 0.5
 
 def conclude(facts: Facts) -> tuple[Finding, ...]:
     """Return the findings, warnings first."""
-    found = [*_fitted(facts), *_repeated(facts), *_times(facts), *_labels(facts), *_not_finite(facts), *_cold(facts)]
-    return tuple(sorted(found, key=lambda finding: finding.level == "note"))
+    checks = (_fitted, _repeated, _times, _labels, _not_finite, _cold)
+    findings = [finding for check in checks for finding in check(facts)]
+    return tuple(sorted(findings, key=lambda finding: finding.level == "note"))
 
 
 def _fitted(facts: Facts) -> Iterator[Finding]:
@@ -135,20 +136,22 @@ def _not_finite(facts: Facts) -> Iterator[Finding]:
     for column in facts.continuous:
         first = next((op.op for op in facts.ops if column in op.columns), None)
         before = f" before {first}" if first else " in features.ops"
-        for split, found in facts.missing.get(column, {}).items():
-            if found.null:
-                text = f"{column}: {_of(found.null, found.values)} values of {split} are null; add FillMissing{before}"
+        for split, missing in facts.missing.get(column, {}).items():
+            if missing.null:
+                count = _of(missing.null, missing.values)
+                text = f"{column}: {count} values of {split} are null; add FillMissing{before}"
                 yield Finding(level="warning", text=text)
-            if found.infinite:
-                text = f"{column}: {_of(found.infinite, found.values)} values of {split} are infinite; add Clip{before}"
+            if missing.infinite:
+                count = _of(missing.infinite, missing.values)
+                text = f"{column}: {count} values of {split} are infinite; add Clip{before}"
                 yield Finding(level="warning", text=text)
 
 
 def _cold(facts: Facts) -> Iterator[Finding]:
     for name, split in facts.splits.items():
-        for role, found in (("users", split.users), ("items", split.items)):
-            if found is not None and found.cold > _MANY_COLD * found.distinct:
-                text = f"{_of(found.cold, found.distinct)} {role} of {name} are cold-start: absent from train"
+        for role, values in (("users", split.users), ("items", split.items)):
+            if values is not None and values.cold > _MANY_COLD * values.distinct:
+                text = f"{_of(values.cold, values.distinct)} {role} of {name} are cold-start: absent from train"
                 yield Finding(level="note", text=text)
 
 

@@ -8,11 +8,11 @@ from recsys_cli.etl.filters import RowCount
 from recsys_cli.etl.report.facts import OpRows, SplitFacts
 from recsys_cli.features.fitted_plan import FittedPlan
 
-Chosen = Mapping[str, Sequence[RowCount]]
+RowCounts = Mapping[str, Sequence[RowCount]]
 """Row counts of the filters before the split, by source: "all", or the splits of a files split."""
 
 
-def flow(fitted: FittedPlan, chosen: Chosen, splits: Mapping[str, SplitFacts]) -> tuple[OpRows, ...]:
+def flow(fitted: FittedPlan, chosen: RowCounts, splits: Mapping[str, SplitFacts]) -> tuple[OpRows, ...]:
     """Return the numbers of rows before and after each op: only filters and negative sampling change them.
 
     Args:

@@ -21,7 +21,7 @@ from recsys_cli.etl.report.facts import (
     SplitFacts,
     Timeline,
 )
-from recsys_cli.etl.report.flow import Chosen, flow
+from recsys_cli.etl.report.flow import RowCounts, flow
 from recsys_cli.etl.report.frequency import frequency, growth
 from recsys_cli.etl.report.sample import Sample, own_ids_end, repetitions
 from recsys_cli.etl.report.tables import in_tables
@@ -52,7 +52,7 @@ class EtlCounts:
     missing: Mapping[str, Mapping[str, Mapping[str, int]]]
     cold: Mapping[str, Mapping[str, Mapping[str, int]]]
     rejected: int
-    chosen: Chosen
+    chosen: RowCounts
 
 
 def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:

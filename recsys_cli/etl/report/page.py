@@ -57,16 +57,18 @@ def show(facts: Facts) -> str:
 
 def _headlines(facts: Facts) -> list[Headline]:
     rows = sum(split.rows for split in facts.splits.values())
-    found = [Headline("rows", _count(rows), f"of all splits, {share(facts.splits[_TRAIN].rows, rows)} of them train")]
+    headlines = [
+        Headline("rows", _count(rows), f"of all splits, {share(facts.splits[_TRAIN].rows, rows)} of them train")
+    ]
     for title, frequency in (("users", facts.users), ("items", facts.items)):
         if frequency is not None:
             remark = f"of train, {frequency.median:g} rows each at the median"
-            found.append(Headline(title, _count(frequency.distinct), remark))
+            headlines.append(Headline(title, _count(frequency.distinct), remark))
     if facts.items is not None:
-        found.append(
+        headlines.append(
             Headline("head", f"{100 * facts.items.head['0.1']:.3g} %", "of the rows have the top 10 % of items")
         )
-    return found
+    return headlines
 
 
 def _split(name: str, split: SplitFacts, total: int) -> Row:
@@ -132,28 +134,28 @@ def _missing(facts: Facts, splits: list[str]) -> Iterator[Row]:
     for column, by_split in facts.missing.items():
         cells = [column]
         for split in splits:
-            found = by_split.get(split)
-            none = found is None or not found.values
-            cells += (
-                ["–", "–"] if none or found is None else [share(n, found.values) for n in (found.null, found.unseen)]
-            )
+            one = by_split.get(split)
+            if one is None or not one.values:
+                cells += ["–", "–"]
+            else:
+                cells += [share(count, one.values) for count in (one.null, one.unseen)]
         yield cells
 
 
 def _growth(facts: Facts) -> Iterator[Row]:
-    for column, found in facts.growth.items():
-        half = min(range(len(found.rows)), key=lambda position: abs(found.rows[position] - found.rows[-1] / 2))
+    for column, curve in facts.growth.items():
+        half = min(range(len(curve.rows)), key=lambda position: abs(curve.rows[position] - curve.rows[-1] / 2))
         yield [
             column,
-            _count(round(found.values[-1])),
-            share(found.values[half], found.values[-1]),
-            share(found.last_tenth, 1),
+            _count(round(curve.values[-1])),
+            share(curve.values[half], curve.values[-1]),
+            share(curve.last_tenth, 1),
         ]
 
 
 def _frequency(facts: Facts) -> Iterator[Row]:
-    found: Mapping[str, Frequency | None] = {"items": facts.items, "users": facts.users}
-    for role, one in found.items():
+    by_role: Mapping[str, Frequency | None] = {"items": facts.items, "users": facts.users}
+    for role, one in by_role.items():
         if one is not None:
             heads = [f"{100 * part:.3g} %" for part in one.head.values()]
             counts = [_count(one.least), f"{one.median:,g}", _count(one.most), _count(one.once)]

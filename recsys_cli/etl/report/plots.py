@@ -14,11 +14,11 @@ _MOST_BARS = 24
 
 def timeline(facts: Facts) -> Markup:
     """Draw the histogram of rows over time, by split."""
-    found = facts.timeline
-    if found is None:
+    histogram = facts.timeline
+    if histogram is None:
         return Markup("")
-    marks = [Histogram(found.edges, heights, name=split) for split, heights in found.rows.items()]
-    dated = is_date(found.edges[0], found.edges[-1])
+    marks = [Histogram(histogram.edges, heights, name=split) for split, heights in histogram.rows.items()]
+    dated = is_date(histogram.edges[0], histogram.edges[-1])
     axis = Axis("time", kind="time") if dated else Axis("time, in the unit of the data")
     return chart("Rows over time", marks, x=axis, y=Axis("rows", low=0))
 
@@ -35,23 +35,23 @@ def rows(facts: Facts) -> Markup:
 
 def growth(facts: Facts, names: list[str]) -> Markup:
     """Draw the expected share of each vocabulary by number of rows."""
-    marks = [_grown(name, facts.growth[name]) for name in names]
+    marks = [_growth_line(name, facts.growth[name]) for name in names]
     return chart("Vocabulary growth", marks, x=Axis("rows of train read", low=0), y=Axis("values seen", "share", 0, 1))
 
 
-def _grown(name: str, found: Growth) -> LineSeries:
-    return LineSeries(found.rows, [value / found.values[-1] for value in found.values], name=name)
+def _growth_line(name: str, curve: Growth) -> LineSeries:
+    return LineSeries(curve.rows, [value / curve.values[-1] for value in curve.values], name=name)
 
 
-def popularity(found: Frequency) -> Markup:
+def popularity(items: Frequency) -> Markup:
     """Draw the number of rows of items by rank."""
-    mark = LineSeries(found.ranks, found.counts, markers=len(found.ranks) < 30)
+    mark = LineSeries(items.ranks, items.counts, markers=len(items.ranks) < 30)
     return chart("Popularity curve", [mark], x=Axis("rank of the item", "log"), y=Axis("rows of train", "log"))
 
 
-def activity(found: Frequency) -> Markup:
+def activity(users: Frequency) -> Markup:
     """Draw the histogram of the number of rows of users."""
-    mark = Histogram(found.edges, found.heights)
+    mark = Histogram(users.edges, users.heights)
     return chart("Activity", [mark], x=Axis("rows of train", "log"), y=Axis("users", low=0))
 
 
@@ -60,8 +60,8 @@ def cold(facts: Facts) -> Markup:
     held_out = {name: split for name, split in facts.splits.items() if split.rows and name != "train"}
     groups = []
     for role in ("users", "items"):
-        found = [getattr(split, role) for split in held_out.values()]
-        groups.append(BarGroup(role, [one.cold / one.distinct if one and one.distinct else None for one in found]))
+        by_split = [getattr(split, role) for split in held_out.values()]
+        groups.append(BarGroup(role, [one.cold / one.distinct if one and one.distinct else None for one in by_split]))
     return bars("Cold-start users and items", list(held_out), groups, x=Axis("share absent from train", "share"))
 
 
@@ -76,5 +76,5 @@ def missing(facts: Facts) -> Markup:
 
 
 def _shares(by_split: Mapping[str, MissingValues], splits: list[str]) -> list[float]:
-    found = [by_split.get(split) for split in splits]
-    return [(one.null + one.unseen) / one.values if one and one.values else 0.0 for one in found]
+    ordered = [by_split.get(split) for split in splits]
+    return [(one.null + one.unseen) / one.values if one and one.values else 0.0 for one in ordered]

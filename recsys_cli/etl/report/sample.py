@@ -48,26 +48,27 @@ class Sample:
     def keys(self, user: Ids, item: Ids) -> Keys:
         """Return the keys of the sampled pairs, for users and items with ids of their own."""
         user, item = _pick(self._selected.take(user if self.by_user else item), user, item)
-        user, item = _pick(self._own(item, self.item) if self.by_user else self._own(user, self.user), user, item)
+        user, item = _pick(self._is_own(item, self.item) if self.by_user else self._is_own(user, self.user), user, item)
         keys = user.astype(np.uint64)
         keys *= np.uint64(own_ids_end(self.item))
         keys += item.view(np.uint32)
         return keys
 
     @staticmethod
-    def _own(ids: Ids, column: Column) -> npt.NDArray[np.bool_]:
-        own = ids >= FIRST
-        return own & (ids < own_ids_end(column)) if column.buckets else own
+    def _is_own(ids: Ids, column: Column) -> npt.NDArray[np.bool_]:
+        """Return a mask of the ids with a value of their own."""
+        mask = ids >= FIRST
+        return mask & (ids < own_ids_end(column)) if column.buckets else mask
 
     @cached_property
     def _selected(self) -> npt.NDArray[np.bool_]:
         """Mask over the ids of the sampled column: the id of a value, and selected by hash."""
         column = self.user if self.by_user else self.item
         ids = np.arange(column.cardinality or FIRST)
-        own = self._own(ids.astype(np.int32), column)
+        is_own = self._is_own(ids.astype(np.int32), column)
         if self.share == 1:
-            return own
-        return own & (hash_counters(ids.astype(np.uint64), mix(0, _STREAM)) < np.uint64(int(self.share * 2**64)))
+            return is_own
+        return is_own & (hash_counters(ids.astype(np.uint64), mix(0, _STREAM)) < np.uint64(int(self.share * 2**64)))
 
 
 def _pick(mask: npt.NDArray[np.bool_], *columns: Ids) -> list[Ids]:
@@ -91,18 +92,18 @@ def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> RepeatedPairs:
     distinct: dict[str, Keys] = {}
     repeated: dict[str, int] = {}
     seen: dict[str, dict[str, int]] = {}
-    for split, own in keys.items():
-        own.sort()
-        first = np.ones(len(own), dtype=bool)
-        np.not_equal(own[1:], own[:-1], out=first[1:])
-        repeated[split] = len(own) - int(np.count_nonzero(first))
+    for split, split_keys in keys.items():
+        split_keys.sort()
+        first = np.ones(len(split_keys), dtype=bool)
+        np.not_equal(split_keys[1:], split_keys[:-1], out=first[1:])
+        repeated[split] = len(split_keys) - int(np.count_nonzero(first))
         if distinct:
-            seen[split] = {earlier: _count_in(own, other) for earlier, other in distinct.items()}
-        distinct[split] = own if not repeated[split] else own[first]
+            seen[split] = {earlier: _count_in(split_keys, other) for earlier, other in distinct.items()}
+        distinct[split] = split_keys if not repeated[split] else split_keys[first]
     return RepeatedPairs(
         share=sample.share,
         by=(sample.user if sample.by_user else sample.item).name,
-        rows={split: len(own) for split, own in keys.items()},
+        rows={split: len(split_keys) for split, split_keys in keys.items()},
         repeated=repeated,
         seen=seen,
     )

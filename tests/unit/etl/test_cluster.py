@@ -1,4 +1,4 @@
-"""Parts of work on workers: their order, what comes of errors, and of workers that die with everything they had."""
+"""Tasks on a Dask cluster: order of results, errors, and lost workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def raise_data_error(part: int) -> None:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, list[Event]]]:
-    """A cluster of two processes, and what it says."""
+    """A cluster of two processes, and its events."""
     events: list[Event] = []
     scratch = tmp_path_factory.mktemp("scratch")
     with open_executor(
@@ -41,14 +41,14 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
 
 
 @needs_dask
-def test_results_come_in_the_order_of_the_parts(opened: Any) -> None:
+def test_map_yields_results_in_order_of_parts(opened: Any) -> None:
     cluster, _ = opened
     assert list(cluster.map(abs, range(-20, 0))) == list(range(20, 0, -1))
     assert list(cluster.map(abs, [])) == []
 
 
 @needs_dask
-def test_few_parts_are_taken_at_a_time(opened: Any) -> None:
+def test_map_bounds_parts_in_flight(opened: Any) -> None:
     cluster, _ = opened
     taken: list[int] = []
     parts = (taken.append(part) or part for part in range(100))
@@ -59,7 +59,7 @@ def test_few_parts_are_taken_at_a_time(opened: Any) -> None:
 
 
 @needs_dask
-def test_an_error_comes_back_as_it_was(opened: Any) -> None:
+def test_error_of_a_task_is_raised_unchanged(opened: Any) -> None:
     cluster, _ = opened
     with pytest.raises(ValueError, match=r"invalid literal for int.*'x'") as caught:
         list(cluster.map(int, ["1", "x", "2"]))
@@ -78,7 +78,7 @@ def test_polars_shares_the_cores_among_the_workers(opened: Any) -> None:
 
 
 @needs_dask
-def test_work_goes_on_when_all_that_had_the_task_are_gone(opened: Any) -> None:
+def test_lost_workers_are_replaced_and_their_parts_repeated(opened: Any) -> None:
     cluster, events = opened
     results = cluster.map(abs, range(-30, 0))
     found = [next(results)]
@@ -93,7 +93,7 @@ def test_work_goes_on_when_all_that_had_the_task_are_gone(opened: Any) -> None:
 
 
 @needs_dask
-def test_a_part_that_kills_every_worker_is_an_error(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_that_kills_every_worker_is_an_error(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, _ = opened
     monkeypatch.setattr(cluster.client.cluster.scheduler, "allowed_failures", 0)
     with pytest.raises(RecsysError, match="every worker that tried 3 died") as caught:
@@ -102,7 +102,7 @@ def test_a_part_that_kills_every_worker_is_an_error(opened: Any, monkeypatch: py
 
 
 @needs_dask
-def test_nothing_of_dask_speaks_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dask_logs_are_muted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with open_executor(EtlConfig(cluster="local", workers=1), PolarsEngine(tmp_path), tmp_path, print) as executor:
         assert list(executor.map(partial(pow, 2), range(3))) == [1, 2, 4]
         with pytest.raises(ValueError, match="invalid literal"):
@@ -119,7 +119,7 @@ def test_nothing_of_dask_speaks_up(tmp_path: Path, capfd: pytest.CaptureFixture[
         ("local_cuda", "dask_cuda", "dask-cuda"),
     ],
 )
-def test_without_dask_the_install_command_is_named(
+def test_missing_dask_names_the_install_command(
     cluster: str, lacking: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda name: None if name == lacking else "there")
@@ -132,13 +132,13 @@ def test_without_dask_the_install_command_is_named(
     assert caught.value.hint == f"pip install 'recsys-cli[{extra}]'"
 
 
-def test_without_a_cluster_there_are_threads(tmp_path: Path) -> None:
+def test_no_cluster_means_thread_pool(tmp_path: Path) -> None:
     with open_executor(EtlConfig(), PolarsEngine(tmp_path), tmp_path, print) as executor:
         assert isinstance(executor, Threads)
         assert executor.facts == {"cluster": None, "workers": 1, "threads": executor.count}
 
 
-def test_an_error_of_ours_keeps_class_message_and_hint(tmp_path: Path) -> None:
+def test_recsys_error_keeps_class_message_and_hint(tmp_path: Path) -> None:
     found = SharedTask(raise_data_error, SharedFolder.at(tmp_path / "shared")).run(3)
     assert isinstance(found, Failure)
     assert isinstance(found.error, DataError)
@@ -146,7 +146,7 @@ def test_an_error_of_ours_keeps_class_message_and_hint(tmp_path: Path) -> None:
     assert "raise_data_error" in found.error.__notes__[0]
 
 
-def test_a_worker_that_came_later_looks_for_the_workspace_too(tmp_path: Path) -> None:
+def test_late_worker_checks_the_shared_folder(tmp_path: Path) -> None:
     found = SharedTask(abs, SharedFolder(tmp_path / "elsewhere", "token")).run(1)
     assert isinstance(found, Failure)
     assert isinstance(found.error, RecsysError)
@@ -154,7 +154,7 @@ def test_a_worker_that_came_later_looks_for_the_workspace_too(tmp_path: Path) ->
     assert "mounts at the same path" in str(found.error.hint)
 
 
-def test_everything_that_is_wrong_with_workers_is_named(tmp_path: Path) -> None:
+def test_all_problems_of_workers_are_listed(tmp_path: Path) -> None:
     shared = SharedFolder.at(tmp_path / "shared")
     lacks = MissingExtraError.for_extra("nvtabular", what="etl.engine=nvtabular")
     seen = {
@@ -173,7 +173,7 @@ def test_everything_that_is_wrong_with_workers_is_named(tmp_path: Path) -> None:
     assert fourth == "worker tcp://c cannot run a task of recsys-cli: ModuleNotFoundError: No module named 'recsys_cli'"
 
 
-def test_a_worker_that_writes_somewhere_else_is_found(tmp_path: Path) -> None:
+def test_worker_with_another_folder_is_detected(tmp_path: Path) -> None:
     shared = SharedFolder.at(tmp_path / "shared")
     seen = {"tcp://a": shared.inspect(PolarsEngine(tmp_path)), "tcp://b": WorkerInfo("brontes", releases(), None, None)}
     (problem,) = shared.problems(seen)

@@ -1,4 +1,4 @@
-"""What the data report warns of before anything is trained: numbers that are none, and labels that would be lost."""
+"""Warnings of the data report before training: invalid numbers, and lost labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Prepare = Callable[..., Facts]
 
 @pytest.fixture
 def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
-    """Prepare eight rows for each split, with columns that are given by split."""
+    """Prepare eight rows per split, with columns by split."""
     monkeypatch.chdir(tmp_path)
 
     def run(engine: str, columns: dict[str, dict[str, pa.Array]], *ops: dict[str, Any], label: Any = "label") -> Facts:
@@ -52,7 +52,7 @@ def warnings(facts: Facts) -> list[str]:
 
 
 @every_engine
-def test_numbers_that_are_null_or_infinite_are_named(prepare: Prepare, name: str) -> None:
+def test_null_and_infinite_numbers_are_warnings(prepare: Prepare, name: str) -> None:
     nan, inf = float("nan"), float("inf")
     age = {
         "train": pa.array([1.0, 2, 3, 4, 5, 6, 7, 8]),
@@ -84,7 +84,7 @@ def test_numbers_that_are_null_or_infinite_are_named(prepare: Prepare, name: str
         ([1, 2, 3, 4, 5, 6, 40_000, 8], {"dtype": "int16"}, r"1 of 8 rows of test overflow int16"),
     ],
 )  # fmt: skip
-def test_label_that_does_not_fit_its_type_is_refused(
+def test_label_overflow_is_refused(
     prepare: Prepare, name: str, values: list[int], op: dict[str, Any], message: str
 ) -> None:
     label = {"name": "label", "task": "regression"}
@@ -99,7 +99,7 @@ def test_label_that_does_not_fit_its_type_is_refused(
 
 
 @every_engine
-def test_label_of_the_reduced_type_is_refused_where_train_has_no_such_number(prepare: Prepare, name: str) -> None:
+def test_held_out_label_overflow_of_the_reduced_type_is_refused(prepare: Prepare, name: str) -> None:
     label = {"name": "label", "task": "regression"}
     values = {"train": pa.array(range(8)), "test": pa.array([1, 2, 3, 4, 5, 6, 7, 1000])}
 
@@ -108,7 +108,7 @@ def test_label_of_the_reduced_type_is_refused_where_train_has_no_such_number(pre
 
 
 @every_engine
-def test_labels_that_are_none_and_count_as_zero_are_a_warning(prepare: Prepare, name: str) -> None:
+def test_null_labels_written_as_zero_are_a_warning(prepare: Prepare, name: str) -> None:
     stars = {"train": pa.array([1.0, None, 5, float("nan"), 5, 1, 2, 4]), "test": pa.array([1.0, 2, 5, 4, 3, 2, 1, 5])}
     made = {"op": "LambdaOp", "expression": "stars > 3", "output": "label", "dtype": "int8"}
     facts = prepare(name, {"stars": stars}, made)
