@@ -23,6 +23,7 @@ from recsys_cli.plugins import require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup
 
 PassSteps = Sequence[tuple[PlanStep, Literal["fit", "apply"]]]
+"""Steps of one pass over a table, in order, each to fit or to apply."""
 Aggregates = dict[tuple[int, str], pa.Table]
 """Partial or merged aggregates, by position of the op in the plan and name of the table."""
 
