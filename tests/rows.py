@@ -15,7 +15,7 @@ from unittest import mock
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from recsys_cli.etl.filters import Chosen, Part, buckets, choose_rows, groupby
+from recsys_cli.etl.filters import FilteredRows, Part, buckets, choose_rows, groupby
 from recsys_cli.events import Event, Message
 from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.program import Program, compile_plan
@@ -53,7 +53,7 @@ class Sent:
     """
 
     table: pa.Table
-    chosen: Chosen
+    chosen: FilteredRows
     source: Cut
     events: list[Message] = field(default_factory=list)
 

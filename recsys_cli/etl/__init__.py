@@ -1,6 +1,6 @@
-"""How to compute a feature plan: the only code that knows dataframes.
+"""Data preparation: execution of a feature plan on dataframes.
 
-The package is callable, because `recsys_cli.etl(config, workspace)` of the Python API has its name.
+The package is callable: `recsys_cli.etl(config, workspace)` of the Python API has the same name.
 """
 
 from __future__ import annotations

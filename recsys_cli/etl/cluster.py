@@ -1,4 +1,4 @@
-"""Parts of the work on a Dask cluster: how one is started or found, and what is done when workers die."""
+"""An executor on a Dask cluster: start or connection, checks of the workers, and retries after lost workers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from recsys_cli.cpu import cores
 from recsys_cli.errors import RecsysError
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.engines import missing_of_cluster
-from recsys_cli.etl.workers import Failure, Meeting, Work, do
+from recsys_cli.etl.workers import Failure, SharedFolder, SharedTask, run_task
 from recsys_cli.events import Emit, Message
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
-CONNECT = 10.0
-"""Seconds in which a scheduler has to answer."""
-PATIENCE = 15.0
-"""Seconds to wait for a worker where there is none: whatever watches over it needs some to start another."""
-_PATIENCE_HERE = 60.0
-"""The same where this process watches over the workers, and so knows that others are on their way."""
+CONNECT_TIMEOUT = 10.0
+"""Timeout of a connection to the scheduler, in seconds."""
+WORKER_TIMEOUT = 15.0
+"""Seconds to wait for a first or a replacement worker of an external cluster."""
+_LOCAL_WORKER_TIMEOUT = 60.0
+"""The same for a local cluster, where this process restarts workers."""
 _TICK = 1.0
 _AHEAD = 3
 _ATTEMPTS = 4
@@ -38,262 +38,268 @@ _ATTEMPTS = 4
 class Cluster:
     """Runs tasks on the workers of a Dask cluster.
 
-    A task is sent to every worker once, then only numbers of parts travel. Parts of a worker that dies are done again
-    by the others; that is why a task may do a part twice.
+    A task is broadcast to the workers once; after that only the parts are sent. Other workers repeat the parts of a
+    lost worker, so a part may run twice.
     """
 
-    def __init__(self, name: str, client: Any, meeting: Meeting, emit: Emit) -> None:
+    def __init__(self, name: str, client: Any, shared: SharedFolder, emit: Emit) -> None:
         self.name = name
         self.client = client
-        self.meeting = meeting
+        self.shared = shared
         self.emit = emit
-        self._alone_since: float | None = None
+        self._no_workers_since: float | None = None
         self.threads = self._workers()
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the manifest says of where the work was done."""
+        """The entries of the manifest: cluster, number of workers and threads."""
         return {"cluster": self.name, "workers": len(self.threads), "threads": sum(self.threads.values())}
 
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """Yield the task's result for each part, in order; each thread of a worker has a few parts before it.
+        """Yield the results of the parts, in order, with a few parts per worker thread in flight.
 
         Raises:
-            RecsysError: No worker is left, the scheduler is gone, or a part killed every worker that tried it.
+            RecsysError: All workers or the scheduler are lost, or a part killed every worker that tried it.
         """
-        shared = _Shared(self, Work(task, self.meeting))
+        sent = _SentTask(self, SharedTask(task, self.shared))
         ahead: deque[_Pending[Part]] = deque()
         try:
             for part in parts:
-                ahead.append(shared.submit(part))
+                ahead.append(sent.submit(part))
                 if len(ahead) >= _AHEAD * max(1, sum(self.threads.values())):
-                    yield shared.result(ahead.popleft())
+                    yield sent.result(ahead.popleft())
             while ahead:
-                yield shared.result(ahead.popleft())
-            self.look()
+                yield sent.result(ahead.popleft())
+            self.check_workers()
         finally:
-            with suppress(Exception):  # what went wrong before is what matters
+            with suppress(Exception):  # it must not hide an earlier error
                 self.client.cancel([pending.future for pending in ahead], force=True)
 
     def ready(self, engine: Engine) -> None:
-        """Wait for a first worker, then look at all of them before there is any work.
+        """Wait for a first worker, then inspect all workers.
 
         Raises:
-            RecsysError: There is none, or one cannot do the work; all that is wrong is named.
+            RecsysError: There is no worker, or a worker has a problem; the message lists all problems.
         """
         self.wait()
         try:
-            seen = self.client.run(self.meeting.look, engine, on_error="return")
+            workers = self.client.run(self.shared.inspect, engine, on_error="return")
         except OSError as error:
-            raise self.gone() from error
-        if problems := self.meeting.problems(seen):
+            raise self.scheduler_lost() from error
+        if problems := self.shared.problems(workers):
             raise RecsysError("\n".join(problems), hint="; ".join(dict.fromkeys(problems.values())))
 
     def wait(self) -> None:
-        """Wait until there is a worker.
+        """Wait for a worker.
 
         Raises:
-            RecsysError: None came in a while.
+            RecsysError: No worker joined before the timeout.
         """
-        self.look()
+        self.check_workers()
         while not self.threads:
             sleep(0.1)
-            self.look()
+            self.check_workers()
 
-    def look(self) -> None:
-        """Tell of workers that are gone, and give up when there was none for a while.
+    def check_workers(self) -> None:
+        """Update the list of workers, and warn about lost ones.
 
         Raises:
-            RecsysError: Nobody is left to do the work.
+            RecsysError: The cluster has had no worker for longer than the timeout.
         """
         before, self.threads = self.threads, self._workers()
         for address in before.keys() - self.threads.keys():
-            self.emit(Message(f"worker {address} is gone; what it had to do is done by the others", "warning"))
+            self.emit(Message(f"worker {address} is lost; other workers repeat its parts", "warning"))
         if self.threads:
-            self._alone_since = None
+            self._no_workers_since = None
             return
-        self._alone_since = self._alone_since or monotonic()
-        is_here = self.client.cluster is not None
-        patience = _PATIENCE_HERE if is_here else PATIENCE
-        if monotonic() - self._alone_since > patience:
+        self._no_workers_since = self._no_workers_since or monotonic()
+        is_local = self.client.cluster is not None
+        timeout = _LOCAL_WORKER_TIMEOUT if is_local else WORKER_TIMEOUT
+        if monotonic() - self._no_workers_since > timeout:
             address = self.client.scheduler.address
-            elsewhere = f"dask worker {address}, where this recsys-cli is installed and the workspace is mounted"
+            start = f"start `dask worker {address}` on a machine with this recsys-cli and the workspace"
             raise RecsysError(
-                f"the Dask scheduler {address} has had no worker for {patience:.0f} s",
-                hint="look whether memory ran out; fewer etl.workers need less" if is_here else elsewhere,
+                f"the Dask scheduler {address} has had no worker for {timeout:.0f} s",
+                hint="check for lack of memory; fewer etl.workers need less" if is_local else start,
             )
 
     def _workers(self) -> dict[str, int]:
-        """Return how many threads each worker has."""
+        """Return the number of threads of each worker, by address."""
         try:
             return dict(self.client.nthreads())
         except (OSError, TimeoutError, RuntimeError) as error:
-            raise self.gone() from error
+            raise self.scheduler_lost() from error
 
-    def gone(self) -> RecsysError:
-        """Return the error for a scheduler that answers no more."""
-        hint = "look at its log; start it and its workers again, then run the same command"
-        return RecsysError(f"the Dask scheduler of etl.cluster={self.name} is gone", hint=hint)
+    def scheduler_lost(self) -> RecsysError:
+        """Return the error for a lost scheduler."""
+        hint = "check its log; start it and its workers again, then repeat the command"
+        return RecsysError(f"the Dask scheduler of etl.cluster={self.name} is lost", hint=hint)
 
 
 @dataclass(frozen=True)
 class _Pending(Generic[Part]):
-    """A part that somebody has to do.
+    """A submitted part.
 
     Attributes:
-        part: Which.
-        future: Its result.
-        work: The copy of the task on the workers that it needs.
+        part: The part.
+        future: The Dask future of its result.
+        task: The Dask future of the broadcast task that it needs.
     """
 
     part: Part
     future: Any
-    work: Any
+    task: Any
 
 
-class _Shared(Generic[Part, Result]):
-    """A task on the workers: sent to all that are there, and again when all that had it are gone."""
+class _SentTask(Generic[Part, Result]):
+    """A broadcast task: sent to all workers, and again after the loss of every worker with a copy."""
 
-    def __init__(self, cluster: Cluster, work: Work[Part, Result]) -> None:
+    def __init__(self, cluster: Cluster, task: SharedTask[Part, Result]) -> None:
         self._cluster = cluster
-        self._work = work
+        self._task = task
         self._sent: Any = None
 
     def submit(self, part: Part) -> _Pending[Part]:
         if self._sent is None:
             self._sent = self._send()
-        return _Pending(part, self._cluster.client.submit(do, self._sent, part, pure=False), self._sent)
+        return _Pending(part, self._cluster.client.submit(run_task, self._sent, part, pure=False), self._sent)
 
     def result(self, pending: _Pending[Part]) -> Result:
-        """Wait for a part; have it done again where the task was lost with the workers that had it."""
+        """Wait for the result of a part; submit it again if its broadcast task was lost."""
         from distributed import CancelledError, KilledWorker
 
         for _ in range(_ATTEMPTS):
             try:
-                found: Result | Failure = self._wait(pending.future)
+                result: Result | Failure = self._wait(pending.future)
             except KilledWorker as error:
                 raise RecsysError(
                     f"every worker that tried {pending.part} died: {error}",
-                    hint="most often for want of memory: fewer workers on a machine, or a smaller etl.shard_rows",
+                    hint="the usual cause is lack of memory: run fewer workers per machine, or lower etl.shard_rows",
                 ) from error
             except CancelledError as error:
                 if self._cluster.client.status != "running":
-                    raise self._cluster.gone() from error
-                if pending.work is self._sent:
+                    raise self._cluster.scheduler_lost() from error
+                if pending.task is self._sent:
                     self._sent = None
                 pending = self.submit(pending.part)
                 continue
-            if isinstance(found, Failure):
-                raise found.error
-            return found
-        raise RecsysError(f"the workers of {self._cluster.name} were lost {_ATTEMPTS} times", hint="look at their logs")
+            if isinstance(result, Failure):
+                raise result.error
+            return result
+        raise RecsysError(f"the workers of {self._cluster.name} were lost {_ATTEMPTS} times", hint="check their logs")
 
     def _wait(self, future: Any) -> Any:
         while True:
             try:
                 return future.result(timeout=_TICK)
             except TimeoutError:
-                self._cluster.look()
-            except OSError as error:  # the connection broke while the result was on its way from the scheduler
-                raise self._cluster.gone() from error
+                self._cluster.check_workers()
+            except OSError as error:  # the connection broke during the transfer of the result
+                raise self._cluster.scheduler_lost() from error
 
     def _send(self) -> Any:
         while True:
             self._cluster.wait()
-            with suppress(OSError, TimeoutError, ValueError):  # a worker died while it was being sent
-                return self._cluster.client.scatter(self._work, broadcast=True, hash=False, timeout=CONNECT)
+            with suppress(OSError, TimeoutError, ValueError):  # a worker died during the broadcast
+                return self._cluster.client.scatter(self._task, broadcast=True, hash=False, timeout=CONNECT_TIMEOUT)
 
 
 @contextmanager
 def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Cluster]:
-    """Start a cluster on this machine, or connect to one; at the end nothing of it is left here.
+    """Start a local cluster or connect to an external one; close it at the end.
 
     Args:
-        config: `cluster` says which, `workers` how large.
-        engine: What will compute on the workers.
-        scratch: A folder that every worker has to see.
-        emit: Told of workers that are gone.
+        config: The kind or address (`cluster`) and the number of local workers (`workers`).
+        engine: The engine of the workers.
+        scratch: A folder on a file system shared with every worker.
+        emit: Receiver of warnings about lost workers.
 
     Raises:
         MissingExtraError: Dask is not installed.
-        RecsysError: Nobody answers, or a worker cannot do the work.
+        RecsysError: The scheduler does not answer, or a worker has a problem.
     """
     assert config.cluster is not None
     if (error := missing_of_cluster(config.cluster)) is not None:
         raise error
-    with _silent(), ExitStack() as stack:
+    with _quiet_logs(), ExitStack() as stack:
         import dask
 
-        stack.enter_context(dask.config.set({"distributed.comm.timeouts.connect": CONNECT}))
-        where = stack.enter_context(_started(config, scratch)) if config.cluster.startswith("local") else config.cluster
-        client = stack.enter_context(_client(where))
-        cluster = Cluster(config.cluster, client, Meeting.at(scratch / "meeting"), emit)
+        stack.enter_context(dask.config.set({"distributed.comm.timeouts.connect": CONNECT_TIMEOUT}))
+        is_local = config.cluster.startswith("local")
+        scheduler = stack.enter_context(_local_cluster(config, scratch)) if is_local else config.cluster
+        client = stack.enter_context(_client(scheduler))
+        cluster = Cluster(config.cluster, client, SharedFolder.at(scratch / "shared"), emit)
         cluster.ready(engine)
         yield cluster
 
 
-def _client(where: Any) -> Any:
-    """Connect to a cluster that was started here, or to an address."""
+def _client(scheduler: Any) -> Any:
+    """Connect to a local cluster or to the address of a scheduler."""
     from distributed import Client
 
     try:
         with warnings.catch_warnings():
-            # Other releases on the other side: the workers are asked for theirs, and that is an error.
+            # Different releases: the inspection of the workers reports them as an error.
             warnings.filterwarnings("ignore", message=r"(?s).*Mismatched versions found")
-            return Client(where, set_as_default=False, timeout=CONNECT)
+            return Client(scheduler, set_as_default=False, timeout=CONNECT_TIMEOUT)
     except (OSError, TimeoutError, ValueError) as error:
         raise RecsysError(
-            f"no Dask scheduler answers at {where}: {error}", hint="start one with: dask scheduler"
+            f"no Dask scheduler answers at {scheduler}: {error}", hint="start one: `dask scheduler`"
         ) from error
 
 
 @contextmanager
-def _started(config: EtlConfig, scratch: Path) -> Iterator[Any]:
-    """Start workers of one thread each on this machine: processes, or one for each GPU."""
+def _local_cluster(config: EtlConfig, scratch: Path) -> Iterator[Any]:
+    """Start local workers of one thread each: one per core by default, or one per GPU."""
     import dask
 
     available = cores()
     options: dict[str, Any] = {"local_directory": str(scratch), "silence_logs": logging.CRITICAL}
-    options["scheduler_kwargs"] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # it serves something anyway
+    # The scheduler starts an HTTP server even without a dashboard.
+    options["scheduler_kwargs"] = {
+        "dashboard": False,
+        "dashboard_address": "127.0.0.1:0",
+    }
     workers = config.workers or available
-    # Polars takes all cores for each process, and reads this when it is first used.
+    # Polars uses all cores in each process, and reads the variable at its first use.
     threads = {"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": str(max(1, available // workers))}
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(threads))
-        with _deaf():
+        with _ignore_interrupts():
             if config.cluster == "local":
                 from distributed import LocalCluster
 
                 started = LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=0, **options)
             else:
-                started = _of_gpus(config, options)
+                started = _gpu_cluster(config, options)
             stack.enter_context(started)
         yield started
 
 
-def _of_gpus(config: EtlConfig, options: dict[str, Any]) -> Any:
+def _gpu_cluster(config: EtlConfig, options: dict[str, Any]) -> Any:
     from dask_cuda import LocalCUDACluster
 
     try:
         return LocalCUDACluster(n_workers=config.workers, **options)
-    except Exception as error:  # the driver's library raises its own
+    except Exception as error:  # the CUDA driver has its own error classes
         raise RecsysError(
-            f"etl.cluster=local_cuda finds no GPU to use: {type(error).__name__}: {error}", hint="recsys doctor"
+            f"etl.cluster=local_cuda finds no usable GPU: {type(error).__name__}: {error}", hint="run `recsys doctor`"
         ) from error
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Start threads and processes to which Ctrl-C means nothing: they are stopped by the process that started them.
+def _ignore_interrupts() -> Iterator[None]:
+    """Start threads and processes with SIGINT blocked: the process that starts them also stops them.
 
-    A terminal sends it to all processes, and workers would each print a traceback. What comes meanwhile comes at the end.
+    A terminal sends Ctrl-C to all processes, and each worker would print a traceback. A signal in between is delivered
+    at the end.
     """
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # else the first to need it starts it, and then hears everything
+    resource_tracker.ensure_running()  # otherwise its first user starts it, without the blocked signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -302,9 +308,9 @@ def _deaf() -> Iterator[None]:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
-    """Keep Dask's logs to itself: what the user has to know is raised or told."""
-    import distributed  # noqa: F401 - it sets up its loggers when it is imported
+def _quiet_logs() -> Iterator[None]:
+    """Mute the logs of Dask: errors and events carry all messages for the user."""
+    import distributed  # noqa: F401 - its import sets up the loggers
 
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     levels = {name: logging.getLogger(name).level for name in names}

@@ -1,7 +1,7 @@
-"""Cold keys: those of a joined table that the key's vocabulary lacks. Which there are, and which rows of the table are theirs.
+"""Cold keys: keys of a joined table, absent from the vocabulary of the key, with rows in the table by id.
 
-They share an embedding and keep their own features: a table has the rows of all ids first, and behind them one for each cold
-key. Nothing of it depends on held-out rows, nor on the engine.
+Cold keys share an embedding and keep their own features: a table has one row per id, followed by one row per cold key.
+They depend neither on held-out rows nor on the engine.
 """
 
 from __future__ import annotations
@@ -23,33 +23,36 @@ from recsys_cli.features.program import Locate, PlanStep, State
 from recsys_cli.features.schema import FIRST
 
 NOT_COLD = -1
-"""The row of a key that is not cold: its row is its id."""
+"""The row of a key with an id: its table row is its id."""
 
 
 def find_cold(
     op: Categorify, key: str, joins: Sequence[JoinExternal], tables: Mapping[str, pa.Table], state: State, index: int
 ) -> pa.Table:
-    """Return the cold keys of a key column, ascending: `value`, `row` in the table, the `id` that it shares, `count` 0.
+    """Return the cold keys of a key column, in ascending order.
 
     Args:
-        op: What makes ids of the key.
+        op: The encoder of the key.
         key: The key column.
-        joins: All by this key.
+        joins: All joins on this key.
         tables: The raw tables, by name.
-        state: What the op has learnt.
-        index: Its position in the plan.
+        state: The fitted state, with the vocabulary of the op.
+        index: Position of the op in the plan.
+
+    Returns:
+        Columns: the key (`value`), its `row` in the table by id, its shared `id`, and `count` 0.
 
     Raises:
-        ConfigError: The key has another kind of type in a table.
-        DataError: A key stands twice in a table.
+        ConfigError: The type of the key in a table is not compatible.
+        DataError: A table has a duplicate key.
     """
     vocabulary = state[index, op.vocabulary_of(key)]
-    known = vocabulary.column("value").combine_chunks()
-    found = [keyed(join, tables[join.table], known.type).column(join.on) for join in joins]
-    keys = pa.chunked_array([chunk for column in found for chunk in column.chunks], known.type)
-    cold = keys.filter(pc.invert(pc.is_in(keys, value_set=known))).unique()
+    values = vocabulary.column("value").combine_chunks()
+    columns = [keyed(join, tables[join.table], values.type).column(join.on) for join in joins]
+    keys = pa.chunked_array([chunk for column in columns for chunk in column.chunks], values.type)
+    cold = keys.filter(pc.invert(pc.is_in(keys, value_set=values))).unique()
     cold = cold.take(pc.sort_indices(cold))
-    first = FIRST + len(known) + op.buckets
+    first = FIRST + len(values) + op.buckets
     return pa.table({
         "value": cold,
         "row": np.arange(first, first + len(cold), dtype=np.int32),
@@ -59,42 +62,42 @@ def find_cold(
 
 
 def counted(cold: pa.Table, merged: pa.Table) -> pa.Table:
-    """Return cold keys with how many rows of train each has, which is some where the vocabulary leaves values out.
+    """Set the number of train rows of each cold key: above 0 for values cut from the vocabulary as too rare.
 
     Args:
-        cold: What `find_cold` returned.
-        merged: What was counted of the key column in train.
+        cold: The result of `find_cold`.
+        merged: The value counts of the key column in train.
     """
     counts = counts_of(cold.select(["value"]), merged)
     return cold.set_column(cold.schema.get_field_index("count"), "count", counts)
 
 
 def locate(values: pa.Array | pa.ChunkedArray, cold: pa.Table) -> Ids:
-    """Return the row of each raw key in the table, NOT_COLD where the key is not cold; int32."""
+    """Return the table row of each raw key, int32; NOT_COLD for keys with an id."""
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    found = encoder_of(cold)(values)
+    codes = encoder_of(cold)(values)
     rows = np.append(cold.column("row").to_numpy(), np.int32(NOT_COLD))
-    return rows[np.where(found < FIRST, -1, found - FIRST)]
+    return rows[np.where(codes < FIRST, -1, codes - FIRST)]
 
 
 def shared_ids(cold: pa.Table) -> pa.Array:
-    """Return the encoded id of each row of a table: its number, or that which a cold key shares."""
+    """Return the encoded id of each row of a table: the row number, or the shared id of a cold key."""
     first = cold.column("row")[0].as_py()
     return pa.array(np.concatenate([np.arange(first, dtype=np.int32), cold.column("id").to_numpy()]))
 
 
 def without_idle(steps: Sequence[PlanStep], fitted: FittedPlan, *, train: bool) -> list[PlanStep]:
-    """Return steps without those that look for cold keys where there are none."""
+    """Return the steps without lookups of cold keys for columns without any."""
     return [step for step in steps if not _is_idle(step, fitted, train=train)]
 
 
 def with_rows(prepared: pa.Table, computed: pa.Table, steps: Sequence[PlanStep]) -> pa.Table:
-    """Return prepared rows with the table rows of keys behind the schema's columns.
+    """Append the table row of each key to prepared rows.
 
     Args:
-        prepared: The schema's columns.
-        computed: What steps have made of the raw rows.
-        steps: These steps.
+        prepared: The columns of the schema.
+        computed: The raw rows after the steps.
+        steps: The steps, with a Locate for each key with cold keys.
     """
     for step in steps:
         if isinstance(step.op, Locate):

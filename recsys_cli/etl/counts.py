@@ -1,8 +1,8 @@
-"""Counts by value: made of rows, added up, and put in order.
+"""Value counts: partial counts of rows, their sum, and their order.
 
-Whole numbers and short texts are counted as 64-bit numbers, which is many times faster than counting texts. A table of
-counts has the columns `value`, each value once, and `count` (int64), in no order; one row may be that of null. Short texts
-stay the numbers that `string_keys.pack` makes of them, in a column `packed` in place of `value`, until they are put in order.
+Integers and short strings are counted as 64-bit keys, many times faster than strings. A table of counts has the columns
+`value` (unique, at most one null) and `count` (int64), in no order. Short strings stay packed (`string_keys.pack`), in a
+column `packed` in place of `value`, until the final sort.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from recsys_cli.features.string_keys import pack, unpack
 
 Keys = npt.NDArray[np.integer]
 Tally = tuple[Keys, npt.NDArray[np.int64]]
-"""Different numbers in ascending order, and how often each came."""
+"""Unique keys in ascending order, and their counts."""
 VALUE, PACKED = "value", "packed"
 _NARROW = 4
-"""A range of whole numbers is narrow if it is no wider than so many times the rows: then it has a counter for each."""
+"""Largest ratio of key range to number of rows for a dense array of counters."""
 _SLOT_BITS, _SAMPLE = 16, 1024
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def count(values: pa.Array) -> pa.Table:
-    """Count values, null as well."""
+    """Count values, including null."""
     keys = _keys(values)
     if keys is None:
         frame = pl.DataFrame({VALUE: pl.from_arrow(values)})
@@ -42,14 +42,14 @@ def count(values: pa.Array) -> pa.Table:
 
 
 def add_up(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return the counts of several tables together."""
+    """Return the sum of several tables of counts."""
     if len(parts) == 1:
         return parts[0]
     kinds = {_kind(part) for part in parts}
     tallies = [tally for part in parts if (tally := _tally(part)) is not None] if len(kinds) == 1 else []
     if len(tallies) < len(parts):
-        together = pl.concat([pl.DataFrame(unpacked(part)) for part in parts], how="vertical_relaxed")
-        return _arrow(together.group_by(VALUE).agg(pl.col("count").sum()))
+        merged = pl.concat([pl.DataFrame(unpacked(part)) for part in parts], how="vertical_relaxed")
+        return _arrow(merged.group_by(VALUE).agg(pl.col("count").sum()))
     *others, largest = sorted(tallies, key=lambda tally: len(tally[0]))
     added = _into(largest, _in_one(others))
     total = sum(pc.sum(part.column("count")).as_py() or 0 for part in parts)
@@ -57,8 +57,8 @@ def add_up(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def in_order(counts: pa.Table) -> pa.Table:
-    """Return counts, without that of null, by (count descending, value ascending), with texts as such."""
-    counts = known(counts)
+    """Return counts without null, sorted by (count descending, value ascending), with strings unpacked."""
+    counts = without_null(counts)
     tally = _tally(counts)
     if tally is None:
         return _arrow(pl.DataFrame(counts).sort("count", VALUE, descending=[True, False]))
@@ -67,14 +67,14 @@ def in_order(counts: pa.Table) -> pa.Table:
     return unpacked(_table((keys[order], times[order]), _kind(counts), nulls=0))
 
 
-def known(counts: pa.Table) -> pa.Table:
-    """Return counts without that of null."""
+def without_null(counts: pa.Table) -> pa.Table:
+    """Return counts without the row of null."""
     values = counts.column(0)
     return counts.filter(values.is_valid()) if values.null_count else counts
 
 
 def unpacked(counts: pa.Table) -> pa.Table:
-    """Return counts with their texts as such."""
+    """Return counts with their strings unpacked."""
     if PACKED not in counts.column_names:
         return counts
     numbers = counts.column(PACKED).combine_chunks()
@@ -85,13 +85,13 @@ def unpacked(counts: pa.Table) -> pa.Table:
 
 
 def _kind(counts: pa.Table) -> pa.DataType | None:
-    """Return the type of the values, None for texts."""
+    """Return the type of the values, None for strings."""
     kind = counts.schema.field(0).type
     return None if PACKED in counts.column_names or is_text(kind) else kind
 
 
 def _keys(values: pa.Array) -> Keys | None:
-    """Return numbers that are equal, and in order, as the values are, any for null; None if there are none of 64 bits."""
+    """Return order-preserving 64-bit keys of the values, arbitrary for null; None if a value has no such key."""
     if pa.types.is_integer(values.type):
         kind = np.uint64 if pa.types.is_uint64(values.type) else np.int64
         return (values.fill_null(0) if values.null_count else values).to_numpy().astype(kind, copy=False)
@@ -104,8 +104,8 @@ def _keys(values: pa.Array) -> Keys | None:
 
 
 def _tally(counts: pa.Table) -> Tally | None:
-    """Return counts, without that of null, by number; None if there are no such numbers."""
-    counts = known(counts)
+    """Return counts without null by 64-bit key; None if a value has no such key."""
+    counts = without_null(counts)
     keys = _keys(counts.column(0).combine_chunks())
     if keys is None:
         return None
@@ -114,14 +114,14 @@ def _tally(counts: pa.Table) -> Tally | None:
 
 
 def _of(keys: Keys) -> Tally:
-    """Count numbers."""
+    """Count keys."""
     if not len(keys):
         return keys, np.zeros(0, dtype=np.int64)
     low, high = int(keys.min()), int(keys.max())
     if high - low <= _NARROW * len(keys):
         counts = np.bincount((keys - keys.dtype.type(low)).astype(np.int64, copy=False))
-        found = np.flatnonzero(counts)
-        return found.astype(keys.dtype) + keys.dtype.type(low), counts[found]
+        offsets = np.flatnonzero(counts)
+        return offsets.astype(keys.dtype) + keys.dtype.type(low), counts[offsets]
     sample = keys[:: max(1, len(keys) // _SAMPLE)]
     if len(keys) < 1 << _SLOT_BITS or 2 * len(np.unique(sample)) > len(sample):
         distinct, counts = np.unique(keys, return_counts=True)
@@ -130,7 +130,7 @@ def _of(keys: Keys) -> Tally:
 
 
 def _of_few(keys: Keys) -> Tally:
-    """Count numbers of which there are few different: each has a slot of its own as a rule, and the others are sorted."""
+    """Count keys with few unique values by hash slot; the rare keys of a shared slot are sorted instead."""
     slots = ((keys.view(np.uint64) * _GOLDEN) >> np.uint64(64 - _SLOT_BITS)).view(np.int64)
     owners = np.zeros(1 << _SLOT_BITS, dtype=keys.dtype)
     owners[slots] = keys
@@ -142,9 +142,9 @@ def _of_few(keys: Keys) -> Tally:
 
 
 def _in_one(tallies: Sequence[Tally]) -> Tally:
-    """Return several tallies as one; their numbers may come in any order, and several times."""
+    """Return the sum of several tallies; their keys may be unsorted and repeated."""
     keys, counts = (np.concatenate(parts) for parts in zip(*tallies, strict=True))
-    # Parts are sorted as a rule, and this sort merges sorted runs, many times faster than a group-by hashes them.
+    # Parts are usually sorted: the stable sort merges sorted runs, many times faster than a hash group-by.
     order = np.argsort(keys, kind="stable")
     keys, counts = keys[order], counts[order]
     first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
@@ -152,14 +152,14 @@ def _in_one(tallies: Sequence[Tally]) -> Tally:
 
 
 def _into(large: Tally, small: Tally) -> Tally:
-    """Return two tallies in ascending order as one: the large one is only copied, because it may be most of the memory."""
+    """Return the sum of two sorted tallies. The large one is only copied, because it may be most of the memory."""
     keys, counts = large
     positions = np.searchsorted(keys, small[0])
-    there = np.append(keys, keys.dtype.type(0))[positions] == small[0]
-    there &= positions < len(keys)
+    exists = np.append(keys, keys.dtype.type(0))[positions] == small[0]
+    exists &= positions < len(keys)
     counts = counts.copy()
-    counts[positions[there]] += small[1][there]
-    new = np.flatnonzero(~there)
+    counts[positions[exists]] += small[1][exists]
+    new = np.flatnonzero(~exists)
     at = positions[new] + np.arange(len(new))
     is_old = np.ones(len(keys) + len(new), dtype=bool)
     is_old[at] = False
@@ -173,7 +173,7 @@ def _into(large: Tally, small: Tally) -> Tally:
 
 
 def _table(tally: Tally, kind: pa.DataType | None, *, nulls: int) -> pa.Table:
-    """Return a table of counts; of short texts where no type is given."""
+    """Return a table of counts, of packed strings if `kind` is None."""
     keys, counts = tally
     values = pa.array(keys) if kind is None else pa.array(keys).cast(kind)
     if nulls:

@@ -1,7 +1,7 @@
-"""What an engine has to do, and which one `auto` takes.
+"""The engine protocol, and the choice of an engine by name.
 
-Rows are chosen, split and dealt before (`staging`); what engines learn from parts of train is merged after them (`aggregators`);
-neither depends on the engine.
+Filters and the assignment to splits and shards (`staging`) precede the engine; `aggregators` merge its partial aggregates.
+Both are the same for all engines.
 """
 
 from __future__ import annotations
@@ -22,72 +22,79 @@ from recsys_cli.features.program import PlanStep
 from recsys_cli.plugins import require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup
 
-Walk = Sequence[tuple[PlanStep, Literal["fit", "apply"]]]
-Learnt = dict[tuple[int, str], pa.Table]
-"""What one part of train tells, by position of the op and name of the table: to be merged with that of other parts."""
+PassSteps = Sequence[tuple[PlanStep, Literal["fit", "apply"]]]
+"""Steps of one pass over a table, in order, each to fit or to apply."""
+Aggregates = dict[tuple[int, str], pa.Table]
+"""Partial or merged aggregates, by position of the op in the plan and name of the table."""
 
 
 class Engine(Protocol):
-    """Computes the ops of a plan. All engines give the same result to the bit, floats within 1e-6.
+    """Computes the ops of a plan. All engines give bitwise equal results, floats within 1e-6.
 
-    Those of other packages derive from this class (docs/security.md).
+    Engines of other packages derive from this class (docs/security.md).
 
     Attributes:
         device: "cpu" or "gpu".
-        threads: How many parts it may be given at the same time; None for as many as there are processors.
+        threads: Maximum number of concurrent parts; None for the number of cores.
     """
 
     device: str
     threads: int | None
 
     def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
-        """Take a folder for what it has to write on the way, and whom to tell what does not run where it should."""
+        """Initialize an engine.
+
+        Args:
+            scratch: A scratch folder.
+            device: "cpu" or "gpu".
+            emit: Receiver of warnings, such as a fallback to the CPU.
+        """
 
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
-        """Return why the engine cannot run here on a device, or None; decided without importing what it needs."""
+        """Return the missing package of the engine on a device, or None; without an import of its libraries."""
 
     def refuses(self, op: Op) -> str | None:
-        """Return why it cannot compute an op of phase "columns"; None where it can, and by default."""
+        """Return the reason why the engine does not support an op of phase "columns"; None if it does (the default)."""
         del op
         return None
 
-    def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
-        """Go over some rows of train, applying and learning as `walk` says.
+    def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
+        """Compute the partial aggregates of some rows of train.
 
         Args:
-            walk: Steps of one table, in order.
-            fitted: What is learnt so far.
-            rows: Some rows of train, maybe none, with ROW_WEIGHT where they are those of a table by id.
+            walk: Steps of one table to fit or apply, in order.
+            fitted: The fitted state of earlier passes.
+            rows: Rows of train, possibly empty; with ROW_WEIGHT for rows of a table by id.
         """
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
-        """Send rows through steps, one after the other; rows keep their number and their order.
+        """Apply steps to rows; the number and the order of rows stay the same.
 
         Args:
             steps: Steps of one table, in order.
-            fitted: Everything that was learnt.
-            rows: Some rows, maybe none, with TRAIN_ROW where they are rows of train.
+            fitted: The fitted plan.
+            rows: Rows, possibly empty; with TRAIN_ROW for rows of train.
         """
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return a table's joined columns by encoded key: row i belongs to id i; the first three have no match.
+        """Return the joined columns of a table by id: row i belongs to id i; rows of the three special ids are null.
 
         Args:
             op: The join.
-            table: What is joined.
-            keys: The key's vocabulary.
+            table: The raw table.
+            keys: The vocabulary of the key.
 
         Raises:
-            DataError: A key stands twice in the table.
+            DataError: The table has a duplicate key.
         """
 
 
 def check_ops(engine: Engine, ops: Sequence[Op]) -> None:
-    """Check that an engine computes all ops of a plan, before any row is read.
+    """Check the support of an engine for all ops of a plan.
 
     Raises:
-        ConfigError: It has no implementation of one of them; the message names both.
+        ConfigError: The engine has no implementation of an op; the message lists all such ops.
     """
     problems = [
         f"features.ops.{index}: {reason}"
@@ -95,15 +102,15 @@ def check_ops(engine: Engine, ops: Sequence[Op]) -> None:
         if op.phase == "columns" and (op.acts or op.fitted) and (reason := engine.refuses(op)) is not None
     ]
     if problems:
-        raise ConfigError("\n".join(problems), hint="choose another etl.engine, or leave the op out")
+        raise ConfigError("\n".join(problems), hint="choose another etl.engine, or remove the op")
 
 
 def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> tuple[str, Engine]:
-    """Return the engine of a name, or for `auto` the fastest that this machine can run, with its name.
+    """Return the name and the engine of a name; `auto` selects the fastest engine available on this machine.
 
     Raises:
-        ConfigError: There is no such engine.
-        MissingExtraError: It is not installed, or what it needs for the device is not.
+        ConfigError: The name is unknown.
+        MissingExtraError: A package of the engine, or of its device, is not installed.
     """
     if name == "auto":
         name = best(device)

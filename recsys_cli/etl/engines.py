@@ -1,4 +1,4 @@
-"""Our ETL engines and clusters: what they are and whether they run here, without an import of what they run on."""
+"""The built-in ETL engines and clusters, and their availability, without an import of their libraries."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from recsys_cli.etl.polars_engine import releases
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What is known of an engine.
+    """Summary and availability of an engine.
 
     Attributes:
-        summary: What it is, in one line.
-        rank: Its rank for `auto`, which takes the highest of those that can run.
-        missing: Returns the package that it lacks on a device ("cpu" or "gpu"), or None.
+        summary: One line.
+        rank: Preference of `auto`: the highest rank among the available engines wins.
+        missing: Returns the missing package for a device ("cpu" or "gpu"), or None.
     """
 
     summary: str
@@ -28,18 +28,18 @@ class EngineInfo:
 
 OWN: dict[str, EngineInfo] = {
     "polars": EngineInfo("Polars, on the CPU or, through cudf-polars, on a GPU.", 10, releases.problem),
-    "nvtabular": EngineInfo("NVTabular, as users of Merlin know it: pandas on a CPU, cuDF on a GPU.", 0, pins.problem),
+    "nvtabular": EngineInfo("NVTabular of NVIDIA Merlin: pandas on a CPU, cuDF on a GPU.", 0, pins.problem),
 }
 
 
 def best(device: str) -> str:
-    """Return the engine that `auto` takes on a device: the first by rank where none can run."""
+    """Return the engine of `auto` on a device: the available engine of highest rank, or of highest rank if none is."""
     ranked = sorted(OWN, key=lambda name: OWN[name].rank, reverse=True)
     return next((name for name in ranked if OWN[name].missing(device) is None), ranked[0])
 
 
 def missing_of_cluster(cluster: str) -> MissingExtraError | None:
-    """Return the package that a kind of cluster lacks, or None."""
+    """Return the missing package for a kind of cluster, or None."""
     if find_spec("distributed") is None:
         return MissingExtraError.for_extra("dask", what=f"etl.cluster={cluster}")
     if cluster == "local_cuda" and find_spec("dask_cuda") is None:

@@ -1,4 +1,4 @@
-"""Where parts of the work run: in threads of this process, or on the workers of a cluster (`cluster`)."""
+"""Executors of parallel tasks: threads of this process, or the workers of a cluster (`cluster`)."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ Result = TypeVar("Result")
 
 
 class Executor(Protocol):
-    """Runs one task on many parts."""
+    """Runs a task on many parts."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the manifest says of where the work was done."""
+        """The entries of the manifest: cluster, number of workers and threads."""
 
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """Yield the task's result for each part, in the order of the parts; only a few are in work or waiting at a time."""
+        """Yield the results of the parts, in order, with a bounded number of parts in flight."""
 
 
 class Threads:
-    """Threads of this process: the tasks' work is done by libraries that let go of the interpreter."""
+    """A thread pool: tasks spend their time in libraries that release the GIL."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = count or cores()
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the manifest says of where the work was done."""
+        """The entries of the manifest: cluster, number of workers and threads."""
         return {"cluster": None, "workers": 1, "threads": self.count}
 
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """Yield the task's result for each part, in order; at most one part more than there are threads is held."""
+        """Yield the results of the parts, in order; at most one part more than the number of threads is in flight."""
         if self.count == 1:
             yield from map(task, parts)
             return
@@ -61,22 +61,22 @@ class Threads:
 
 @contextmanager
 def open_executor(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Executor]:
-    """Give what a config asks for: threads of this process, or the workers of a cluster, which are let go at the end.
+    """Open the executor of a config, a thread pool or a cluster; close it at the end.
 
     Args:
-        config: `cluster` and `workers` are looked at.
-        engine: What will compute; says how many parts it takes at the same time.
-        scratch: A folder for what is not kept, which every worker has to see.
-        emit: Told of workers that are gone.
+        config: The kind or address of the cluster (`cluster`) and its number of workers (`workers`).
+        engine: The engine; its `threads` limit the thread pool.
+        scratch: A scratch folder on a file system shared with every worker.
+        emit: Receiver of warnings about lost workers.
 
     Raises:
-        MissingExtraError: A cluster is asked for and Dask is not installed.
-        RecsysError: No scheduler or worker answers, or a worker cannot do the work; before any is done.
+        MissingExtraError: The config has a cluster and Dask is not installed.
+        RecsysError: The scheduler or the workers do not answer, or a worker has a problem.
     """
     if config.cluster is None:
         yield Threads(engine.threads)
         return
-    from recsys_cli.etl.cluster import open_cluster  # not where it is not asked for: Dask takes a second
+    from recsys_cli.etl.cluster import open_cluster  # local, because the import of Dask takes a second
 
     with open_cluster(config, engine, scratch, emit) as cluster:
         yield cluster

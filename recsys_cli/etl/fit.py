@@ -1,4 +1,4 @@
-"""Learning a plan's state from train: pass by pass, part by part, on any engine and anywhere."""
+"""Fitting of a plan on train, in passes: partial aggregates of shards, merged and finalized, on any engine and executor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from recsys_cli.etl import aggregators
 from recsys_cli.etl.cold_keys import counted, find_cold, without_idle
-from recsys_cli.etl.engine import Engine, Learnt, Walk
+from recsys_cli.etl.engine import Aggregates, Engine, PassSteps
 from recsys_cli.etl.executor import Executor, Threads
 from recsys_cli.etl.staging import Staged
 from recsys_cli.events import Emit, Progress
@@ -33,14 +33,14 @@ _MERGE_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
-class Learn:
-    """One pass over some shards of train: runs in a thread, or on a worker.
+class FitTask:
+    """The partial aggregates of a group of train shards in one pass: a task of an executor.
 
     Attributes:
-        engine: What computes.
-        fitted: What is learnt so far.
-        staged: The rows.
-        number: Which pass it is.
+        engine: The engine.
+        fitted: The plan with the state of earlier passes.
+        staged: The staged rows.
+        number: Number of the pass, from 0.
     """
 
     engine: Engine
@@ -48,161 +48,160 @@ class Learn:
     staged: Staged
     number: int
 
-    def __call__(self, shards: range) -> Learnt:
-        """Return what the shards tell, merged: what goes from a worker to the process that waits for it."""
-        merged = _Merged(self.fitted.program, self.number)
+    def __call__(self, shards: range) -> Aggregates:
+        """Return the merged aggregates of the shards."""
+        merged = _MergedAggregates(self.fitted.program, self.number)
         for shard in shards:
             merged.add(self._of(shard))
-        return merged.all()
+        return merged.result()
 
-    def _of(self, shard: int) -> Learnt:
+    def _of(self, shard: int) -> Aggregates:
         program = self.fitted.program
         needed = program.columns_read(self.number)
-        walk = self._walk()
-        numbered = any(step.op.needs_row_numbers for step, _ in walk)
+        steps = self._steps()
+        numbered = any(step.op.needs_row_numbers for step, _ in steps)
         sampled = {program.draw.output} if program.draw else set()
         columns = list(dict.fromkeys([*needed, *sampled]))
         rows = self.staged.read(_SPLIT, shard, columns=columns, shuffled=numbered)
         if numbered:
             rows = rows.append_column(TRAIN_ROW, row_numbers(shard, rows.num_rows))
         if program.draw is None:
-            return self.engine.learn(walk, self.fitted, rows)
-        met = rows.filter(pc.equal(rows.column(program.draw.output), 0))
-        learnt = self.engine.learn(self._walk(drawn=False), self.fitted, met)
-        return learnt | self.engine.learn(self._walk(drawn=True), self.fitted, rows)
+            return self.engine.learn(steps, self.fitted, rows)
+        interactions = rows.filter(pc.equal(rows.column(program.draw.output), 0))
+        aggregates = self.engine.learn(self._steps(sampled=False), self.fitted, interactions)
+        return aggregates | self.engine.learn(self._steps(sampled=True), self.fitted, rows)
 
-    def _walk(self, *, drawn: bool | None = None) -> Walk:
-        walk = self.fitted.program.pass_steps(self.number, None, sampled=drawn)
-        kept = without_idle([step for step, _ in walk], self.fitted, train=True)
-        return [(step, verb) for step, verb in walk if step in kept]
+    def _steps(self, *, sampled: bool | None = None) -> PassSteps:
+        steps = self.fitted.program.pass_steps(self.number, None, sampled=sampled)
+        kept = without_idle([step for step, _ in steps], self.fitted, train=True)
+        return [(step, verb) for step, verb in steps if step in kept]
 
-    def nothing(self) -> Learnt:
-        """Return what no row at all tells, so that types are known where train is empty."""
+    def empty(self) -> Aggregates:
+        """Return the aggregates of no rows: they define the types of the state for an empty train."""
         rows = self.staged.schema.empty_table()
         rows = rows.append_column(TRAIN_ROW, row_numbers(0, 0))
-        return self.engine.learn(self._walk(), self.fitted, rows)
+        return self.engine.learn(self._steps(), self.fitted, rows)
 
 
 def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit) -> FittedPlan:
-    """Learn everything that a plan learns.
+    """Fit a plan on train.
 
     Args:
         plan: The plan.
-        staged: The rows of train, and the tables to join.
-        engine: What computes.
-        executor: Where.
-        emit: Told how far it is.
+        staged: The staged rows and dimension tables.
+        engine: The engine.
+        executor: Runs the tasks over groups of shards.
+        emit: Receiver of progress.
     """
     fitted = FittedPlan(plan, staged.inputs, {})
     program = plan.compile(staged.inputs)
     for number in range(program.passes + 1):
         tables = Tables(engine, staged, program, fitted, number)
-        state: Learnt = dict(fitted.state) | tables.gathered()
-        fitted = _partly(fitted, program, state)
-        learnt = _over_interactions(fitted, staged, engine, executor, emit, number)
-        learnt |= tables.learn()
-        state |= _finish(program, number, learnt)
-        state |= _cold(program, number, learnt, state, staged)
-        fitted = _partly(fitted, program, state)
+        state: Aggregates = dict(fitted.state) | tables.gathered()
+        fitted = _with_state(fitted, program, state)
+        aggregates = _fit_interactions(fitted, staged, engine, executor, emit, number)
+        aggregates |= tables.aggregate()
+        state |= _finish(program, number, aggregates)
+        state |= _cold(program, number, aggregates, state, staged)
+        fitted = _with_state(fitted, program, state)
     return FittedPlan(plan, staged.inputs, fitted.state)
 
 
-def _partly(fitted: FittedPlan, program: Program, state: Mapping[tuple[int, str], pa.Table]) -> FittedPlan:
-    """Return the plan with some of its state: its program cannot be worked out anew before all is known."""
-    partly = replace(fitted, state=state)
-    partly.__dict__["program"] = program
-    return partly
+def _with_state(fitted: FittedPlan, program: Program, state: Mapping[tuple[int, str], pa.Table]) -> FittedPlan:
+    """Return the plan with a partial state. It keeps the program, whose compilation needs the complete state."""
+    copy = replace(fitted, state=state)
+    copy.__dict__["program"] = program
+    return copy
 
 
-def _over_interactions(
+def _fit_interactions(
     fitted: FittedPlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit, number: int
-) -> Learnt:
+) -> Aggregates:
     if not fitted.program.fits(number, None):
         return {}
-    learn = Learn(engine, fitted, staged, number)
+    task = FitTask(engine, fitted, staged, number)
     groups = _groups(len(staged.shards[_SPLIT]))
-    merged = _Merged(fitted.program, number)
+    merged = _MergedAggregates(fitted.program, number)
     total = staged.rows[_SPLIT]
-    for done, learnt in enumerate(executor.map(learn, groups) if groups else iter([learn.nothing()]), 1):
-        merged.add(learnt)
-        emit(Progress(f"learn, pass {number + 1}", total * done // max(1, len(groups)), total))
-    return merged.all(threads=None)
+    for done, aggregates in enumerate(executor.map(task, groups) if groups else iter([task.empty()]), 1):
+        merged.add(aggregates)
+        emit(Progress(f"fit, pass {number + 1}", total * done // max(1, len(groups)), total))
+    return merged.result(threads=None)
 
 
 def _groups(shards: int) -> list[range]:
-    """Return the shards in groups that are merged on their own, more of them in a group the more there are.
+    """Return groups of shards, each merged by one task; their size grows with the root of the number of shards.
 
-    Where parts run does not matter to it: sums of floats depend on what is added to what first.
+    The groups do not depend on the executor, because float sums depend on the order of addition.
     """
     size = max(1, math.isqrt(shards) // 2)
     return [range(start, min(start + size, shards)) for start in range(0, shards, size)]
 
 
-class _Merged:
-    """What parts of train tell in a pass, merged in the order in which it comes, and early, so that little is held."""
+class _MergedAggregates:
+    """The aggregates of a pass, merged in the order of arrival, early enough to bound the memory."""
 
     def __init__(self, program: Program, number: int) -> None:
         steps = program.fits(number, None)
         self._ops = {step.index: cast("Op", step.op) for step in steps}
         self._parts: dict[tuple[int, str], list[pa.Table]] = defaultdict(list)
 
-    def add(self, learnt: Learnt) -> None:
-        """Take in what the next part tells."""
-        for key, table in learnt.items():
+    def add(self, aggregates: Aggregates) -> None:
+        """Add partial aggregates."""
+        for key, table in aggregates.items():
             parts = self._parts[key]
             parts.append(table)
             if sum(part.num_rows for part in parts[1:]) > max(_MERGE_ROWS, 2 * parts[0].num_rows):
                 self._parts[key] = [self._merge(key)]
 
-    def all(self, *, threads: int | None = 1) -> Learnt:
-        """Return it all; several threads can merge, where no other work waits for them."""
+    def result(self, *, threads: int | None = 1) -> Aggregates:
+        """Return the merged aggregates, with one thread by default because tasks already run in parallel."""
         return dict(zip(self._parts, Threads(threads).map(self._merge, self._parts), strict=True))
 
     def _merge(self, key: tuple[int, str]) -> pa.Table:
         return aggregators.of(self._ops[key[0]]).merge(self._parts[key])
 
 
-def _finish(program: Program, number: int, learnt: Learnt) -> Learnt:
-    state: Learnt = {}
+def _finish(program: Program, number: int, aggregates: Aggregates) -> Aggregates:
+    state: Aggregates = {}
     for step in program.steps:
         if step.fitted and step.after == number:
             op = cast("Op", step.op)
-            merged = {name: table for (index, name), table in learnt.items() if index == step.index}
-            mine = {name: merged[name] for name in op.learns}
-            found = aggregators.of(op).finalize(op, mine)
-            state |= {(step.index, name): table for name, table in found.items()}
+            merged = {name: table for (index, name), table in aggregates.items() if index == step.index}
+            fitted = aggregators.of(op).finalize(op, {name: merged[name] for name in op.learns})
+            state |= {(step.index, name): table for name, table in fitted.items()}
     return state
 
 
-def _cold(program: Program, number: int, learnt: Learnt, state: Learnt, staged: Staged) -> Learnt:
-    """Return the cold keys of joined tables whose vocabulary was learnt in a pass."""
-    found: Learnt = {}
+def _cold(program: Program, number: int, aggregates: Aggregates, state: Aggregates, staged: Staged) -> Aggregates:
+    """Return the cold keys of the dimension tables with a key vocabulary fitted in this pass."""
+    cold_keys: Aggregates = {}
     for key in program.keys:
         index, op, after = _encoder(program, key)
         if after != number:
             continue
         cold = find_cold(op, key, [join for _, join in program.joins if join.on == key], staged.tables, state, index)
         if cold.num_rows and state[index, key + REST].column("unseen")[0].as_py():
-            cold = counted(cold, learnt[index, key])
-        found[COLD, key] = cold
-    return found
+            cold = counted(cold, aggregates[index, key])
+        cold_keys[COLD, key] = cold
+    return cold_keys
 
 
 def _encoder(program: Program, key: str) -> tuple[int, Categorify, int]:
-    """Return the op that makes ids of a key, its position in the plan, and the pass in which it learns."""
+    """Return the position of the encoder of a key in the plan, the encoder, and its pass."""
     return next((s.index, cast("Categorify", s.op), s.after) for s in program.steps if key in s.op.encodes)
 
 
 @dataclass
 class Tables:
-    """The tables by id, as far as they are known in a pass: rows of cold keys stand behind those of ids.
+    """The tables by id at the start of a pass: one row per id, followed by one row per cold key.
 
     Attributes:
-        engine: What computes.
+        engine: The engine.
         staged: The raw tables.
-        program: The plan worked out.
-        fitted: What is learnt so far.
-        number: How many passes are done.
+        program: The compiled plan.
+        fitted: The plan with the state of earlier passes.
+        number: Number of completed passes.
     """
 
     engine: Engine
@@ -211,56 +210,56 @@ class Tables:
     fitted: FittedPlan
     number: int
 
-    def learn(self) -> Learnt:
-        """Return what the tables tell in this pass, each row weighed by the interactions that it stands for."""
-        learnt: Learnt = {}
+    def aggregate(self) -> Aggregates:
+        """Return the aggregates of the tables in this pass, each row weighted by its number of interactions."""
+        aggregates: Aggregates = {}
         for key in self.program.keys:
-            walk = self.program.pass_steps(self.number, key)
-            if walk:
+            steps = self.program.pass_steps(self.number, key)
+            if steps:
                 raw = self.raw(key)
                 weights = self._weights(key, raw.num_rows)
-                stands = np.flatnonzero(weights)  # values of the others do not occur in train
-                raw = raw.take(pa.array(stands)).append_column(ROW_WEIGHT, pa.array(weights[stands]))
-                found = self.engine.learn(walk, self.fitted, raw)
+                positions = np.flatnonzero(weights)  # the other rows have no interaction in train
+                raw = raw.take(pa.array(positions)).append_column(ROW_WEIGHT, pa.array(weights[positions]))
+                partial = self.engine.learn(steps, self.fitted, raw)
                 ops = self.fitted.plan.ops
-                learnt |= {at: aggregators.of(ops[at[0]]).merge([table]) for at, table in found.items()}
-        return learnt
+                aggregates |= {at: aggregators.of(ops[at[0]]).merge([table]) for at, table in partial.items()}
+        return aggregates
 
-    def gathered(self) -> Learnt:
-        """Return the columns by id that the interactions will need from now on."""
-        state: Learnt = {}
+    def gathered(self) -> Aggregates:
+        """Return the columns by id for the lookup joins after this pass."""
+        state: Aggregates = {}
         for step in self.program.steps:
             if isinstance(step.op, Gather) and step.after == self.number:
-                table = self._at(step)
+                table = self._columns_before(step)
                 for name, column in zip(step.op.states, step.op.columns, strict=True):
                     state[GATHERED, name] = pa.table({column: table.column(column)})
         return state
 
-    def _at(self, gather: PlanStep) -> pa.Table:
-        """Return some columns of a table as they are at one point of the plan: before the steps that come later."""
+    def _columns_before(self, gather: PlanStep) -> pa.Table:
+        """Return the columns of a lookup join, computed by the steps before it."""
         assert isinstance(gather.op, Gather)
         steps: list[PlanStep] = []
         needed = set(gather.op.columns)
         for step in reversed(self.program.steps[: self.program.steps.index(gather)]):
-            # Others may wait for a pass that is not done.
+            # Steps without an effect on these columns may depend on a later pass.
             if step.home == gather.op.table and step.acts and needed & set(step.writes):
                 steps.append(step)
                 needed |= set(step.op.reads_to_apply)
         return self.engine.apply(steps[::-1], self.fitted, self.raw(gather.op.table))
 
     def final(self) -> Iterator[tuple[str, pa.Table]]:
-        """Yield each key and its table as it is in the end."""
+        """Yield each key and its table after all steps."""
         for key in self.program.keys:
             yield key, self.engine.apply(self.program.transforms(key), self.fitted, self.raw(key))
 
     def raw(self, key: str) -> pa.Table:
-        """Return the joined columns by id, and behind them those of cold keys, as the joins bring them."""
+        """Return the joined raw columns by id, followed by those of cold keys."""
         index, encoder, _ = _encoder(self.program, key)
         table = self._joined(key, self.fitted.state[index, encoder.vocabulary_of(key)])
-        buckets = table.take(pa.array(np.zeros(encoder.buckets, dtype=np.int64)))  # as unknown as the first row
+        buckets = table.take(pa.array(np.zeros(encoder.buckets, dtype=np.int64)))  # null, like the first row
         cold = self.fitted.cold_keys(key)
-        behind = [] if cold is None else [self._joined(key, cold).slice(FIRST)]
-        return pa.concat_tables([table, buckets, *behind])
+        cold_rows = [] if cold is None else [self._joined(key, cold).slice(FIRST)]
+        return pa.concat_tables([table, buckets, *cold_rows])
 
     def _joined(self, key: str, keys: pa.Table) -> pa.Table:
         columns: dict[str, pa.ChunkedArray] = {}
@@ -275,7 +274,7 @@ class Tables:
         counts = self.fitted.state[index, op.counts_of(key)].column("count")
         rest = self.fitted.state[index, key + REST]
         weights = np.zeros(rows, dtype=np.int64)
-        # All that are unseen count here, those of the buckets too, but for cold keys: what is joined to them is the same.
+        # UNSEEN counts unseen values of hash buckets as well (their joined columns are equal), but not cold keys.
         weights[NULL], weights[UNSEEN] = rest.column("null")[0].as_py(), rest.column("unseen")[0].as_py()
         weights[FIRST : FIRST + len(counts)] = counts.to_numpy()
         if (cold := self.fitted.cold_keys(key)) is not None:
@@ -285,12 +284,12 @@ class Tables:
 
 
 def row_numbers(shard: int, rows: int, order: npt.NDArray[np.int64] | None = None) -> pa.Array:
-    """Return a number for each row of a shard of train, by its position in the final order, that no other row has.
+    """Return a unique number for each row of a train shard, by its position in the final order.
 
     Args:
-        shard: Which shard.
-        rows: How many rows it has.
-        order: Where each row of the final order stands among the rows, where they are not in that order.
+        shard: Number of the shard.
+        rows: Number of rows.
+        order: Permutation from the final order to the current order of rows; None if they are in their final order.
     """
     positions = np.arange(rows, dtype=np.uint64)
     if order is not None:

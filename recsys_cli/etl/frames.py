@@ -1,4 +1,4 @@
-"""Dataframes of a notebook to Arrow and back, without a library that is not the user's own choice."""
+"""Conversion of dataframes to Arrow and back, importing only the library of the user's choice."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def to_arrow(frame: Any) -> pa.Table:
     """Return a dataframe as an Arrow table.
 
     Args:
-        frame: A polars or pandas DataFrame, an Arrow table or record batch, a mapping of columns, or anything else with
+        frame: A polars or pandas DataFrame, an Arrow table or record batch, a mapping of columns, or an object with
             `to_arrow()` or `__arrow_c_stream__`.
 
     Raises:
-        ConfigError: It is none of these, or a column mixes types.
+        ConfigError: The type is not supported, or a column mixes types.
     """
     try:
         if isinstance(frame, pa.Table):
@@ -41,8 +41,8 @@ def from_arrow(table: pa.Table, library: Library = "polars") -> Any:
     """Return an Arrow table as a dataframe of a library.
 
     Raises:
-        ConfigError: The library is not known.
-        MissingExtraError: It is not installed.
+        ConfigError: The library is unknown.
+        MissingExtraError: The library is not installed.
     """
     if library == "arrow":
         return table
@@ -52,14 +52,14 @@ def from_arrow(table: pa.Table, library: Library = "polars") -> Any:
 
             return polars.from_arrow(table)
         if library == "pandas":
-            import pandas  # noqa: F401 - pyarrow says less where it is missing
+            import pandas  # noqa: F401 - the error of pyarrow for a missing pandas is unclear
 
             return table.to_pandas()
     except ImportError as error:
         raise MissingExtraError(f"{library} is not installed", hint=f"pip install {library}") from error
-    raise ConfigError(f"unknown dataframe library {library!r}", hint="polars, pandas or arrow")
+    raise ConfigError(f"unknown dataframe library {library!r}", hint="choose polars, pandas or arrow")
 
 
 def rows_to_frame(names: Sequence[str], rows: Iterable[Sequence[Any]], library: Library) -> Any:
-    """Return rows of plain values as a dataframe; see `from_arrow`."""
+    """Return rows of Python values as a dataframe; see `from_arrow`."""
     return from_arrow(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows]), library)

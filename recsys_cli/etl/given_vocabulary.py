@@ -1,4 +1,4 @@
-"""Vocabularies that a user gives as a file: their values in the order of their ids, once each."""
+"""Vocabulary files of the user: unique values in the order of their ids."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _SHOWN = 5
 
 
 def read_vocabulary(path: str, name: str, kind: pa.DataType) -> pa.Array:
-    """Return a given vocabulary's values.
+    """Return the values of a vocabulary file.
 
     Args:
-        path: A parquet or CSV file, of which the column `value` or else the first is taken; any other is a value a line.
-        name: The vocabulary's name, for errors.
-        kind: Type that values have in train; null where train has none.
+        path: A parquet or CSV file with the values in the column `value`, or else the first; or a text file, one per line.
+        name: Name of the vocabulary, for errors.
+        kind: Type of the values in train; the null type if train has none.
 
     Raises:
-        DataError: The file cannot be read, its values are not of this type, or are null or there twice.
+        DataError: The file is not readable, or has values of another type, nulls or duplicates.
     """
     where = f"the vocabulary of {name}, {path}"
     try:
@@ -38,12 +38,12 @@ def read_vocabulary(path: str, name: str, kind: pa.DataType) -> pa.Array:
     missing = pc.indices_nonzero(values.is_null())
     if len(missing):
         numbers = ", ".join(str(number + 1) for number in missing[:_SHOWN].to_pylist())
-        raise DataError(f"{where}: {len(missing)} values are null: number {numbers}", hint="null has an id already, 1")
+        raise DataError(f"{where}: {len(missing)} values are null: number {numbers}", hint="remove them: null has id 1")
     counts = pc.value_counts(values)
-    twice = counts.field(0).filter(pc.greater(counts.field(1), 1))
-    if len(twice):
-        shown = ", ".join(map(str, twice[:_SHOWN].to_pylist()))
-        raise DataError(f"{where}: {len(twice)} values stand more than once: {shown}", hint="a value has one id")
+    duplicates = counts.field(0).filter(pc.greater(counts.field(1), 1))
+    if len(duplicates):
+        shown = ", ".join(map(str, duplicates[:_SHOWN].to_pylist()))
+        raise DataError(f"{where}: {len(duplicates)} duplicate values: {shown}", hint="list each value once")
     return values
 
 
@@ -59,6 +59,6 @@ def _read(path: Path) -> pa.Array:
         lines = text.removesuffix("\n").split("\n") if text else []
         table = pa.table({_COLUMN: pa.array([line.removesuffix("\r") for line in lines], pa.string())})
     if not table.num_columns:
-        raise ValueError("it has no column")
+        raise ValueError("the file has no column")
     values = table.column(_COLUMN if _COLUMN in table.column_names else 0).combine_chunks()
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

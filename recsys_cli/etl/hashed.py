@@ -1,4 +1,4 @@
-"""Values to ids by their hash alone, which engines share: the hashes that their libraries have differ between releases."""
+"""Hash buckets, shared by all engines: the hash functions of their libraries differ between releases."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Ids = npt.NDArray[np.int32]
 
 
 def bucket_ids(values: pa.Array, num_buckets: int, *, first: int = FIRST) -> Ids:
-    """Return the id, from `first` on, of each value's bucket; nulls and NaN are NULL."""
+    """Return the id of the hash bucket of each value, counted from `first`; NULL for null and NaN."""
     return _ids(hash_values(values), _nulls(values), num_buckets, first)
 
 
 def crossed_ids(columns: Sequence[pa.Array], num_buckets: int) -> Ids:
-    """Return the id of the bucket of each row's values together; NULL where one of them is null or NaN."""
+    """Return the id of the hash bucket of each row's combination of values; NULL if one of them is null or NaN."""
     hashes = hash_values(columns[0])
     nulls = _nulls(columns[0])
     for values in columns[1:]:

@@ -1,4 +1,4 @@
-"""The implementation of an op: from a literal table for our own ops, declared by the class for those of other packages."""
+"""The implementation of an op: from a fixed table for built-in ops, from `Op.modules` for ops of other packages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def load(op: Op | Lookup, role: str, modules: Mapping[type, str]) -> Any:
     Args:
         op: The op.
         role: Name of an engine, "aggregator" or "filter".
-        modules: The modules of our own ops in this role.
+        modules: The modules of built-in ops in this role.
 
     Raises:
-        ConfigError: There is none, or that of another package cannot be imported.
+        ConfigError: The op has no implementation, or its module cannot be imported.
     """
     if (own := modules.get(type(op))) is not None:
         return import_module(own)
@@ -33,11 +33,11 @@ def load(op: Op | Lookup, role: str, modules: Mapping[type, str]) -> Any:
 
 
 def refusal(op: Op | Lookup, role: str, modules: Mapping[type, str]) -> str | None:
-    """Return why an op has no implementation in a role; None where it has one. For the arguments see `load`."""
+    """Return the reason why an op has no implementation in a role, or None. Arguments as in `load`."""
     if type(op) in modules or role in op.modules:
         return None
     if role == "filter":
-        return f"{op.name} leaves out no rows" if op.phase != "rows" else _undeclared(op, "filter")
+        return f"{op.name} filters no rows" if op.phase != "rows" else _undeclared(op, "filter")
     if role == "aggregator":
         return f"{op.name} learns nothing from train" if not op.fitted else _undeclared(op, "aggregator")
     if op.phase == "rows":
@@ -49,6 +49,6 @@ def refusal(op: Op | Lookup, role: str, modules: Mapping[type, str]) -> str | No
     return _undeclared(op, f"implementation for the engine {role}")
 
 
-def _undeclared(op: Op | Lookup, what: str) -> str:
+def _undeclared(op: Op | Lookup, role: str) -> str:
     declared = ", ".join(sorted(op.modules)) or "none"
-    return f"{op.name} has no {what}; its package declares: {declared}"
+    return f"{op.name} has no {role}; its package declares: {declared}"

@@ -1,4 +1,4 @@
-"""What a preparation reads: its raw tables, each with a reader for the columns that the plan needs."""
+"""The raw tables of a preparation, each with a reader of the columns of the plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from recsys_cli.features.program import INTERACTIONS, Program
 from recsys_cli.features.schema import TICKS
 from recsys_cli.features.split import FilesSplit
 
-_KEEP = " (numbers of their own: times: {{{name}: s}} beside the table's files)"
+_KEEP = " (to keep the raw numbers, set times: {{{name}: s}} next to the files of the table)"
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Inputs:
     """The raw tables of a config.
 
     Attributes:
-        program: The plan worked out for them.
-        interactions: The interactions under "all", or those of each split where the split is given as files.
-        joined: The tables that are joined, by name.
-        schema: Names and types of the interactions' columns that are read.
+        program: The plan, compiled for these tables.
+        interactions: The reader of the interactions under "all", or one per split of a files split.
+        joined: The dimension tables, by name.
+        schema: Names and types of the columns of the plan in the interactions.
     """
 
     program: Program
@@ -41,15 +41,15 @@ class Inputs:
 
     @classmethod
     def of(cls, config: RunConfig, raw: Path) -> Inputs:
-        """Open the raw tables and work out the plan; no row is read but some of the first, for their types.
+        """Open the raw tables and compile the plan, with a sample of the first rows for their types.
 
         Args:
-            config: Its dataset, split and plan.
+            config: The config, with dataset, split and plan.
             raw: The folder of the downloaded dataset.
 
         Raises:
-            ConfigError: The plan cannot work on these tables.
-            DataError: A table cannot be read.
+            ConfigError: The plan does not fit the tables.
+            DataError: A table is not readable, or has no rows.
         """
         source = open_source(config.dataset.name, config.dataset.options)
         tables = {table.name: table for table in source.tables(raw)}
@@ -63,7 +63,7 @@ class Inputs:
             more = f" and {len(first.table.files) - 1} more files have" if len(first.table.files) > 1 else " has"
             raise DataError(
                 f"{first.table.files[0]}{more} columns ({', '.join(schema.names)}) and no rows",
-                hint="name a file with interactions as dataset.interactions, or write this one again",
+                hint="set dataset.interactions to a file with interactions, or write this one again",
             )
         program = config.features.compile(
             {name: reader.schema() for name, reader in readers.items()} | {INTERACTIONS: schema}
@@ -78,17 +78,17 @@ class Inputs:
 
     @property
     def remarks(self) -> list[str]:
-        """How columns of times are read, where that is not as they stand in the file."""
-        known = next(iter(self.interactions.values())).known_times
+        """Messages about time columns with a conversion."""
+        times = next(iter(self.interactions.values())).known_times
         return [
             f"{name} is read as {described(how)}{_KEEP.format(name=name) if how in TICKS else ''}"
-            for name, how in known.items()
+            for name, how in times.items()
             if how != "s"
         ]
 
     @property
     def rejected(self) -> list[BadRow]:
-        """The bad rows that were left out so far."""
+        """The skipped bad rows so far."""
         return [row for reader in (*self.interactions.values(), *self.joined.values()) for row in reader.rejected]
 
 

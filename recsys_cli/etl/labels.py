@@ -1,4 +1,4 @@
-"""Labels that would become another number without a word: values that their type does not hold, and nulls of whole numbers."""
+"""Checks for labels changed by a cast to an integer type: overflows, and nulls."""
 
 from __future__ import annotations
 
@@ -21,77 +21,77 @@ from recsys_cli.features.steps import PlanStep
 
 
 def with_exact_labels(steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> list[PlanStep]:
-    """Return steps that keep each label beside itself as float64, where bringing it to whole numbers could change it.
+    """Add steps that keep a float64 copy of each label before a cast to an integer type.
 
     Args:
-        steps: What rows go through.
+        steps: The steps of the rows.
         fitted: The plan, with its labels.
-        rows: The rows: a comparison of columns without nulls always fits.
+        rows: The rows: a comparison of columns without nulls needs no copy.
     """
     labels = fitted.plan.labels
-    found: list[PlanStep] = []
+    extended: list[PlanStep] = []
     for step in steps:
         for label in labels:
             expression = _exact(step, label, rows)
             if expression is not None:
                 name = EXACT + label
                 op = LambdaOp(expression=expression, output=name, dtype="float64")
-                found.append(replace(step, op=op, writes=(name,)))
-        found.append(step)
-    return found
+                extended.append(replace(step, op=op, writes=(name,)))
+        extended.append(step)
+    return extended
 
 
 def _exact(step: PlanStep, label: str, rows: pa.Table) -> str | None:
-    """Return an expression for a label as a step finds it, if the step may change it."""
+    """Return the expression of a label before the cast of a step, or None if the cast cannot change it."""
     expression = step.op.casts.get(label)
     return None if expression is None or _always_fits(expression, rows) else expression
 
 
 def _always_fits(expression: str, rows: pa.Table) -> bool:
-    """Whether an expression is true or false in all rows."""
+    """Whether an expression is true or false, and never null, in all rows."""
     parsed = parse(expression)
     reads = columns(parsed)
-    if not all(name in rows.column_names and _all_there(rows.column(name)) for name in reads):
+    if not all(name in rows.column_names and _without_nulls(rows.column(name)) for name in reads):
         return False
     try:
         kinds = {name: kind_of_type(rows.schema.field(name).type, name) for name in reads}
         return kind(parsed, kinds) == "truth"
-    except ConfigError:  # the column is changed before, to one that can be read
+    except ConfigError:  # an earlier step casts the column to a supported type
         return False
 
 
-def _all_there(values: pa.ChunkedArray) -> bool:
+def _without_nulls(values: pa.ChunkedArray) -> bool:
     if values.null_count:
         return False
     return not (pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py())
 
 
 def count_lost(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
-    """Count the labels of prepared rows that are null, and those that their type does not hold; drawn rows may have none.
+    """Count the nulls and overflows of labels; sampled negatives may have null labels.
 
     Args:
-        table: Rows that went through `with_exact_labels`.
-        schema: The columns, with the types that are written.
+        table: Rows after the steps of `with_exact_labels`.
+        schema: The columns of the prepared data, with their types.
     """
-    drawn = next((column.name for column in schema.in_table(None) if column.role is Role.SAMPLED), None)
+    sampled = next((column.name for column in schema.in_table(None) if column.role is Role.SAMPLED), None)
     lost = {}
     for label in schema.labels:
         if EXACT + label.name not in table.column_names:
             continue
         exact = table.column(EXACT + label.name).to_numpy()
         null = np.isnan(exact)
-        if drawn is not None:
-            null &= table.column(drawn).to_numpy() == 0
+        if sampled is not None:
+            null &= table.column(sampled).to_numpy() == 0
         wrong = int(_unfit(exact, label.dtype).sum())
         lost[label.name] = Counter({"null": int(null.sum()), "unfit": wrong, "rows": len(exact)})
     return lost
 
 
 def refuse_lost(lost: Mapping[str, Mapping[str, int]], where: str, schema: Schema) -> None:
-    """Stop where labels do not fit their type.
+    """Refuse labels that overflow their type.
 
     Raises:
-        DataError: Some do not; the message says how many.
+        DataError: There are such labels; the message has their number.
     """
     for name, counts in lost.items():
         if counts.get("unfit"):
@@ -99,31 +99,31 @@ def refuse_lost(lost: Mapping[str, Mapping[str, int]], where: str, schema: Schem
 
 
 def unfit(label: str, count: int, where: str, dtype: str) -> DataError:
-    """Return the error for labels that do not fit their type."""
+    """Return the error for labels that overflow their type."""
     return DataError(
-        f"the label {label}: {count:,} {where} have a number that {dtype} does not hold",
-        hint="give the op that makes it a wider type in features.ops, such as dtype: float32",
+        f"the label {label}: {count:,} {where} overflow {dtype}",
+        hint="set a wider type for its op in features.ops, such as dtype: float32",
     )
 
 
 def check_fits(label: str, exact: pa.ChunkedArray, dtype: str) -> None:
-    """Check that the values of a label fit its type.
+    """Check the values of a label for overflow.
 
     Args:
-        label: The column.
-        exact: Its values as float64; NaN where one is null.
-        dtype: The type.
+        label: Name of the label.
+        exact: Its values as float64; NaN for null.
+        dtype: The integer type.
 
     Raises:
-        DataError: A number does not.
+        DataError: A value overflows the type.
     """
     wrong = int(_unfit(exact.to_numpy(), dtype).sum())
     if wrong:
-        raise unfit(label, wrong, "rows near there", dtype)
+        raise unfit(label, wrong, "rows of one batch", dtype)
 
 
 def _unfit(exact: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.bool_]:
-    """Return which numbers a type of whole numbers does not hold once fractions are cut off; NaN is none."""
+    """Return a mask of the values that overflow an integer type after truncation; False for NaN."""
     ends = np.iinfo(dtype)
-    low, high = float(ends.min), float(ends.max)  # of int64 a power of two, from which nothing below 1,024 can be told
+    low, high = float(ends.min), float(ends.max)  # for int64 rounded to ±2^63, where the spacing of float64 is 1,024
     return (exact < low) & (exact <= low - 1) | (exact > high) & (exact >= high + 1)

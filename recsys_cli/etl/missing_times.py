@@ -1,4 +1,4 @@
-"""Rows without a time have no order: they are refused, the same for every split, before any row is split."""
+"""Check for rows without a time: they have no order, so every split method refuses them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from recsys_cli.features.columns import ROW_NUMBER
 
 @dataclass(frozen=True)
 class Timed:
-    """Interactions that all have a time.
+    """Interactions with a check of their times.
 
     Attributes:
-        rows: The interactions; with ROW_NUMBER where ops chose them.
-        column: Their times, as they are before the split.
-        raw: Tells the file of a row; None where that is not known.
+        rows: The interactions; with ROW_NUMBER after filters.
+        column: The time column before the split.
+        raw: The reader of the raw files, for the position of a row in an error; None if there is none.
     """
 
     rows: Rows
@@ -30,21 +30,21 @@ class Timed:
     raw: Reader | None = None
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         return self.rows.schema()
 
     def batches(self) -> Iterator[pa.Table]:
         """Yield the rows.
 
         Raises:
-            DataError: Some have no time; it is raised after the last row, when they are counted.
+            DataError: Rows have no time; raised after the last row, with their number.
         """
         done = missing = 0
         first = None
         for batch in self.rows.batches():
-            lacks = without_time(batch.column(self.column))
-            if lacks is not None:
-                positions = np.flatnonzero(lacks)
+            mask = without_time(batch.column(self.column))
+            if mask is not None:
+                positions = np.flatnonzero(mask)
                 missing += len(positions)
                 if first is None:
                     numbered = ROW_NUMBER in batch.column_names
@@ -57,12 +57,12 @@ class Timed:
             raise missing_times(self.column, missing, done, self._where(first))
 
     def _where(self, number: int) -> str:
-        """Say where a row stands: in which file, and at which position there, not counting a header or bad rows."""
+        """Return the file of a row and its position in the file, without header and bad rows."""
         if self.raw is None:
             return f"row {number + 1}"
         for file in self.raw.table.files:
-            alone = replace(self.raw, table=replace(self.raw.table, files=(file,)), rejected=[])
-            rows = sum(batch.num_rows for batch in alone.batches())
+            reader = replace(self.raw, table=replace(self.raw.table, files=(file,)), rejected=[])
+            rows = sum(batch.num_rows for batch in reader.batches())
             if number < rows:
                 return f"row {number + 1} of {file}"
             number -= rows
@@ -70,12 +70,12 @@ class Timed:
 
 
 def timed(sources: Mapping[str, Rows], readers: Mapping[str, Reader], column: str | None) -> dict[str, Rows]:
-    """Return interactions whose times are checked; as they are where no column has times before the split.
+    """Add the check of times to interactions; without a time column before the split, return them unchanged.
 
     Args:
-        sources: The interactions.
-        readers: What they come from, under the same names.
-        column: Their times.
+        sources: The interactions, by name.
+        readers: Their readers, by the same names.
+        column: The time column.
     """
     if column is None:
         return dict(sources)
@@ -86,26 +86,26 @@ def timed(sources: Mapping[str, Rows], readers: Mapping[str, Reader], column: st
 
 
 def without_time(values: pa.ChunkedArray) -> npt.NDArray[np.bool_] | None:
-    """Return which rows have no time: null, NaN or infinite; None where all have one."""
-    lacks = values.is_null().to_numpy() if values.null_count else None
+    """Return a mask of the rows with a null, NaN or infinite time; None if there are none."""
+    missing = values.is_null().to_numpy() if values.null_count else None
     if pa.types.is_floating(values.type):
-        endless = ~np.isfinite(values.cast(pa.float64()).fill_null(0.0).to_numpy())
-        if endless.any():
-            lacks = endless if lacks is None else endless | lacks
-    return lacks
+        not_finite = ~np.isfinite(values.cast(pa.float64()).fill_null(0.0).to_numpy())
+        if not_finite.any():
+            missing = not_finite if missing is None else not_finite | missing
+    return missing
 
 
 def missing_times(column: str, missing: int, rows: int, where: str) -> DataError:
     """Return the error about rows without a time.
 
     Args:
-        column: The times.
-        missing: Rows without one.
-        rows: All rows.
-        where: The first of them.
+        column: The time column.
+        missing: Number of rows without a time.
+        rows: Number of all rows.
+        where: Position of the first one.
     """
     return DataError(
         f"{missing:,} of {rows:,} interactions have no {column}, the first is {where}, so their order is unknown",
-        hint=f"leave them out: {{op: Dropna, columns: [{column}]}} as the first of features.ops; or, where nothing depends on the "
-        "time, leave features.timestamp out",
+        hint=f"drop them: put {{op: Dropna, columns: [{column}]}} first in features.ops; or, if nothing depends on the "
+        "time, remove features.timestamp",
     )

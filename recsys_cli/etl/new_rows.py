@@ -1,4 +1,4 @@
-"""Applying a fitted plan to files that it was not fitted on: every row in its order, all columns joined, in bounded memory."""
+"""Application of a fitted plan to files of new rows: in their order, in the flat layout, in bounded memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from recsys_cli.features.spec import is_list
 from recsys_cli.workspace import PreparedData
 
 _MAY_LACK = frozenset({Role.LABEL, Role.WEIGHT, Role.TIMESTAMP, Role.SAMPLED})
-"""What no model looks at: new rows need not have it."""
+"""Roles that new rows may lack: no model needs them for prediction."""
 _READ_AS: tuple[tuple[pa.DataType, RawType], ...] = (
     (pa.float32(), "float32"), (pa.float64(), "float64"), (pa.bool_(), "bool"),
 )  # fmt: skip
@@ -41,15 +41,15 @@ _READ_AS: tuple[tuple[pa.DataType, RawType], ...] = (
 
 @dataclass(frozen=True)
 class Applied:
-    """What was made of new rows.
+    """Summary of prepared new rows.
 
     Attributes:
-        output: The file.
-        rows: How many rows it has.
+        output: The parquet file.
+        rows: Number of rows.
         schema: Its columns.
-        left_out: Columns that it does not have, each with the raw columns that the new rows would need for it.
-        missing: For each categorical column how many values are null and unseen, and how many there are.
-        engine: Name of what computed.
+        left_out: Columns absent from the file, each with the raw columns missing for it.
+        missing: Counts of `null`, `unseen` and all `values`, by categorical column.
+        engine: Name of the engine.
     """
 
     output: Path
@@ -62,12 +62,12 @@ class Applied:
 
 @dataclass
 class NewRows:
-    """New interactions in the types of those that a plan was fitted on.
+    """New interactions, in the types of the interactions at fit time.
 
     Attributes:
-        config: How the dataset's files are written, which is how these are.
+        config: The config; new files have the format of its dataset.
         paths: Files, globs, folders or URLs, in order.
-        fitted_on: Columns and types of the interactions that the plan reads.
+        fitted_on: Columns and types of the interactions at fit time.
     """
 
     config: RunConfig
@@ -75,7 +75,7 @@ class NewRows:
     fitted_on: pa.Schema
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have: of the columns that the plan reads those that all files have."""
+        """Return the names and types of the columns: those of the plan that all files have."""
         have = [set(reader.schema().names) for reader in self._all]
         return pa.schema([column for column in self.fitted_on if all(column.name in names for names in have)])
 
@@ -88,12 +88,12 @@ class NewRows:
         """Yield the rows.
 
         Raises:
-            DataError: A row cannot be read, or a value does not fit the type that the plan was fitted on.
+            DataError: A row is not readable, or a value does not fit the type at fit time.
         """
-        wanted = self.schema()
+        schema = self.schema()
         for path, reader in zip(self.paths, self._all, strict=True):
-            for batch in replace(reader, columns=wanted.names).batches():
-                yield pa.table([_cast(batch.column(f.name), f, path) for f in wanted], schema=wanted)
+            for batch in replace(reader, columns=schema.names).batches():
+                yield pa.table([_cast(batch.column(f.name), f, path) for f in schema], schema=schema)
 
     @cached_property
     def _all(self) -> list[Reader]:
@@ -107,9 +107,8 @@ class NewRows:
         table = open_given(dataset.name, dataset.options, path).tables(Path())[0]
         if table.format == "csv" and not table.header:
             return read(_described(table, [column.name for column in table.columns], self.fitted_on, path))
-        names = (
-            read(replace(table, columns=()), times={}).schema().names
-        )  # of a column that is not there something may be said
+        # Without the described columns: the config may describe a column absent from the file.
+        names = read(replace(table, columns=()), times={}).schema().names
         if table.format == "csv":
             return read(_described(table, names, self.fitted_on, path))
         return read(replace(table, columns=tuple(column for column in table.columns if column.name in names)))
@@ -118,23 +117,23 @@ class NewRows:
 def apply_plan(
     data: PreparedData, rows: NewRows, output: Path, *, fitted: FittedPlan, scratch: Path, emit: Emit
 ) -> Applied:
-    """Prepare new rows with what was learnt, and write them to one parquet file.
+    """Apply a fitted plan to new rows, and write them to one parquet file.
 
     Args:
-        data: The tables by id.
+        data: The prepared data, with the tables by id.
         rows: The new rows.
-        output: The file; it is there whole or not at all.
-        fitted: The plan of the data.
-        scratch: An empty folder for what is not kept.
-        emit: Told how far it is.
+        output: The file, written atomically.
+        fitted: The fitted plan of the data.
+        scratch: An empty scratch folder.
+        emit: Receiver of progress and messages.
 
     Raises:
-        DataError: The rows lack a column that is needed, or cannot be read.
+        DataError: The rows lack a required column, or are not readable.
         MissingExtraError: The engine is not installed.
     """
     config = rows.config.etl
     if config.cluster is not None:
-        emit(Message("etl.cluster is for preparing data; new rows are prepared in this process", "warning"))
+        emit(Message("etl.cluster has no effect here: new rows are prepared in this process", "warning"))
     fitted = flattened(fitted, {key: pq.read_table(data.table(key)) for key in fitted.program.keys})
     fitted = fitted.for_new_rows(rows.schema().names)
     left_out = _left_out(fitted, rows)
@@ -159,10 +158,10 @@ def apply_plan(
 
 
 def _left_out(fitted: FittedPlan, rows: NewRows) -> dict[str, tuple[str, ...]]:
-    """Return what cannot be computed, and for lack of what.
+    """Return the columns that cannot be computed, each with its missing raw columns.
 
     Raises:
-        DataError: A model needs some of it.
+        DataError: A model needs one of them.
     """
     plan = fitted.plan
     lacking = {name: tuple(sorted(raw)) for name, raw in fitted.program.lacking.items() if name not in plan.drop}
@@ -171,9 +170,9 @@ def _left_out(fitted: FittedPlan, rows: NewRows) -> dict[str, tuple[str, ...]]:
         return lacking
     raw = sorted({column for columns in needed.values() for column in columns})
     raise DataError(
-        f"{', '.join(rows.paths)}: no column {', '.join(raw)}, which {', '.join(needed)} cannot do without; "
-        f"there are {', '.join(rows.names)}",
-        hint="new rows need the columns that the data was prepared from, but for those of labels, weights and the time alone",
+        f"{', '.join(rows.paths)}: no column {', '.join(raw)}, required by {', '.join(needed)}; "
+        f"the columns are {', '.join(rows.names)}",
+        hint="add it: new rows need all raw columns of the prepared data, except labels, weights and times",
     )
 
 
@@ -191,7 +190,7 @@ def _cut(batches: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """Give a name beside a file; what is there at the end takes the file's place."""
+    """Yield a temporary path in the same folder, renamed to the final path on success."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial_path = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
@@ -202,9 +201,9 @@ def _whole(path: Path) -> Iterator[Path]:
 
 
 def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path: str) -> RawTable:
-    """Return a text's table with the types that the plan was fitted on: the text may look like others."""
-    said = {column.name: column for column in table.columns}
-    columns = [said.get(name, RawColumn(name, None, nullable=True)) for name in names]
+    """Return the description of a text file with the types at fit time, because its text may suggest other types."""
+    described = {column.name: column for column in table.columns}
+    columns = [described.get(name, RawColumn(name, None, nullable=True)) for name in names]
     typed = {
         column.name: _typed(column, fitted_on.field(column.name).type, path)
         for column in columns
@@ -214,7 +213,7 @@ def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path
 
 
 def _typed(column: RawColumn, kind: pa.DataType, path: str) -> RawColumn:
-    if pa.types.is_timestamp(kind):  # the text shows how its times are written, or the dataset says it
+    if pa.types.is_timestamp(kind):  # the format comes from the dataset, or is detected
         return replace(column, time=column.time or DETECT)
     return replace(column, dtype=column.dtype or _read_as(kind, column, path))
 
@@ -223,8 +222,8 @@ def _read_as(kind: pa.DataType, column: RawColumn, path: str) -> RawType:
     if is_list(kind):
         if column.separator is None:
             raise DataError(
-                f"{path}: column {column.name} is a list in each row, and a text does not say how it is written",
-                hint="give the new rows as parquet, or prepare the data with dataset.interactions.lists",
+                f"{path}: column {column.name} has lists, and the separator of its elements in a text file is unknown",
+                hint="convert the new rows to parquet, or prepare the data with dataset.interactions.lists",
             )
         kind = kind.value_type
     if pa.types.is_integer(kind) and kind != pa.uint64():
@@ -232,14 +231,14 @@ def _read_as(kind: pa.DataType, column: RawColumn, path: str) -> RawType:
     return next((read for held, read in _READ_AS if kind == held), "string")
 
 
-def _cast(values: pa.ChunkedArray, wanted: pa.Field, path: str) -> pa.ChunkedArray:
-    if values.type == wanted.type:
+def _cast(values: pa.ChunkedArray, field: pa.Field, path: str) -> pa.ChunkedArray:
+    if values.type == field.type:
         return values
     try:
-        # Times may be finer in the new file than where the plan was fitted; a number that does not fit is a mistake.
-        return values.cast(wanted.type, safe=not pa.types.is_timestamp(values.type))
+        # Times may have a finer unit in the new file; an overflow of a number is an error.
+        return values.cast(field.type, safe=not pa.types.is_timestamp(values.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(
-            f"{path}: column {wanted.name} is {values.type}, and the plan was fitted on {wanted.type}: {error}",
-            hint="bring the column to the type that it had when the data was prepared",
+            f"{path}: column {field.name} is {values.type}, and the plan was fitted on {field.type}: {error}",
+            hint=f"convert the column to {field.type}",
         ) from error

@@ -1,4 +1,4 @@
-"""Scratch files of partitioned rows: one for each batch that was read, with a record batch for each partition."""
+"""Partitioned scratch files: one file per input batch, with one record batch per partition."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class PartitionedFile:
     """A scratch file with a batch of raw rows, sorted by partition.
 
     Attributes:
-        path: An Arrow IPC file with a record batch for each partition.
-        starts: Where each partition begins among its rows, and the number of rows at the end.
-        first: The number of its first row, from which its ROW_NUMBER is counted; None where numbers are whole, or none are kept.
-        last: The number of its last row.
+        path: An Arrow IPC file with one record batch per partition.
+        starts: Start of each partition among the rows, and the number of rows; shape (P + 1,).
+        first: Number of the first row, the base of the ROW_NUMBER offsets; None for absolute or absent row numbers.
+        last: Number of the last row.
     """
 
     path: Path
@@ -39,14 +39,14 @@ class PartitionedFile:
         num_partitions: int,
         numbers: npt.NDArray[np.int64] | None = None,
     ) -> PartitionedFile:
-        """Write rows by the partition of each.
+        """Write rows, sorted by partition.
 
         Args:
             path: The file.
-            rows: At least one row.
-            partitions: Where each goes, below `num_partitions`.
-            num_partitions: How many partitions there are.
-            numbers: The number of each row in the raw input, ascending; None where it is not kept.
+            rows: The rows, at least one.
+            partitions: Partition of each row, below `num_partitions`.
+            num_partitions: Number of partitions.
+            numbers: Number of each row in the raw input, ascending; None to write no ROW_NUMBER.
         """
         order = np.argsort(partitions, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(partitions, minlength=num_partitions))))
@@ -66,7 +66,7 @@ class PartitionedFile:
 
         Args:
             schema: All columns.
-            names: Which of them, in order.
+            names: The columns to read, in order.
         """
         with pa.OSFile(str(self.path)) as source:
             file = pa.ipc.open_file(source, options=_options(schema, names))
@@ -74,15 +74,15 @@ class PartitionedFile:
                 yield _numbered(pa.Table.from_batches([file.get_batch(partition)]).select(names), self.first, schema)
 
     def batch(self, partition: int, options: pa.ipc.IpcReadOptions | None) -> pa.RecordBatch:
-        """Return the rows of a partition as they are in the file."""
-        # Not mapped but read: mapped pages would count as memory of this process, all of them.
+        """Return the rows of a partition, with the ROW_NUMBER offsets of the file."""
+        # Read, not memory-mapped: all mapped pages would count as memory of this process.
         with pa.OSFile(str(self.path)) as file:
             return pa.ipc.open_file(file, options=options).get_batch(partition)
 
 
 @dataclass(frozen=True)
 class Span:
-    """The rows first, …, last - 1 of a partition of a file."""
+    """Rows first to last - 1 of a partition of a file."""
 
     file: PartitionedFile
     partition: int
@@ -91,42 +91,42 @@ class Span:
 
 
 def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    """Return rows of several files in one piece of memory.
+    """Return rows of several files in contiguous memory.
 
     Args:
-        spans: Which rows.
+        spans: The rows.
         schema: All columns.
-        names: Which of them to read, in order.
+        names: The columns to read, in order.
     """
     options = _options(schema, names)
-    found = [pa.table({name: pa.array([], schema.field(name).type) for name in names})]
+    tables = [pa.table({name: pa.array([], schema.field(name).type) for name in names})]
     for span in spans:
         rows = span.file.batch(span.partition, options).slice(span.first, span.last - span.first)
-        found.append(_numbered(pa.Table.from_batches([rows]).select(names), span.file.first, schema))
-    return pa.concat_tables(found).combine_chunks()
+        tables.append(_numbered(pa.Table.from_batches([rows]).select(names), span.file.first, schema))
+    return pa.concat_tables(tables).combine_chunks()
 
 
 def _from_first(numbers: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.integer]]:
-    """Return the first number, and in some order how far from it each is."""
+    """Return the first number, and the offset of each number from it, reordered."""
     first, last = int(numbers[0]), int(numbers[-1])
-    if last - first + 1 == len(numbers) <= 2**32:  # no row was left out
+    if last - first + 1 == len(numbers) <= 2**32:  # without gaps
         return first, order.astype(np.uint32)
     offsets = numbers - first
     return first, (offsets.astype(np.uint32) if last - first < 2**32 else offsets)[order]
 
 
 def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
-    """Return rows with their whole numbers."""
+    """Return rows with absolute row numbers."""
     if first is None or ROW_NUMBER not in rows.column_names:
         return rows
     position, field = rows.column_names.index(ROW_NUMBER), schema.field(ROW_NUMBER)
     offsets = rows.column(position).to_numpy()
-    whole = np.add(offsets, first, dtype=np.dtype(str(field.type)), casting="unsafe")
-    return rows.set_column(position, field, pa.array(whole))
+    numbers = np.add(offsets, first, dtype=np.dtype(str(field.type)), casting="unsafe")
+    return rows.set_column(position, field, pa.array(numbers))
 
 
 def _options(schema: pa.Schema, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:
-    """Say which columns to read; all in one go where most of them are wanted, because each on its own takes longer."""
+    """Return the options to read only some columns; None to read all, which is faster for more than half of them."""
     if 2 * len(names) > len(schema):
         return None
     return pa.ipc.IpcReadOptions(included_fields=sorted(schema.get_field_index(name) for name in names))

@@ -1,4 +1,4 @@
-"""One preparation from end to end: read and split, fit, transform and write, and say what came out."""
+"""A complete preparation: read and split, fit, transform and write, report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from recsys_cli.errors import DataError
 from recsys_cli.etl.cold_keys import shared_ids
 from recsys_cli.etl.engine import Engine, check_ops, choose
 from recsys_cli.etl.executor import Executor, open_executor
-from recsys_cli.etl.filters import Chosen, Part, RowCount, choose_rows
+from recsys_cli.etl.filters import FilteredRows, Part, RowCount, choose_rows
 from recsys_cli.etl.fit import Tables, fit
 from recsys_cli.etl.inputs import Inputs
 from recsys_cli.etl.labels import refuse_lost
 from recsys_cli.etl.missing_times import timed
-from recsys_cli.etl.negatives import draw
+from recsys_cli.etl.negatives import sample_negatives
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.reader import Reader
 from recsys_cli.etl.report import EtlCounts, write_failure, write_report
@@ -43,14 +43,14 @@ from recsys_cli.features.split import SPLITS, TRAIN
 
 @dataclass
 class Preparation:
-    """One preparation of the data of a config.
+    """The preparation of the data of a config.
 
     Attributes:
-        config: What is wanted.
+        config: The config.
         raw: The folder of the downloaded dataset.
-        scratch: An empty folder for what is not kept.
-        folder: The artifact's folder, to be filled.
-        emit: Told how far it is.
+        scratch: An empty scratch folder.
+        folder: The folder of the artifact.
+        emit: Receiver of progress and messages.
     """
 
     config: RunConfig
@@ -60,7 +60,7 @@ class Preparation:
     emit: Emit
 
     def run(self) -> dict[str, Any]:
-        """Fill the artifact's folder and return what its manifest says."""
+        """Write the artifact and return the entries of its manifest."""
         started = time.perf_counter()
         seconds: dict[str, float] = {}
         config = self.config.etl
@@ -98,14 +98,14 @@ class Preparation:
         }
 
     def _stage(self, inputs: Inputs) -> tuple[Staged, dict[str, tuple[RowCount, ...]]]:
-        """Read, choose and deal the rows; with them come what ops did to the number of rows."""
+        """Read, filter and partition the rows. Return them with the row counts of the filters."""
         program = inputs.program
         chosen = {name: self._chosen(program, name, reader) for name, reader in inputs.interactions.items()}
         estimates = [
             chosen[name].estimated_rows(reader.estimated_rows()) for name, reader in inputs.interactions.items()
         ]
         tables = {name: reader.read() for name, reader in inputs.joined.items()}
-        rows = sum(estimates) * (1 + _drawn(program))
+        rows = sum(estimates) * (1 + _num_negatives(program))
         plan = self.config.features
         sources = timed(chosen, inputs.interactions, plan.timestamp and plan.raw_name(plan.timestamp))
         staged = stage(sources, tables, self.config, estimated_rows=rows, folder=self.scratch, emit=self.emit)
@@ -114,14 +114,17 @@ class Preparation:
             part.discard()
         staged = replace(staged, raw=inputs.schema)
         if program.draw is not None:
-            staged = draw(program.draw, staged, self.scratch, self.emit)
+            staged = sample_negatives(program.draw, staged, self.scratch, self.emit)
         if not staged.rows[SPLITS[TRAIN]]:
             for part in chosen.values():
                 part.check()
-            raise DataError("no rows to train on: the split leaves none, or the interactions are empty")
+            raise DataError(
+                "no rows to train on: the split leaves none, or the interactions are empty",
+                hint="relax the filters in features.ops, or change the split",
+            )
         return staged, {name: part.counts for name, part in chosen.items()}
 
-    def _chosen(self, program: Program, name: str, reader: Reader) -> Chosen:
+    def _chosen(self, program: Program, name: str, reader: Reader) -> FilteredRows:
         part: Part = "held-out" if name in SPLITS and name != SPLITS[TRAIN] else "train"
         folder, memory = self.scratch / "rows" / name, self.config.etl.memory_mib
         labels = self.config.features.labels
@@ -133,7 +136,7 @@ class Preparation:
         schema.write(self.folder / "schema.json")
         (self.folder / "config.yaml").write_text(dump(self.config), encoding="utf-8")
         tables = dict(Tables(engine, staged, fitted.program, fitted, fitted.program.passes).final())
-        # In the flat layout too: evaluation and serving need an item's features.
+        # In the flat layout as well: evaluation and serving need the features of an item.
         star = fitted.schema("star")
         for key, table in tables.items():
             typed = typed_table(table, star.in_table(key))
@@ -155,13 +158,13 @@ class Preparation:
         return quality
 
     def _report(self, fitted: FittedPlan, counted: EtlCounts) -> None:
-        """Write the report. What goes wrong in it is said, and costs no more than the report: the data is whole."""
+        """Write the report. An error becomes a warning, because the prepared data is complete without the report."""
         try:
             write_report(self.folder, fitted, counted)
         except Exception as error:
-            what = f"{type(error).__name__}: {error}"
-            write_failure(self.folder, what)
-            self.emit(Message(f"the data is prepared, but its report failed: {what}", "warning"))
+            reason = f"{type(error).__name__}: {error}"
+            write_failure(self.folder, reason)
+            self.emit(Message(f"the data is prepared, but its report failed: {reason}", "warning"))
 
     def _keep_rejected(self, rejected: list[BadRow]) -> None:
         lines = [
@@ -172,12 +175,12 @@ class Preparation:
             "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
         )
         self.emit(
-            Message(f"left out {len(rejected)} bad rows; they are in rejected.jsonl of the prepared data", "warning")
+            Message(f"skipped {len(rejected)} bad rows; rejected.jsonl of the prepared data lists them", "warning")
         )
 
 
 def _users_without_id(fitted: FittedPlan, staged: Staged, split: str) -> str | None:
-    """Return the raw column of users, if a split may have some without an id; None where ops make users of something else."""
+    """Return the raw user column, if the split may have users without an id and the column is not computed by ops."""
     _, op = fitted.plan.encoder_of(fitted.plan.user)
     raw = fitted.plan.raw_name(fitted.plan.user)
     if raw not in staged.schema.names or not can_hash(staged.schema.field(raw).type):
@@ -185,19 +188,19 @@ def _users_without_id(fitted: FittedPlan, staged: Staged, split: str) -> str | N
     return raw if split != SPLITS[TRAIN] or op.leaves_out else None
 
 
-def _drawn(program: Program) -> int:
-    """Return how many rows are drawn for each interaction."""
+def _num_negatives(program: Program) -> int:
+    """Return the number of sampled negatives per interaction."""
     return program.draw.num_negatives if program.draw else 0
 
 
 @contextmanager
-def _timed(seconds: dict[str, float], what: str) -> Iterator[None]:
+def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
-    seconds[what] = round(time.perf_counter() - started, 3)
+    seconds[phase] = round(time.perf_counter() - started, 3)
 
 
 def peak_memory() -> int:
-    """Return the largest resident size that this process has had, in bytes."""
+    """Return the peak resident set size of this process, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

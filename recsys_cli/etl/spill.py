@@ -1,4 +1,4 @@
-"""Rows kept in a scratch file on their way: what is read more than once is parsed once."""
+"""Spill files: rows in a scratch file, parsed once for several passes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from recsys_cli.errors import DataError
 
 
 class Rows(Protocol):
-    """Interactions as batches in the order of their rows, any number of times."""
+    """A source of interactions in batches, in a fixed order, that can be read repeatedly."""
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
 
     def batches(self) -> Iterator[pa.Table]:
         """Yield the rows."""
 
 
 class SpillFile:
-    """Rows in a scratch file, in the batches in which they came."""
+    """Rows in a scratch file, in their original batches."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path = path
@@ -34,19 +34,19 @@ class SpillFile:
 
     @classmethod
     def write(cls, batches: Iterable[pa.Table], schema: pa.Schema, path: Path) -> SpillFile:
-        """Write batches to a file, in a common type.
+        """Write batches to a file, in the types of a schema.
 
         Raises:
-            DataError: A value does not fit the type that its column has in the first file.
+            DataError: A value does not fit the type of its column in the first file.
         """
         with pa.ipc.new_file(str(path), schema) as file:
             for batch in batches:
-                # In one piece: batches come back as they went in, beside the codes of their rows.
+                # As one record batch: the batches of the file must match those of the split codes.
                 file.write_table(typed(batch, schema).combine_chunks())
         return cls(path, schema)
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         return self._schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -59,74 +59,80 @@ class SpillFile:
                 yield pa.Table.from_batches([file.get_batch(number)]).select(names)
 
     def delete(self) -> None:
-        """Delete the file: nobody will read it any more."""
+        """Delete the file."""
         self.path.unlink(missing_ok=True)
 
 
 def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Bring rows to the types of a schema.
+    """Cast rows to the types of a schema.
 
     Raises:
-        DataError: A value does not fit the type that its column has in the first file.
+        DataError: A value does not fit the type of its column in the first file.
     """
     try:
         return rows.cast(schema)
     except pa.ArrowInvalid as error:
         types = ", ".join(f"{field.name} {field.type}" for field in schema)
         raise DataError(
-            f"the files with interactions differ in their types: {error}", hint=f"the first of them has {types}"
+            f"the files with interactions differ in their types: {error}",
+            hint=f"convert all files to the types of the first one: {types}",
         ) from error
 
 
 Numbers = Callable[[], Iterator[dict[str, npt.NDArray[np.int64]]]]
 
 
-def spill_rows(rows: Rows, wanted: Mapping[str, str], folder: Path) -> tuple[SpillFile, Numbers]:
-    """Keep rows in a scratch file, and some of their columns as whole numbers: times in their order, users in that of appearance.
+def spill_rows(rows: Rows, keys: Mapping[str, str], folder: Path) -> tuple[SpillFile, Numbers]:
+    """Write rows to a spill file, and the columns of the split to another one as integers.
+
+    Times become order-preserving integers; users are numbered in order of appearance.
 
     Args:
         rows: The rows.
-        wanted: Which columns, by "user" or "timestamp".
-        folder: Where scratch files go.
+        keys: The columns of the split, by "user" or "timestamp".
+        folder: The folder of the scratch files.
 
     Raises:
         DataError: A user is null.
     """
     users = Numbering()
     path = folder / "numbers.arrow"
-    schema = pa.schema([(key, pa.int64()) for key in wanted])
+    schema = pa.schema([(key, pa.int64()) for key in keys])
     with pa.ipc.new_file(str(path), schema) as file:
 
-        def watched() -> Iterator[pa.Table]:
+        def with_numbers_written() -> Iterator[pa.Table]:
             for batch in rows.batches():
                 columns: dict[str, pa.ChunkedArray | pa.Array] = {}
-                if "user" in wanted:
-                    columns["user"] = users.of(_checked(batch, wanted["user"]))
-                if "timestamp" in wanted:
-                    columns["timestamp"] = _in_order(batch.column(wanted["timestamp"]))
-                file.write_table(pa.table({key: columns[key] for key in wanted}).cast(schema).combine_chunks())
+                if "user" in keys:
+                    columns["user"] = users.of(_without_nulls(batch, keys["user"]))
+                if "timestamp" in keys:
+                    columns["timestamp"] = _in_order(batch.column(keys["timestamp"]))
+                file.write_table(pa.table({key: columns[key] for key in keys}).cast(schema).combine_chunks())
                 yield batch
 
-        spill = SpillFile.write(watched(), rows.schema(), folder / "rows.arrow")
+        spill = SpillFile.write(with_numbers_written(), rows.schema(), folder / "rows.arrow")
     numbers = SpillFile(path, schema)
 
     def columns() -> Iterator[dict[str, npt.NDArray[np.int64]]]:
         for batch in numbers.batches():
-            yield {key: batch.column(key).to_numpy() for key in wanted}
+            yield {key: batch.column(key).to_numpy() for key in keys}
 
     return spill, columns
 
 
-def _checked(batch: pa.Table, name: str) -> pa.ChunkedArray:
+def _without_nulls(batch: pa.Table, name: str) -> pa.ChunkedArray:
     values = batch.column(name)
     nulls = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
     if nulls:
-        raise DataError(f"column {name} has {nulls} nulls near there, so rows cannot be split by it")
+        raise DataError(
+            f"a batch has {nulls} nulls in the column {name}, so the split cannot use it",
+            hint=f"drop them: put {{op: Dropna, columns: [{name}]}} first in features.ops",
+        )
     return values
 
 
 def _in_order(times: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Return whole numbers in the order of times; a missing one, which the preparation refuses later, counts as any."""
+    """Return order-preserving integers of times; arbitrary for missing times, refused by a later check."""
     if not pa.types.is_floating(times.type):
         return times.cast(pa.int64()).fill_null(0)
     bits = (times.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
@@ -134,28 +140,28 @@ def _in_order(times: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 class Numbering:
-    """Numbers the values of a column in the order of their first appearance; null is a value, too."""
+    """Numbers the values of a column, null included, in order of first appearance."""
 
     def __init__(self) -> None:
-        self._known: pl.DataFrame | None = None
+        self._seen: pl.DataFrame | None = None
 
     def __len__(self) -> int:
-        return 0 if self._known is None else len(self._known)
+        return 0 if self._seen is None else len(self._seen)
 
     @property
     def values(self) -> pa.Array:
         """The values, by number."""
-        return pa.nulls(0) if self._known is None else self._known.get_column("value").to_arrow()
+        return pa.nulls(0) if self._seen is None else self._seen.get_column("value").to_arrow()
 
     def of(self, values: pa.ChunkedArray) -> pa.Array:
         """Return the number of each value, int64."""
         batch = pl.DataFrame({"value": pl.from_arrow(values)})
         first = batch.unique(maintain_order=True)
-        if self._known is None:
-            self._known = first.clear().with_columns(pl.lit(0, pl.Int64).alias("number"))
-        new = first.join(self._known, on="value", how="anti", nulls_equal=True, maintain_order="left")
-        start = len(self._known)
+        if self._seen is None:
+            self._seen = first.clear().with_columns(pl.lit(0, pl.Int64).alias("number"))
+        new = first.join(self._seen, on="value", how="anti", nulls_equal=True, maintain_order="left")
+        start = len(self._seen)
         numbered = new.with_columns(pl.Series("number", np.arange(start, start + len(new)), pl.Int64))
-        self._known = pl.concat([self._known, numbered])
-        found = batch.join(self._known, on="value", how="left", nulls_equal=True, maintain_order="left")
-        return found.get_column("number").to_arrow()
+        self._seen = pl.concat([self._seen, numbered])
+        joined = batch.join(self._seen, on="value", how="left", nulls_equal=True, maintain_order="left")
+        return joined.get_column("number").to_arrow()

@@ -1,6 +1,7 @@
-"""From raw interactions to scratch files: rows assigned to splits and shards by hash, so a shuffle sorts nothing large.
+"""Staging: raw interactions in partitioned scratch files, by split and by shard of train.
 
-Every engine starts from here. So splits, order and bad rows cannot differ between engines.
+A hash assigns each row of train to a shard, so the shuffle only permutes rows within shards. Splits, order and bad rows
+are the same for every engine.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ _MAX_SHARD_ROWS, _SHARD_BYTES = 2_000_000, 128 << 20
 
 @dataclass(frozen=True)
 class Staged:
-    """Raw interactions by split and shard, and the tables to join.
+    """Raw interactions by split and shard, and the dimension tables.
 
-    Partitions are the shards of train, then one for each held-out split, whose shards are its rows in order.
+    The partitions are the shards of train, then one per held-out split. The shards of a held-out split are consecutive rows.
 
     Attributes:
-        files: The rows, in the order in which they were read.
-        rows: Rows of each split.
-        num_shards: Shards of train that were assigned to; some may have got no row.
-        shard_rows: Rows of a held-out shard.
-        tables: The dataset's other tables, whole, by name.
-        schema: Names and raw types of the interactions' columns; with ROW_NUMBER where rows have a time, whose ties it breaks.
-        seed: Decides the order inside a shard of train.
-        raw: The interactions' columns as they were read; None where no op before the split has changed them.
+        files: The partitioned files, in the order of the input.
+        rows: Number of rows of each split.
+        num_shards: Number of train shards, possibly with empty ones.
+        shard_rows: Number of rows of a held-out shard.
+        tables: The raw dimension tables, by name.
+        schema: Names and raw types of the columns; with ROW_NUMBER, the tie-breaker of equal times, if rows have a time.
+        seed: Seed of the order within a train shard.
+        raw: Names and types of the columns before the filters; None without filters.
     """
 
     files: tuple[PartitionedFile, ...]
@@ -56,14 +57,14 @@ class Staged:
 
     @property
     def inputs(self) -> dict[str, pa.Schema]:
-        """Columns and types of all tables as they were read."""
+        """Names and types of the raw columns of all tables."""
         joined = {name: table.schema for name, table in self.tables.items()}
         read = pa.schema([field for field in self.schema if field.name != ROW_NUMBER])
         return {INTERACTIONS: read if self.raw is None else self.raw} | joined
 
     @property
     def shards(self) -> dict[str, range]:
-        """The numbers of each split's shards."""
+        """The shard numbers of each split."""
         held_out = {split: range(-(-self.rows[split] // self.shard_rows)) for split in SPLITS[1:]}
         return {SPLITS[TRAIN]: range(self.num_shards if self.rows[SPLITS[TRAIN]] else 0), **held_out}
 
@@ -75,12 +76,12 @@ class Staged:
         return range(partition, partition + 1)
 
     def count(self, files: Sequence[PartitionedFile]) -> dict[str, int]:
-        """Return the rows of each split that some files have."""
+        """Return the number of rows of each split in some files."""
         counts = sum((np.diff(file.starts) for file in files), np.zeros(self.num_shards + len(SPLITS) - 1, np.int64))
         return {split: int(counts[list(self.partitions(split))].sum()) for split in SPLITS}
 
     def batches(self, file: PartitionedFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Return a file's rows, partition by partition, in the order in which they were read."""
+        """Yield the rows of a file, partition by partition, in the order of the input."""
         names = self.schema.names if columns is None else list(columns)
         return file.tables(self.schema, names)
 
@@ -92,13 +93,13 @@ class Staged:
         columns: Sequence[str] | None = None,
         shuffled: bool = True,
     ) -> pa.Table:
-        """Return a shard's rows.
+        """Return the rows of a shard.
 
         Args:
-            split: Which split.
-            shard: Which of its shards.
-            columns: Which columns, in order; None for all.
-            shuffled: Whether in their final order, which costs a copy; else in that in which they were read.
+            split: Name of the split.
+            shard: Number of the shard.
+            columns: The columns, in order; None for all.
+            shuffled: Whether to return train rows in their final order, at the cost of a copy, not in the order of the input.
         """
         if split == SPLITS[TRAIN]:
             table = self._of(shard, 0, None, columns)
@@ -110,11 +111,11 @@ class Staged:
         return table
 
     def order(self, shard: int, rows: int) -> npt.NDArray[np.int64]:
-        """Return where each row of a shard of train, in its final order, stands in that in which rows were read."""
+        """Return the permutation of a train shard: the input position of each row in the final order; shape (rows,)."""
         return permutation(rows, mix(self.seed, _ORDER_STREAM, shard))
 
     def _of(self, partition: int, first: int, last: int | None, columns: Sequence[str] | None) -> pa.Table:
-        """Return rows first to last of a partition, in one piece of memory."""
+        """Return rows first to last - 1 of a partition, in contiguous memory."""
         names = self.schema.names if columns is None else list(columns)
         spans = []
         before = 0
@@ -130,13 +131,13 @@ class Staged:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Raw rows on their way to a scratch file.
+    """A batch of raw rows.
 
     Attributes:
-        number: Which batch it is.
-        first: How many rows came before it; where rows have a ROW_NUMBER, before that is counted.
+        number: Number of the batch.
+        first: Number of the first row in the raw input; not used for rows with a ROW_NUMBER.
         rows: The rows.
-        codes: The split of each row; None where a hash of its number decides.
+        codes: The split code of each row; None for a split by hash of the row number.
     """
 
     number: int
@@ -147,15 +148,15 @@ class _Batch:
 
 @dataclass(frozen=True)
 class ShardAssignment:
-    """Sorts a batch by the partition of each row and writes it: runs in a thread.
+    """Writes a batch as a partitioned file: a task of a thread pool.
 
     Attributes:
-        folder: Where scratch files go.
+        folder: The folder of the scratch files.
         schema: Names and types of the columns.
-        num_shards: Shards of train.
-        seed: Decides which row goes to which of them.
-        split: The rule of the split.
-        numbered: Whether each row keeps its number in the raw input.
+        num_shards: Number of train shards.
+        seed: Seed of the assignment to shards.
+        split: The split method.
+        numbered: Whether rows keep their number in the raw input.
     """
 
     folder: Path
@@ -169,7 +170,7 @@ class ShardAssignment:
         """Write a batch.
 
         Raises:
-            DataError: A value does not fit the type that its column has in the first file.
+            DataError: A value does not fit the type of its column in the first file.
         """
         rows = batch.rows
         counted = _numbers(rows, batch.first)
@@ -182,9 +183,8 @@ class ShardAssignment:
             codes = self.split.assign_rows(numbers)
         shards = below(hash_counters(numbers, mix(self.seed, _SHARD_STREAM)), self.num_shards)
         partitions = np.where(codes == TRAIN, shards, self.num_shards + codes - 1)
-        partitions = partitions.astype(
-            np.min_scalar_type(self.num_shards + len(SPLITS))
-        )  # small ones are sorted faster
+        # Small types are faster to sort.
+        partitions = partitions.astype(np.min_scalar_type(self.num_shards + len(SPLITS)))
         path = self.folder / f"batch-{batch.number:06d}.arrow"
         num_partitions = self.num_shards + len(SPLITS) - 1
         return PartitionedFile.write(
@@ -201,18 +201,20 @@ def stage(
     folder: Path,
     emit: Emit,
 ) -> Staged:
-    """Read the raw interactions once (from a scratch file again where the split looks at columns) and assign its rows to shards.
+    """Read the raw interactions and write their rows to partitioned files, by split and shard.
+
+    The input is read once; a split by columns reads it again from a spill file.
 
     Args:
-        sources: The interactions under "all", or those of each split where the split is given as files.
-        tables: The tables to join.
-        config: The rule of the split, the columns that it may look at, shard size and seed.
-        estimated_rows: About how many interactions there are; decides the number of shards.
+        sources: The interactions under "all", or one source per split of a files split.
+        tables: The dimension tables.
+        config: The config, with split method, columns, shard size and seed.
+        estimated_rows: Estimate of the number of interactions, for the number of shards.
         folder: An empty scratch folder.
-        emit: Told how many rows were read.
+        emit: Receiver of progress.
 
     Raises:
-        DataError: Rows cannot be read, or there is none.
+        DataError: A row is not readable.
     """
     names = next(iter(sources.values())).schema()
     schema = pa.schema([field for field in names if field.name != ROW_NUMBER])
@@ -234,29 +236,29 @@ def stage(
 
 
 def _number_type(files: Sequence[PartitionedFile]) -> pa.DataType:
-    """Return the type of row numbers: the smaller one where all fit into it, for they are a good part of a prepared row."""
+    """Return the type of row numbers: int32 if possible, because they are a large part of a prepared row."""
     return pa.int32() if max((file.last for file in files), default=0) < 2**31 else pa.int64()
 
 
 def rows_per_shard(config: EtlConfig, schema: pa.Schema) -> int:
-    """Return how many rows a shard has: what was asked for, or as many of this width as are worked on at ease."""
+    """Return the number of rows per shard: the config's, or a default by the width of a row."""
     if config.shard_rows is not None:
         return config.shard_rows
     return min(_MAX_SHARD_ROWS, _SHARD_BYTES // max(1, sum(_width(field.type) for field in schema)))
 
 
 def _width(kind: pa.DataType) -> int:
-    """Return about how many bytes a value takes."""
+    """Return the approximate size of a value, in bytes."""
     if is_list(kind):
         return 4 + 8 * _width(kind.value_type)
     try:
         return max(1, kind.bit_width // 8)
     except ValueError:
-        return 24  # a text
+        return 24  # a string
 
 
 def _coded(sources: Mapping[str, Rows], config: RunConfig, folder: Path) -> Iterator[_Batch]:
-    """Yield batches of raw rows with the split code of each row, where it is not a hash of its number."""
+    """Yield batches of raw rows with their split codes."""
     number = first = 0
     for rows, codes in _with_codes(sources, config, folder):
         if rows.num_rows:
@@ -266,7 +268,7 @@ def _coded(sources: Mapping[str, Rows], config: RunConfig, folder: Path) -> Iter
 
 
 def _numbers(rows: pa.Table, first: int) -> npt.NDArray[np.int64]:
-    """Return each row's number in the raw input: that which it has, or counted on from `first`."""
+    """Return the number of each row in the raw input: its ROW_NUMBER, or consecutive numbers from `first`."""
     if ROW_NUMBER in rows.column_names:
         return rows.column(ROW_NUMBER).to_numpy()
     return np.arange(first, first + rows.num_rows, dtype=np.int64)
@@ -282,7 +284,7 @@ def _with_codes(
             last = -1
             for batch in source.batches():
                 rows = batch
-                if rows.num_rows and ROW_NUMBER in rows.column_names:  # counted in each source on its own
+                if rows.num_rows and ROW_NUMBER in rows.column_names:  # ROW_NUMBER restarts in each source
                     numbers = rows.column(ROW_NUMBER).to_numpy() + first
                     last = int(numbers[-1])
                     rows = rows.set_column(rows.column_names.index(ROW_NUMBER), ROW_NUMBER, pa.array(numbers))
@@ -294,7 +296,7 @@ def _with_codes(
     else:
         plan = config.features
         names = {"user": plan.user, "timestamp": plan.timestamp}
-        wanted: dict[str, str] = {key: plan.raw_name(column) for key in split.reads if (column := names[key])}
-        spill, columns = spill_rows(sources["all"], wanted, folder)
+        keys: dict[str, str] = {key: plan.raw_name(column) for key in split.reads if (column := names[key])}
+        spill, columns = spill_rows(sources["all"], keys, folder)
         yield from zip(spill.batches(), assign(split, columns), strict=True)
         spill.delete()

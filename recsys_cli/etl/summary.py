@@ -1,4 +1,4 @@
-"""What a reader of the prepared data asks first: how many held-out people and items train never saw."""
+"""Numbers of cold-start users and items in the held-out splits."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from recsys_cli.features.split import SPLITS
 
 
 def cold_shares(folder: Path, fitted: FittedPlan, staged: Staged) -> dict[str, Any]:
-    """Return for each held-out split how many distinct users and items it has, and how many of them train has not.
+    """Return the numbers of distinct and of cold users and items, by held-out split and role.
 
     Args:
-        folder: The prepared rows: their ids say which raw values have to be told apart, and those are few.
+        folder: The prepared rows: raw values are only compared for rows without an id of their own.
         fitted: The fitted plan.
         staged: The raw rows.
     """
-    found: dict[str, Any] = {}
+    shares: dict[str, Any] = {}
     for split in SPLITS[1:]:
         if staged.rows[split]:
             roles = {"users": fitted.plan.user, "items": fitted.plan.item}
             counted = {role: _Column(folder / split, name, fitted, staged).count(split) for role, name in roles.items()}
-            found[split] = {role: counts for role, counts in counted.items() if counts is not None}
-    return found
+            shares[split] = {role: counts for role, counts in counted.items() if counts is not None}
+    return shares
 
 
 @dataclass(frozen=True)
 class _Column:
-    """Users or items of a split, in prepared and in raw rows, which are in the same order."""
+    """Users or items of a split, in prepared and raw rows, both in the same order."""
 
     folder: Path
     name: str
@@ -46,27 +46,27 @@ class _Column:
     staged: Staged
 
     def count(self, split: str) -> dict[str, int] | None:
-        """Count them; None where the raw rows do not have them: ops have made them of something else, or cut their lists."""
+        """Count the values; None if ops compute the column or cut its lists, so that raw and prepared values differ."""
         if self._raw not in self.staged.schema.names:
             return None
         counts = self.fitted.vocabulary_of(self.name).column("count").to_numpy()
-        met = np.concatenate((np.zeros(FIRST, dtype=bool), counts > 0))  # a given vocabulary has others, too
-        seen = np.zeros(len(met), dtype=bool)
-        strange = []
+        in_train = np.concatenate((np.zeros(FIRST, dtype=bool), counts > 0))  # a vocabulary file may have other values
+        seen = np.zeros(len(in_train), dtype=bool)
+        cold_values = []
         for shard in self.staged.shards[split]:
-            prepared = self._made(
+            prepared = self._observed(
                 pq.read_table(self.folder / f"{shard:05d}.parquet", columns=self._columns(self.name)), self.name
             )
             ids = _elements(prepared).to_numpy()
-            is_met = (ids < len(met)) & met[np.minimum(ids, len(met) - 1)]
-            seen[ids[is_met]] = True
-            others = np.flatnonzero(~is_met & (ids > NULL))
+            is_warm = (ids < len(in_train)) & in_train[np.minimum(ids, len(in_train) - 1)]
+            seen[ids[is_warm]] = True
+            others = np.flatnonzero(~is_warm & (ids > NULL))
             if len(others):
-                raw = self._made(self.staged.read(split, shard, columns=self._columns(self._raw)), self._raw)
+                raw = self._observed(self.staged.read(split, shard, columns=self._columns(self._raw)), self._raw)
                 if not _lengths(raw).equals(_lengths(prepared)):
                     return None
-                strange.append(pl.Series(_elements(raw).take(pa.array(others))).unique())
-        cold = len(pl.concat(strange).unique()) if strange else 0
+                cold_values.append(pl.Series(_elements(raw).take(pa.array(others))).unique())
+        cold = len(pl.concat(cold_values).unique()) if cold_values else 0
         return {"distinct": int(np.count_nonzero(seen)) + cold, "cold": cold}
 
     @property
@@ -77,8 +77,8 @@ class _Column:
         draw = self.fitted.program.draw
         return [name, *([draw.output] if draw is not None else [])]
 
-    def _made(self, rows: pa.Table, name: str) -> pa.Array:
-        """Return the column without the rows that were drawn."""
+    def _observed(self, rows: pa.Table, name: str) -> pa.Array:
+        """Return the column without sampled negatives."""
         draw = self.fitted.program.draw
         if draw is not None:
             rows = rows.filter(pc.equal(rows.column(draw.output), 0))
@@ -90,7 +90,7 @@ def _elements(values: pa.Array) -> pa.Array:
 
 
 def _lengths(values: pa.Array) -> pa.Array:
-    """Return how many elements each row has, where rows hold lists; else how many rows there are."""
+    """Return the list length of each row, or the number of rows for a scalar column."""
     if not is_list(values.type):
         return pa.array([len(values)])
     return pc.fill_null(pc.list_value_length(values), 0).cast(pa.int64())

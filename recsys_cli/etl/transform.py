@@ -1,4 +1,4 @@
-"""Applying a fitted plan: shards of a split, on any engine and anywhere, each to a parquet file of its own."""
+"""Application of a fitted plan to the shards of a split, on any engine and executor: one parquet file per shard."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from recsys_cli.features.split import SPLITS, TRAIN
 
 @dataclass(frozen=True)
 class Written:
-    """What there is to know of rows that were written.
+    """Counts of written rows.
 
     Attributes:
-        rows: How many.
-        missing: For each categorical column how many values are null and unseen, and how many there are.
-        lost: For each label how many are null and how many do not fit their type, where that can be, and how many there are.
+        rows: Number of rows.
+        missing: Counts of `null`, `unseen` and all `values`, by column.
+        lost: Counts of `null`, `unfit` (overflow) and all `rows`, by label with a cast to an integer type.
     """
 
     rows: int = 0
@@ -43,32 +43,32 @@ class Written:
     lost: Mapping[str, Counter[str]] | None = None
 
     def __add__(self, other: Written) -> Written:
-        """Return what there is to know of both."""
+        """Return the sum of the counts."""
         missing, lost = _added(self.missing, other.missing), _added(self.lost, other.lost)
         return Written(self.rows + other.rows, missing, lost)
 
 
 def _added(
-    some: Mapping[str, Counter[str]] | None, others: Mapping[str, Counter[str]] | None
+    left: Mapping[str, Counter[str]] | None, right: Mapping[str, Counter[str]] | None
 ) -> dict[str, Counter[str]]:
-    both = {name: Counter(counts) for name, counts in (some or {}).items()}
-    for name, counts in (others or {}).items():
-        both.setdefault(name, Counter()).update(counts)
-    return both
+    total = {name: Counter(counts) for name, counts in (left or {}).items()}
+    for name, counts in (right or {}).items():
+        total.setdefault(name, Counter()).update(counts)
+    return total
 
 
 @dataclass(frozen=True)
 class Transform:
-    """The work on one shard of a split: runs in a thread, or on a worker.
+    """The transform of one shard of a split: a task of an executor.
 
     Attributes:
-        engine: What computes.
-        fitted: Everything learnt, and for the flat layout the tables by id (`flattened`).
-        staged: The rows.
-        schema: What is written.
-        split: Which rows.
-        folder: Where the shards go.
-        user: The raw column of users, where those without an id of their own are to be told apart; None where there are none.
+        engine: The engine.
+        fitted: The fitted plan; for the flat layout with the tables by id (`flattened`).
+        staged: The staged rows.
+        schema: The columns of the prepared data.
+        split: Name of the split.
+        folder: The output folder.
+        user: The raw user column, to write a hash for each user without an id; None to write no hashes.
     """
 
     engine: Engine
@@ -80,7 +80,7 @@ class Transform:
     user: str | None = None
 
     def __call__(self, shard: int) -> Written:
-        """Write a shard and return what there is to know of it."""
+        """Write a shard and return its counts."""
         in_train = self.split == SPLITS[TRAIN]
         widens = any(column.ragged for column in self.schema.in_table(None))
         rows = self.staged.read(self.split, shard, shuffled=widens)
@@ -98,34 +98,34 @@ class Transform:
         if self.user is not None:
             table = table.append_column(USER_HASH, self._user_hashes(table, rows.select([self.user])))
         if order is not None:
-            table = table.take(pa.array(order))  # numbers are moved here, and what was read may be texts
+            table = table.take(pa.array(order))  # cheaper than before the steps: encoded ids, no strings
         if numbers is not None:
             table = table.append_column(ROW_NUMBER, numbers if order is None else _taken(numbers, order))
         write_table(table, self.folder / f"{shard:05d}.parquet")
         missing = count_missing(table, self.schema)
         for label, counts in lost.items():
-            missing[label]["null"] += counts["null"]  # which whole numbers do not show
+            missing[label]["null"] += counts["null"]  # lost in the cast to integers
         return Written(table.num_rows, missing, lost)
 
     def _check_times(self, table: pa.Table) -> None:
-        """Check that an op has left no interaction without a time; sampled negatives have none.
+        """Check the times of interactions after the ops; sampled negatives have none.
 
         Raises:
-            DataError: Some have none.
+            DataError: An interaction has no time.
         """
         for column in self.schema.in_table(None):
             if column.role is Role.TIMESTAMP and not column.ragged:
-                lacks = without_time(table.column(column.name))
-                if lacks is None:
+                missing = without_time(table.column(column.name))
+                if missing is None:
                     continue
                 for sampled in self.schema.select(lambda one: one.role is Role.SAMPLED):
-                    lacks &= table.column(sampled.name).to_numpy() == 0
-                if lacks.any():
+                    missing &= table.column(sampled.name).to_numpy() == 0
+                if missing.any():
                     where = f"in the prepared rows of {self.split}"
-                    raise missing_times(column.name, int(lacks.sum()), len(lacks), where)
+                    raise missing_times(column.name, int(missing.sum()), len(missing), where)
 
     def _user_hashes(self, table: pa.Table, raw: pa.Table) -> pa.Array:
-        """Return a hash of the user of each prepared row who has no id of its own, of the raw rows' column; null for others."""
+        """Return the hash of the raw user of each row, uint64; null for users with an id of their own."""
         column = self.schema.only(Role.USER)
         ids = table.column(column.name).to_numpy()
         unknown = (ids == UNSEEN) | (ids >= column.own_ids.stop)
@@ -136,28 +136,28 @@ class Transform:
 
 
 def _taken(numbers: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.Array:
-    """Return row numbers in another order, in less time than Arrow takes for it."""
+    """Return reordered row numbers; NumPy is faster than Arrow for columns without nulls."""
     if numbers.null_count:
         return numbers.take(pa.array(order)).combine_chunks()
     return pa.array(numbers.to_numpy()[order])
 
 
 def _without_numbers(rows: pa.Table) -> tuple[pa.Table, pa.ChunkedArray | None]:
-    """Return rows without their numbers in the raw input, which are nothing to compute with, and these."""
+    """Return rows without ROW_NUMBER, and the row numbers, because ops do not see them."""
     if ROW_NUMBER not in rows.column_names:
         return rows, None
     return rows.drop_columns([ROW_NUMBER]), rows.column(ROW_NUMBER)
 
 
 def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, total: int) -> Written:
-    """Prepare all shards of a split.
+    """Transform all shards of a split.
 
     Args:
-        task: The work on one of them.
-        executor: Where it is done.
-        emit: Told how far it is.
-        done: Rows of other splits that are done already.
-        total: Rows of all splits.
+        task: The transform of one shard.
+        executor: Runs the tasks over shards.
+        emit: Receiver of progress.
+        done: Number of rows in completed splits.
+        total: Number of rows in all splits.
     """
     written = Written()
     for part in executor.map(task, range(len(task.staged.shards[task.split]))):
@@ -168,19 +168,19 @@ def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, tot
 
 
 def prepare(engine: Engine, fitted: FittedPlan, rows: pa.Table, schema: Schema) -> pa.Table:
-    """Send raw rows that the plan was not fitted on through it, and bring them to the schema's columns and types."""
+    """Apply a fitted plan to new raw rows, and cast them to the columns and types of a schema."""
     steps = without_idle(_steps(fitted), fitted, train=False)
     return typed_table(engine.apply(steps, fitted, rows), schema.in_table(None))
 
 
 def _steps(fitted: FittedPlan) -> list[PlanStep]:
-    """Return all that rows of the interactions go through."""
+    """Return the steps of the interactions, with the lookup joins of the flat layout."""
     flat = _flat_steps(fitted) if any(position == FLAT for position, _ in fitted.state) else []
     return [*fitted.program.transforms(None), *flat]
 
 
 def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:
-    """Return the plan with the tables by id as part of its state, so that their columns come to the interactions."""
+    """Return the plan with the tables by id in its state, for the lookup joins of the flat layout."""
     state = dict(fitted.state)
     for step in _flat_steps(fitted):
         assert isinstance(step.op, Gather)
@@ -190,7 +190,7 @@ def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:
 
 
 def _flat_steps(fitted: FittedPlan) -> list[PlanStep]:
-    """Return what brings every column of a table by id that is kept to the interactions."""
+    """Return the lookup joins of all kept columns of the tables by id."""
     steps = []
     for key in fitted.program.keys:
         columns = tuple(

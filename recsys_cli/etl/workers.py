@@ -1,4 +1,4 @@
-"""What runs on a worker of a cluster: a look at what it is and sees, and tasks, whose errors travel as values."""
+"""The worker side of a cluster: checks of versions and the shared folder, and tasks with errors as return values."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _SHARE = "put the workspace on a file system that every worker mounts at the sam
 
 
 def releases() -> dict[str, str]:
-    """Return the versions that have to be the same everywhere: recsys-cli to the letter, the others as major.minor."""
-    found = {
+    """Return the versions that must match on every worker: recsys-cli with a hash of its source, others as major.minor."""
+    versions = {
         "recsys-cli": f"{__version__} of source {_source()}",
         "python": ".".join(platform.python_version_tuple()[:2]),
     }
     for package in _PACKAGES:
-        found[package] = ".".join((installed(package) or "missing").split(".")[:2])
-    return found
+        versions[package] = ".".join((installed(package) or "missing").split(".")[:2])
+    return versions
 
 
 @cache
@@ -48,83 +48,83 @@ def _source() -> str:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a worker says of itself.
+class WorkerInfo:
+    """The state of a worker.
 
     Attributes:
-        host: Its machine.
-        releases: Its versions.
-        lacks: Why the engine cannot run there.
-        blind: Why it cannot read and write the scratch folder.
+        host: Host name.
+        releases: Package versions.
+        missing: The package that the engine lacks on this worker; None if it can run.
+        folder_error: The reason why the scratch folder is not usable; None if it is.
     """
 
     host: str
     releases: Mapping[str, str]
-    lacks: MissingExtraError | None
-    blind: str | None
+    missing: MissingExtraError | None
+    folder_error: str | None
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """A folder in which workers show that they see what this process sees, and that this process sees what they write.
+class SharedFolder:
+    """A folder that checks the shared file system: every worker reads its token and writes a reply.
 
     Attributes:
-        folder: On the file system that is shared.
-        token: What is written there.
+        path: The folder.
+        token: Contents of its token file.
     """
 
-    folder: Path
+    path: Path
     token: str
 
     @classmethod
-    def at(cls, folder: Path) -> Meeting:
-        """Make the folder and leave the token in it."""
-        folder.mkdir()
-        meeting = cls(folder, uuid.uuid4().hex)
-        (folder / "token").write_text(meeting.token)
-        return meeting
+    def at(cls, path: Path) -> SharedFolder:
+        """Create the folder with its token file."""
+        path.mkdir()
+        shared = cls(path, uuid.uuid4().hex)
+        (path / "token").write_text(shared.token)
+        return shared
 
-    def look(self, engine: Engine) -> Seen:
-        """Tell what the worker is that this runs on, and leave an answer in the folder."""
+    def inspect(self, engine: Engine) -> WorkerInfo:
+        """Return the state of the current worker, and write its reply into the folder."""
         try:
-            blind = None if self.is_here() else f"{self.folder} there is another one"
-            (self.folder / f"answer-{self.token}-{uuid.uuid4().hex[:8]}").touch()
+            folder_error = None if self.is_same() else f"the worker has another folder at {self.path}"
+            (self.path / f"reply-{self.token}-{uuid.uuid4().hex[:8]}").touch()
         except OSError as error:
-            blind = str(error)
-        return Seen(socket.gethostname(), releases(), engine.missing(engine.device), blind)
+            folder_error = str(error)
+        return WorkerInfo(socket.gethostname(), releases(), engine.missing(engine.device), folder_error)
 
-    def is_here(self) -> bool:
-        """Whether the folder is the one that was made."""
-        return (self.folder / "token").read_text() == self.token
+    def is_same(self) -> bool:
+        """Whether this process sees the folder with the original token."""
+        return (self.path / "token").read_text() == self.token
 
-    def answers(self) -> int:
-        """Count the workers that could write to it."""
-        return len(list(self.folder.glob(f"answer-{self.token}-*")))
+    def num_replies(self) -> int:
+        """Count the replies of workers."""
+        return len(list(self.path.glob(f"reply-{self.token}-*")))
 
-    def problems(self, seen: Mapping[str, Seen | Exception]) -> dict[str, str]:
-        """Return what is wrong with workers, each with what to do.
+    def problems(self, workers: Mapping[str, WorkerInfo | Exception]) -> dict[str, str]:
+        """Return the problems of workers, each with its hint.
 
         Args:
-            seen: What each said, or why it could not, by address.
+            workers: The state of each worker, or the error of its inspection, by address.
         """
         here = releases()
-        found: dict[str, str] = {}
-        for address, said in seen.items():
-            if isinstance(said, Exception):
-                problem = f"worker {address} cannot run a task of recsys-cli: {type(said).__name__}: {said}"
-                found[problem] = _install(here)
+        hints: dict[str, str] = {}
+        for address, info in workers.items():
+            if isinstance(info, Exception):
+                problem = f"worker {address} cannot run a task of recsys-cli: {type(info).__name__}: {info}"
+                hints[problem] = _install(here)
                 continue
-            worker = f"worker {address} on {said.host}"
-            if others := [f"{name} {it}" for name, it in said.releases.items() if it != here[name]]:
-                ours = [f"{name} {here[name]}" for name, it in said.releases.items() if it != here[name]]
-                found[f"{worker} runs {', '.join(others)}; here it is {', '.join(ours)}"] = _install(here)
-            if said.lacks is not None:
-                found[f"{worker}: {said.lacks.message}"] = f"{said.lacks.hint}, on every worker"
-            if said.blind is not None:
-                found[f"{worker} cannot use the scratch folder {self.folder}: {said.blind}"] = _SHARE
-        if not found and self.answers() < len(seen):
-            found[f"what the workers write to {self.folder} is not seen here"] = _SHARE
-        return found
+            worker = f"worker {address} on {info.host}"
+            if theirs := [f"{name} {version}" for name, version in info.releases.items() if version != here[name]]:
+                ours = [f"{name} {here[name]}" for name, version in info.releases.items() if version != here[name]]
+                hints[f"{worker} runs {', '.join(theirs)}; this process runs {', '.join(ours)}"] = _install(here)
+            if info.missing is not None:
+                hints[f"{worker}: {info.missing.message}"] = f"{info.missing.hint}, on every worker"
+            if info.folder_error is not None:
+                hints[f"{worker} cannot use the scratch folder {self.path}: {info.folder_error}"] = _SHARE
+        if not hints and self.num_replies() < len(workers):
+            hints[f"files written by the workers to {self.path} are not visible here"] = _SHARE
+        return hints
 
 
 def _install(here: Mapping[str, str]) -> str:
@@ -134,56 +134,56 @@ def _install(here: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """An error on its way back. As a result and not as an error, or Dask would write about it to the worker's log."""
+    """An error as the return value of a task: Dask would log a raised error on the worker."""
 
     error: Exception
 
 
 @dataclass(frozen=True)
-class Work(Generic[Part, Result]):
-    """A task as it is shared with the workers.
+class SharedTask(Generic[Part, Result]):
+    """A task, broadcast to all workers.
 
     Attributes:
-        task: What is done with a part.
-        meeting: What a worker has to see: one may have come after the others were looked at.
+        task: The function of a part.
+        shared: The folder to check first: a worker may have joined after the inspection.
     """
 
     task: Callable[[Part], Result]
-    meeting: Meeting
+    shared: SharedFolder
 
-    def do(self, part: Part) -> Result | Failure:
-        """Do one part. It may be done twice, when a worker dies: nothing but the result tells that it was done."""
+    def run(self, part: Part) -> Result | Failure:
+        """Run one part. A part may run twice if a worker dies, so the task must be idempotent."""
         try:
-            _check(self.meeting)
+            _check(self.shared)
             return self.task(part)
-        except Exception as error:  # whatever it is, it is raised again by the one who waits
+        except Exception as error:  # raised again in the process that waits for the result
             return Failure(_portable(error))
 
 
-def do(work: Work[Part, Result], part: Part) -> Result | Failure:
-    """Do one part of a work that was shared."""
-    return work.do(part)
+def run_task(task: SharedTask[Part, Result], part: Part) -> Result | Failure:
+    """Run one part of a broadcast task."""
+    return task.run(part)
 
 
 @cache
-def _check(meeting: Meeting) -> None:
-    """Look once in each process whether the folder is there.
+def _check(shared: SharedFolder) -> None:
+    """Check the shared folder, once per process.
 
     Raises:
-        RecsysError: It is not.
+        RecsysError: The folder is missing, or another one.
     """
     try:
-        here = meeting.is_here()
+        is_same = shared.is_same()
     except OSError as error:
         raise RecsysError(
             f"a worker on {socket.gethostname()} cannot see the workspace: {error}", hint=_SHARE
         ) from error
-    if not here:
-        raise RecsysError(f"{meeting.folder} is another folder on the worker {socket.gethostname()}", hint=_SHARE)
+    if not is_same:
+        raise RecsysError(f"{shared.path} is another folder on the worker {socket.gethostname()}", hint=_SHARE)
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an error that can be sent and raised anywhere, with the traceback that it had as a note."""
+    """Return an error that any process can unpickle and raise, with its traceback as a note."""
     text = "".join(traceback.format_exception(error))
     if not isinstance(error, RecsysError) and type(error).__module__ != "builtins":
         error = RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Prepared rows to parquet files, the same for every engine, and what a reader will want to know of them."""
+"""Prepared rows as parquet files, and counts of their missing values. The same for every engine."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from recsys_cli.features.schema import NULL, UNSEEN, Column, Kind, Schema
 from recsys_cli.workspace import naming
 
 ROW_GROUP_ROWS = 1 << 18
-"""Rows of a row group: what a streaming loader reads at a time."""
+"""Rows per row group, the unit of reads of a streaming loader."""
 
 _PARTIAL = ".partial"
 
 
 def count_missing(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
-    """Count for each column of the interactions the values (elements, where ragged) that are null, unseen and infinite."""
+    """Count the null, unseen and infinite values (elements of ragged columns) of each column of the interactions."""
     return {column.name: _count(table.column(column.name), column) for column in schema.in_table(None)}
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a parquet file, plainly: shuffled ids and times hardly compress, and trying costs as much as all the rest.
+    """Write a parquet file atomically, because a worker may die while writing, or two workers may write the same file.
 
-    It is there whole or not at all, because a worker of a cluster may die on the way, or two may write the same one.
+    Without compression: shuffled ids and times hardly compress, and the attempt would double the time of the transform.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{_PARTIAL}")
@@ -39,13 +39,13 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove from a folder what a worker that died has left half written."""
+    """Remove partial files of dead workers from a folder."""
     for partial in folder.glob(f".*{_PARTIAL}"):
         partial.unlink(missing_ok=True)
 
 
 def typed_table(table: pa.Table, columns: tuple[Column, ...]) -> pa.Table:
-    """Bring a table to columns of the schema, in their order and types."""
+    """Return the columns of the schema from a table, in their order and types."""
     return pa.table({column.name: _typed(table.column(column.name), column) for column in columns})
 
 
@@ -57,12 +57,12 @@ def _typed(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     values = values.cast(pa.list_(kind) if column.ragged else kind, safe=False)
     missing = float("nan") if column.dtype.startswith("float") else 0
     if column.ragged:
-        return pa.chunked_array([_whole_lists(chunk, missing) for chunk in values.chunks], values.type)
+        return pa.chunked_array([_without_nulls(chunk, missing) for chunk in values.chunks], values.type)
     return pc.fill_null(values, missing) if column.dtype.startswith("float") else values
 
 
-def _whole_lists(lists: pa.ListArray, missing: float) -> pa.ListArray:
-    """Return lists without a null: a list that is null is empty, an element `missing`."""
+def _without_nulls(lists: pa.ListArray, missing: float) -> pa.ListArray:
+    """Return lists with null lists replaced by empty ones, and null elements by `missing`."""
     elements = lists.flatten()
     if lists.null_count == elements.null_count == 0:
         return lists
@@ -72,21 +72,24 @@ def _whole_lists(lists: pa.ListArray, missing: float) -> pa.ListArray:
 
 
 def count_numbers(values: pa.ChunkedArray, weights: npt.NDArray[np.int64] | None = None) -> Counter[str]:
-    """Count numbers that are null (NaN included) and those that are infinite.
+    """Count null (or NaN) and infinite numbers.
 
     Args:
         values: The numbers.
-        weights: How often each counts; without them once.
+        weights: Weight of each number; None for 1.
     """
     null = pc.is_null(values, nan_is_null=True)
     infinite = pc.is_inf(values) if pa.types.is_floating(values.type) else None
-    found = {"null": null, "infinite": infinite}
+    masks = {"null": null, "infinite": infinite}
     if weights is None:
-        counts = {name: (pc.sum(mask).as_py() or 0) if mask is not None else 0 for name, mask in found.items()}
+        counts = {name: (pc.sum(mask).as_py() or 0) if mask is not None else 0 for name, mask in masks.items()}
         return Counter(counts | {"values": len(values)})
-    masks = {name: pc.fill_null(mask, False).to_numpy() for name, mask in found.items() if mask is not None}
-    weighed = {name: int(weights[mask].sum()) for name, mask in masks.items()}
-    return Counter(weighed | {"values": int(weights.sum())})
+    weighted = {
+        name: int(weights[pc.fill_null(mask, False).to_numpy()].sum())
+        for name, mask in masks.items()
+        if mask is not None
+    }
+    return Counter(weighted | {"values": int(weights.sum())})
 
 
 def _count(values: pa.ChunkedArray, column: Column) -> Counter[str]:

@@ -88,7 +88,7 @@ def keep(batch):
     return batch.column("price").to_numpy() % 2 == 0
 
 def choose(op, rows, context):
-    return filter_rows(rows, keep, context.wanted)
+    return filter_rows(rows, keep, context.keeps)
 """
 
 

@@ -41,4 +41,4 @@ def test_mistakes_are_named(recsys: Recsys, ratings: Path) -> None:
     new.write_text("user_id\nu1\n")
     lacking = recsys("etl", "--apply", made["path"], new)
     assert lacking.code == 4
-    assert "no column item_id, which item_id cannot do without; there are user_id" in lacking.err
+    assert "no column item_id, required by item_id; the columns are user_id" in lacking.err

@@ -147,7 +147,7 @@ def test_fitted_op_has_an_aggregator_and_row_op_a_filter(op: type[Op]) -> None:
     example = EXAMPLES[op]
     for role, has, functions, reason in (
         ("aggregator", example.fitted, ("merge", "finalize"), "learns nothing from train"),
-        ("filter", example.phase == "rows", ("choose",), "leaves out no rows"),
+        ("filter", example.phase == "rows", ("choose",), "filters no rows"),
     ):
         assert refusal(example, role, ROLES[role]) == (None if has else f"{op.__name__} {reason}")
         if has:

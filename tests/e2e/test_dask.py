@@ -191,7 +191,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(name: str, workspace: Wor
     _, err = run.communicate(timeout=60)
 
     assert run.returncode == 0, err
-    assert "is gone; what it had to do is done by the others" in err
+    assert "is lost; other workers repeat its parts" in err
     (made,) = workspace.all_data()
     assert contents(made) == alone(shard_rows)
     assert list((workspace.root / ".scratch").iterdir()) == []
@@ -203,7 +203,7 @@ def test_no_worker_left_is_an_error_and_not_a_wait(workspace: Workspace, dask: D
 
     def kill(event: Event) -> None:
         if isinstance(event, Progress) and event.task == "transform":
-            monkeypatch.setattr(clusters, "PATIENCE", 1.5)
+            monkeypatch.setattr(clusters, "WORKER_TIMEOUT", 1.5)
             for worker in workers:
                 worker.kill()
 
@@ -218,20 +218,20 @@ def test_a_scheduler_that_dies_is_an_error(workspace: Workspace, dask: Dask, mon
 
     def kill(event: Event) -> None:
         if isinstance(event, Progress) and event.task == "transform":
-            monkeypatch.setattr(clusters, "CONNECT", 1.5)
+            monkeypatch.setattr(clusters, "CONNECT_TIMEOUT", 1.5)
             dask.started[0].kill()
 
-    with pytest.raises(RecsysError, match=r"the Dask scheduler of etl.cluster=tcp://\S+ is gone"):
+    with pytest.raises(RecsysError, match=r"the Dask scheduler of etl.cluster=tcp://\S+ is lost"):
         etl(config(cluster=dask.address, shard_rows=100), workspace, emit=kill)
 
 
 def test_no_worker_at_all_is_said(workspace: Workspace, dask: Dask, monkeypatch) -> None:
-    monkeypatch.setattr(clusters, "PATIENCE", 0.5)
+    monkeypatch.setattr(clusters, "WORKER_TIMEOUT", 0.5)
     assert refused(workspace, dask, match=r"the Dask scheduler tcp://\S+ has had no worker").hint
 
 
 def test_no_scheduler_at_all_is_said(workspace: Workspace, dask: Dask, monkeypatch) -> None:
-    monkeypatch.setattr(clusters, "CONNECT", 0.5)
+    monkeypatch.setattr(clusters, "CONNECT_TIMEOUT", 0.5)
     dask.stop()
     assert refused(workspace, dask, match=r"no Dask scheduler answers at tcp://\S+: ").hint
 
@@ -253,7 +253,7 @@ def test_a_worker_of_other_releases(workspace: Workspace, dask: Dask, tmp_path: 
     forged.mkdir(parents=True)
     (forged / "METADATA").write_text("Metadata-Version: 2.1\nName: polars\nVersion: 0.1.2\n")
     dask.worker(path=str(forged.parent))
-    assert refused(workspace, dask, match=r"worker tcp://\S+ on \S+ runs polars 0\.1; here it is polars \d").hint
+    assert refused(workspace, dask, match=r"worker tcp://\S+ on \S+ runs polars 0\.1; this process runs polars \d").hint
 
 
 def test_a_worker_without_recsys(workspace: Workspace, dask: Dask) -> None:

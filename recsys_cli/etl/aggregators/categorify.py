@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.counts import PACKED, add_up, in_order, known, unpacked
+from recsys_cli.etl.counts import PACKED, add_up, in_order, unpacked, without_null
 from recsys_cli.etl.given_vocabulary import read_vocabulary
 from recsys_cli.etl.join_keys import canonical
 from recsys_cli.features.columns import COUNTS, REST
@@ -53,9 +53,11 @@ def counts_of(values: pa.Table, merged: pa.Table) -> pa.ChunkedArray:
 def _known(counts: pa.Table) -> pa.Table:
     """Return the counts of values that are there, each of which stands for itself."""
     if PACKED in counts.column_names:
-        return known(counts)
+        return without_null(counts)
     values = _plain(canonical(counts.column("value").combine_chunks()))
-    counts = known(pa.table({"value": values, "count": counts.column("count").cast(pa.int64()).combine_chunks()}))
+    counts = without_null(
+        pa.table({"value": values, "count": counts.column("count").cast(pa.int64()).combine_chunks()})
+    )
     if not pa.types.is_floating(values.type):
         return counts
     # 0.0 and -0.0 have become one value, and parts may have counted both.

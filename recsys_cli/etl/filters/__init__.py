@@ -1,7 +1,6 @@
-"""Ops of phase "rows": they choose the interactions and compute what takes several of them, before the split, globally.
+"""Ops of phase "rows": filters, and computations over several interactions, before the split.
 
-They run outside the engines, so that every engine starts from the same rows: a module per op, in a table, with
-`choose(op, rows, context)`.
+They run outside the engines, so every engine gets the same rows. Each op has a module with `choose(op, rows, context)`.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from recsys_cli.features.program import Program
 from recsys_cli.features.spec import Spec
 
 Part = Literal["train", "held-out", "new"]
-"""Which interactions: those to learn from (and to split), given ones that are held out, or new ones for a fitted plan."""
+"""The kind of interactions: train (or all before the split), held-out ones of a files split, or new ones of a fitted plan."""
 
 
 @dataclass(frozen=True)
 class RowCount:
-    """What one op has done to the number of rows.
+    """The numbers of rows before and after an op.
 
     Attributes:
         index: Position of the op in the plan.
         name: Name of the op.
-        title: How a message names it.
-        rows_in: Rows before it.
-        rows_out: Rows after it.
+        title: Name of the op in messages.
+        rows_in: Rows before the op.
+        rows_out: Rows after the op.
     """
 
     index: int
@@ -55,13 +54,13 @@ class RowCount:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The interactions that there are, in order, with the columns that are needed from now on.
+class FilteredRows:
+    """The interactions after all filters, in order, with the columns of later steps.
 
     Attributes:
-        rows: The interactions; with ROW_NUMBER where some op chose or computed.
+        rows: The interactions; with ROW_NUMBER if there are ops.
         columns: Their columns.
-        ops: The ops, with their positions and the rows after each; the rows before the first come first.
+        ops: Position, op and its output rows; the first entry, without an op, has the input rows.
     """
 
     rows: Rows
@@ -69,7 +68,7 @@ class Chosen:
     ops: tuple[tuple[int, Op | None, Counted], ...] = ()
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         schema = self.rows.schema()
         return pa.schema([schema.field(name) for name in self.columns]) if self.ops else schema
 
@@ -79,7 +78,7 @@ class Chosen:
 
     @property
     def counts(self) -> tuple[RowCount, ...]:
-        """What each op has done, once somebody has gone over all rows."""
+        """The row counts of each op, after a complete pass over the rows."""
         counts = []
         for (_, _, before), (index, op, after) in zip(self.ops, self.ops[1:], strict=False):
             assert op is not None
@@ -87,39 +86,39 @@ class Chosen:
         return tuple(counts)
 
     def check(self) -> None:
-        """Check that rows are left, once somebody has gone over all of them.
+        """Check for an op without output rows, after a complete pass over the rows.
 
         Raises:
-            DataError: An op has left out all that there were; the message names it.
+            DataError: An op removes all rows; the message names the op.
         """
         for count in self.counts:
             if count.rows_in and not count.rows_out:
                 raise DataError(
-                    f"{count.title} leaves none of {count.rows_in:,} rows", hint="ask for less, or take the op out"
+                    f"{count.title} removes all {count.rows_in:,} rows", hint="relax its options, or remove the op"
                 )
 
     def report(self, emit: Emit) -> None:
-        """Say what each op has done to the number of rows, once somebody has gone over all of them."""
+        """Emit the row counts of each op with a change, after a complete pass over the rows."""
         for count in self.counts:
             if count.rows_out != count.rows_in:
-                emit(Message(f"{count.title}: {count.rows_in:,} rows, of which {count.rows_out:,} are left"))
+                emit(Message(f"{count.title}: {count.rows_in:,} rows in, {count.rows_out:,} rows out"))
 
     def discard(self) -> None:
-        """Delete all scratch files: nobody will go over the rows any more."""
+        """Delete all scratch files, after the last pass over the rows."""
         if self.ops:
             self.ops[-1][2].discard()
 
     def estimated_rows(self, raw: int) -> int:
-        """Return how many rows there are, where that is known before they are gone over.
+        """Return an estimate of the number of rows before the first pass.
 
-        Groups count as the rows that they are made of, because their size depends on that.
+        A group counts as its input rows, because the size of its output row grows with them.
 
         Args:
             raw: An estimate of the rows before the first op.
         """
         before = itertools.takewhile(lambda step: not (step[1] and step[1].replaces), self.ops)
-        known = [rows.most for _, _, rows in before if rows.most is not None]
-        return known[-1] if known else raw
+        bounds = [rows.most for _, _, rows in before if rows.most is not None]
+        return bounds[-1] if bounds else raw
 
 
 def choose_rows(
@@ -131,37 +130,37 @@ def choose_rows(
     part: Part = "train",
     memory: int = 1024,
     labels: Collection[str] = (),
-) -> Chosen:
-    """Send the raw interactions through all ops up to the last one that chooses rows; without such ops nothing is done.
+) -> FilteredRows:
+    """Apply all ops up to the last filter to the raw interactions; without filters, return them unchanged.
 
-    What looks at all rows does so here; what looks at each on its own, while somebody goes over the result.
+    Ops over all rows run here; row-wise ops run lazily, in each pass over the result.
 
     Args:
-        program: The plan for the tables, without problems.
-        source: The raw interactions, with the columns that the program reads.
-        folder: A scratch folder, to be made; it is needed as long as somebody goes over the result.
-        emit: Told what is worth knowing.
-        part: Which interactions: ops that only leave rows out are no matter of new ones, and KCore is none of held-out ones.
+        program: The compiled plan, without problems.
+        source: The raw interactions, with the raw columns of the program.
+        folder: A scratch folder, created on demand and in use until `discard`.
+        emit: Receiver of progress and messages.
+        part: The kind of interactions. Pure filters skip new ones; train-only ops such as KCore skip held-out ones.
         memory: Budget in MiB.
-        labels: Columns that have to fit the type that an op gives them.
+        labels: Label columns, checked for overflow of the type that an op gives them.
     """
     ops = [(index, cast("Op", op)) for index, op in program.rows if op.acts and _is_for(op, part)]
     if not ops:
-        return Chosen(source)
+        return FilteredRows(source)
     counted = Counted(Numbered(source))
     columns = _Columns.of(program, [op for _, op in ops], counted.schema())
     done: list[tuple[int, Op | None, Counted]] = [(-1, None, counted)]
     for number, (index, op) in enumerate(ops):
-        own = folder / str(number)
-        own.mkdir(parents=True)
-        context = OpContext(op.name, own, memory, emit, columns.before(number), columns.after(number))
+        op_folder = folder / str(number)
+        op_folder.mkdir(parents=True)
+        context = OpContext(op.name, op_folder, memory, emit, columns.before(number), columns.after(number))
         counted = Counted(_choose(op, counted, context, columns.written[number], labels))
         done.append((index, op, counted))
-    return Chosen(counted, columns.before(len(ops)), tuple(done))
+    return FilteredRows(counted, columns.before(len(ops)), tuple(done))
 
 
 def _is_for(op: Op, part: Part) -> bool:
-    """Whether an op has something to do with some interactions."""
+    """Whether an op applies to a kind of interactions."""
     return not (part == "new" and op.drops_only) and not (part == "held-out" and op.train_only)
 
 
@@ -178,43 +177,43 @@ def _choose(
 def _compute(
     op: Op, apply: Callable[..., pl.LazyFrame], written: tuple[str, ...], labels: frozenset[str], batch: pa.Table
 ) -> pa.Table:
-    """Compute the columns of an op that looks at each row on its own, as the Polars engine does.
+    """Compute the columns of a row-wise op with the Polars engine.
 
     Raises:
-        DataError: A label does not fit its type.
+        DataError: A label overflows its type.
     """
-    frame = pl.LazyFrame(batch.select([ROW_NUMBER, *op.reads]))  # the number, because an op may read nothing
-    made = apply(op, {}, frame).collect().to_arrow()
+    frame = pl.LazyFrame(batch.select([ROW_NUMBER, *op.reads]))  # ROW_NUMBER, because an op may read no column
+    computed = apply(op, {}, frame).collect().to_arrow()
     for label in labels & op.casts.keys():
         exact = LambdaOp(expression=op.casts[label], output=label, dtype="float64")
-        found = lambda_op.apply(exact, {}, frame).select(label).collect().to_arrow()
-        check_fits(label, found.column(label), str(made.schema.field(label).type))
+        values = lambda_op.apply(exact, {}, frame).select(label).collect().to_arrow()
+        check_fits(label, values.column(label), str(computed.schema.field(label).type))
     rows = batch.drop_columns([name for name in written if name in batch.column_names])
     for name in written:
-        if name in made.column_names:
-            rows = rows.append_column(name, made.column(name))
+        if name in computed.column_names:
+            rows = rows.append_column(name, computed.column(name))
     return rows
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """Which columns there are between ops, and which of them somebody still needs.
+    """The columns between ops, and their liveness.
 
     Attributes:
-        have: The columns before each op, and after the last.
-        live: Those of them that the op or somebody after it needs.
-        written: What each op writes; None for a column that is no longer there after it.
+        available: The columns before each op, and after the last one.
+        live: The columns read by the op or a later step, before each op and after the last one.
+        written: The outputs of each op; None for a removed column.
     """
 
-    have: list[tuple[str, ...]]
+    available: list[tuple[str, ...]]
     live: list[frozenset[str]]
     written: list[Mapping[str, Spec | None]]
 
     @classmethod
     def of(cls, program: Program, ops: Sequence[Op], schema: pa.Schema) -> _Columns:
-        """Go over the ops forward for what there is, and backward for what is needed."""
+        """Analyze the ops forward for available columns, and backward for live ones."""
         specs: dict[str, Spec] = {field.name: Spec(field.type) for field in schema}
-        have = [tuple(specs)]
+        available = [tuple(specs)]
         written: list[Mapping[str, Spec | None]] = []
         for op in ops:
             outputs: Mapping[str, Spec | None] = op.outputs({name: specs[name] for name in op.reads})
@@ -222,28 +221,28 @@ class _Columns:
             specs = {name: spec for name, spec in kept.items() if name not in outputs}
             specs |= {name: spec for name, spec in outputs.items() if spec is not None}
             written.append(outputs)
-            have.append(tuple(specs))
+            available.append(tuple(specs))
         live = [_needed(program) | {ROW_NUMBER}]
-        for op, made, there in zip(ops[::-1], written[::-1], have[-2::-1], strict=True):
-            reads = there if op.reads_all else op.reads
-            after = frozenset() if op.replaces else live[0] - set(made)
+        for op, outputs, columns in zip(ops[::-1], written[::-1], available[-2::-1], strict=True):
+            reads = columns if op.reads_all else op.reads
+            after = frozenset() if op.replaces else live[0] - set(outputs)
             live.insert(0, after | {ROW_NUMBER, *reads})
-        return cls(have, live, written)
+        return cls(available, live, written)
 
     def before(self, number: int) -> tuple[str, ...]:
-        """Return the columns before an op that it or somebody after it needs."""
-        return tuple(name for name in self.have[number] if name in self.live[number])
+        """Return the columns before an op that the op or a later step reads."""
+        return tuple(name for name in self.available[number] if name in self.live[number])
 
     def after(self, number: int) -> tuple[str, ...]:
-        """Return the columns before an op that somebody after it needs."""
-        return tuple(name for name in self.have[number] if name in self.live[number + 1])
+        """Return the columns before an op that a later step reads."""
+        return tuple(name for name in self.available[number] if name in self.live[number + 1])
 
 
 def _needed(program: Program) -> frozenset[str]:
-    """Return the columns of the interactions that are needed after the split."""
-    made: set[str] = set()
+    """Return the columns of the interactions that the steps after the split read."""
+    written: set[str] = set()
     needed: set[str] = set()
     for step in (step for step in program.steps if step.home is None):
-        needed |= set(step.op.reads) - made
-        made |= set(step.writes)
-    return frozenset(needed | {name for name, _, home in program.columns if home is None and name not in made})
+        needed |= set(step.op.reads) - written
+        written |= set(step.writes)
+    return frozenset(needed | {name for name, _, home in program.columns if home is None and name not in written})

@@ -1,4 +1,4 @@
-"""Rows by key in bounded memory: dealt to buckets by a hash of the key, worked on one by one, and brought back in order."""
+"""Processing of groups in bounded memory: hash buckets by key in scratch files, and a merge back into the original order."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from recsys_cli.features.columns import POSITION
 from recsys_cli.features.hashing import below, hash_counters
 
 _SHARE = 32
-"""What part of the budget a bucket's rows take: a few times as much is needed to put them in order, of two at a time."""
-_MOST_BUCKETS = 4096
-_AT_ONCE = 2
-"""Buckets in work at the same time: more would cost memory, and a bucket's work is spread over the processors in part."""
+"""Divisor of the budget for the rows of a bucket: a sort needs several times their size, for two buckets at a time."""
+_MAX_BUCKETS = 4096
+_THREADS = 2
+"""Number of concurrent buckets: more would cost memory, and the work on a bucket is partly parallel itself."""
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """Rows in scratch files, such that those with one key are in one bucket.
+    """Rows in scratch files, with all rows of a key in the same bucket.
 
     Attributes:
-        files: A file for each batch, with a record batch for each bucket.
-        count: How many buckets there are.
-        schema: The rows' columns.
-        context: Whose they are.
+        files: One file per batch, with one record batch per bucket.
+        count: Number of buckets.
+        schema: Names and types of the columns.
+        context: The context of the op.
     """
 
     files: tuple[PartitionedFile, ...]
@@ -45,21 +45,21 @@ class Buckets:
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return sum(int(file.starts[-1]) for file in self.files)
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Yield each bucket that has rows, in the order of their positions."""
+        """Yield the rows of each non-empty bucket, ordered by position."""
         for bucket in range(self.count):
             sizes = ((file, int(file.starts[bucket + 1] - file.starts[bucket])) for file in self.files)
             spans = [Span(file, bucket, 0, size) for file, size in sizes if size]
             if spans:
                 yield read(spans, self.schema, self.schema.names)
 
-    def map(self, work: Callable[[pa.Table], Result]) -> Iterator[Result]:
-        """Yield what is made of each bucket that has rows, and say how far that is."""
-        sized = Threads(_AT_ONCE).map(lambda rows: (rows.num_rows, work(rows)), self)
-        return self.context.watch(self.context.name, sized, self.num_rows)
+    def map(self, function: Callable[[pa.Table], Result]) -> Iterator[Result]:
+        """Yield the result of a function for each non-empty bucket, and emit progress."""
+        sized = Threads(_THREADS).map(lambda rows: (rows.num_rows, function(rows)), self)
+        return self.context.track(self.context.name, sized, self.num_rows)
 
     def delete(self) -> None:
         """Delete the files."""
@@ -68,18 +68,18 @@ class Buckets:
 
 
 def bucket_bytes(memory: int) -> int:
-    """Return the size of a bucket's rows for a budget in MiB."""
+    """Return the target size of a bucket, in bytes, for a budget in MiB."""
     return (memory << 20) // _SHARE
 
 
 def partition(rows: Flow, by: Sequence[str], columns: Sequence[str], context: OpContext) -> Buckets:
-    """Distribute materialized rows over buckets.
+    """Partition materialized rows into buckets by key.
 
     Args:
         rows: The rows.
-        by: The key. NaN is null in it, and null a value like any other; -0.0 is 0.0.
-        columns: The columns to keep beside it.
-        context: Says where scratch files go, and how large a bucket may be.
+        by: The key columns. NaN equals null, and null is a value of its own; -0.0 equals 0.0.
+        columns: Further columns to keep.
+        context: The context of the op, with scratch folder and memory budget.
     """
     names = list(dict.fromkeys((*by, *columns)))
     batches = rows.batches(names)
@@ -88,9 +88,9 @@ def partition(rows: Flow, by: Sequence[str], columns: Sequence[str], context: Op
         return Buckets((), 1, pa.schema([]), context)
     size = (first.nbytes / first.num_rows + 8) * (rows.most or 0)  # 8 for the position
     count = -(-int(size) // bucket_bytes(context.memory))
-    to_bucket = _BucketAssignment(tuple(by), max(1, min(_MOST_BUCKETS, count)), context.folder)
-    files = tuple(Threads().map(to_bucket, _with_positions(itertools.chain([first], batches))))
-    return Buckets(files, to_bucket.count, to_bucket.keyed(first, 0).schema, context)
+    assignment = _BucketAssignment(tuple(by), max(1, min(_MAX_BUCKETS, count)), context.folder)
+    files = tuple(Threads().map(assignment, _with_positions(itertools.chain([first], batches))))
+    return Buckets(files, assignment.count, assignment.keyed(first, 0).schema, context)
 
 
 def _with_positions(batches: Iterator[pa.Table]) -> Iterator[tuple[int, int, pa.Table]]:
@@ -102,7 +102,7 @@ def _with_positions(batches: Iterator[pa.Table]) -> Iterator[tuple[int, int, pa.
 
 @dataclass(frozen=True)
 class _BucketAssignment:
-    """Sorts a batch by the bucket of each row and writes it: runs in a thread."""
+    """Writes a batch as a partitioned file of buckets: a task of a thread pool."""
 
     by: tuple[str, ...]
     count: int
@@ -116,7 +116,7 @@ class _BucketAssignment:
         )
 
     def keyed(self, rows: pa.Table, first: int) -> pa.Table:
-        """Return rows with keys that are equal where they mean the same, and the position of each."""
+        """Return rows with canonical keys and their positions."""
         for name in self.by:
             rows = rows.set_column(rows.column_names.index(name), name, canonical(rows.column(name)))
         positions = np.arange(first, first + rows.num_rows, dtype=np.int64)
@@ -131,11 +131,11 @@ class _BucketAssignment:
 
 @dataclass(frozen=True)
 class Runs:
-    """Rows in several scratch files, each in the order of one column.
+    """Sorted runs: rows in several scratch files, each sorted by one column.
 
     Attributes:
         paths: Arrow IPC files of one record batch.
-        order: The column: whole numbers, no two of them the same.
+        order: The sort column: unique integers.
         schema: Names and types of the columns.
     """
 
@@ -144,11 +144,11 @@ class Runs:
     schema: pa.Schema
 
     def between(self, low: int, high: int) -> pa.Table:
-        """Return the rows from `low` on and before `high`, in order."""
+        """Return the rows from `low` to before `high`, in order."""
         parts = [self._part(path, low, high) for path in self.paths]
-        together = pa.concat_tables([self.schema.empty_table(), *parts])
-        order = np.argsort(together.column(self.order).to_numpy(), kind="stable")
-        return together.take(pa.array(order)).combine_chunks()
+        rows = pa.concat_tables([self.schema.empty_table(), *parts])
+        order = np.argsort(rows.column(self.order).to_numpy(), kind="stable")
+        return rows.take(pa.array(order)).combine_chunks()
 
     def delete(self) -> None:
         """Delete the files."""
@@ -156,7 +156,7 @@ class Runs:
             path.unlink()
 
     def _part(self, path: Path, low: int, high: int) -> pa.Table:
-        # Mapped, because only a slice is looked at; the slice is copied by the caller, and then nothing is mapped any more.
+        # Memory-mapped, because only a slice is read; the caller copies the slice, which ends the mapping.
         with pa.memory_map(str(path)) as file:
             rows = pa.ipc.open_file(file).get_batch(0)
         numbers = rows.column(self.schema.get_field_index(self.order)).to_numpy()
@@ -165,7 +165,7 @@ class Runs:
 
 
 def write_run(rows: pa.Table, path: Path) -> Path:
-    """Write rows, one or more, that are in the order of their run to a file, and return where it is."""
+    """Write the sorted rows of a run, at least one, to a file, and return its path."""
     with pa.ipc.new_file(str(path), rows.schema) as file:
         file.write_batch(rows.combine_chunks().to_batches()[0])
     return path

@@ -1,4 +1,4 @@
-"""Deduplicate: rows with one key meet in one bucket, and a byte for each row says whether it is kept."""
+"""Deduplicate: groups of equal keys, bucket by bucket, with a mask of one byte per row."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def choose(op: Deduplicate, rows: Flow, context: OpContext) -> Flow:
     rows = context.materialize(rows)
     buckets = partition(rows, op.columns, op.order_by, context)
     keep = np.zeros(rows.most or 0, dtype=bool)
-    for kept in buckets.map(partial(_kept, op)):
-        keep[kept] = True
+    for positions in buckets.map(partial(_kept, op)):
+        keep[positions] = True
     buckets.delete()
     return Masked(rows, keep)
 
 
 def _kept(op: Deduplicate, rows: pa.Table) -> Positions:
-    """Return the positions of the rows that are kept of a bucket."""
+    """Return the positions of the kept rows of a bucket."""
     groups = group(rows, op.columns, op.order_by)
     if op.keep == "first":
-        found = groups.starts
+        kept = groups.starts
     elif op.keep == "last":
-        found = groups.ends - 1
+        kept = groups.ends - 1
     else:
-        found = groups.starts[groups.ends - groups.starts == 1]
-    positions: Positions = rows.column(POSITION).to_numpy()[groups.order[found]]
+        kept = groups.starts[groups.ends - groups.starts == 1]
+    positions: Positions = rows.column(POSITION).to_numpy()[groups.order[kept]]
     return positions

@@ -1,4 +1,4 @@
-"""DifferenceLag: groups are ordered bucket by bucket, and the differences are brought back to the rows' own order."""
+"""DifferenceLag: differences within ordered groups, bucket by bucket, merged back into the original order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def choose(op: DifferenceLag, rows: Flow, context: OpContext) -> Flow:
     """Add the differences."""
     if min(op.shift) < 0:
         context.emit(
-            Message(f"{op.name} of {', '.join(op.columns)} by {min(op.shift)} looks at later rows: a leak", "warning")
+            Message(
+                f"{op.name} of {', '.join(op.columns)} with shift {min(op.shift)} uses later rows: a leak", "warning"
+            )
         )
     rows = context.materialize(rows)
     buckets = partition(rows, op.by, (*op.order_by, *op.columns), context)
@@ -33,37 +35,37 @@ def choose(op: DifferenceLag, rows: Flow, context: OpContext) -> Flow:
     for number, differences in enumerate(buckets.map(partial(_differences, op))):
         runs.append(write_run(differences, context.folder / f"lag-{number:06d}.arrow"))
     buckets.delete()
-    made = [pa.field(op.output(name, shift), pa.float64()) for name in op.columns for shift in op.shift]
-    return Lagged(rows, Runs(tuple(runs), POSITION, pa.schema([pa.field(POSITION, pa.int64()), *made])))
+    outputs = [pa.field(op.output(name, shift), pa.float64()) for name in op.columns for shift in op.shift]
+    return Lagged(rows, Runs(tuple(runs), POSITION, pa.schema([pa.field(POSITION, pa.int64()), *outputs])))
 
 
 def _differences(op: DifferenceLag, rows: pa.Table) -> pa.Table:
-    """Return the differences of whole groups, in the order of their positions."""
+    """Return the differences of complete groups, ordered by position."""
     groups = group(rows, op.by, op.order_by)
     frame = pl.DataFrame(rows.take(pa.array(groups.order)))
     frame = frame.with_columns(pl.Series(GROUP, groups.numbers))
     grouped = pl.all_horizontal(pl.col(name).is_not_null() for name in op.by)
-    found = [
+    differences = [
         pl.when(grouped & (pl.col(GROUP) == pl.col(GROUP).shift(shift)))
         .then(_less(name, frame.schema[name], shift))
         .alias(op.output(name, shift))
         for name in op.columns
         for shift in op.shift
     ]
-    back = np.empty(rows.num_rows, dtype=np.int64)
-    back[groups.order] = np.arange(rows.num_rows)
-    return frame.select(POSITION, *found).to_arrow().take(pa.array(back))
+    inverse = np.empty(rows.num_rows, dtype=np.int64)
+    inverse[groups.order] = np.arange(rows.num_rows)
+    return frame.select(POSITION, *differences).to_arrow().take(pa.array(inverse))
 
 
 def _less(name: str, kind: pl.DataType, shift: int) -> pl.Expr:
-    """Return a column less itself some rows before, in seconds where it holds times."""
+    """Return the difference of a column to its value `shift` rows before; in seconds for times."""
     values = pl.col(name)
     if kind == pl.Date:
         return _less_whole(values.cast(pl.Int64), shift) * 86400.0
     if isinstance(kind, pl.Datetime):
         return _less_whole(values.cast(pl.Int64), shift) / _UNITS[kind.time_unit]
     if kind == pl.UInt64:
-        values = values.reinterpret(signed=True)  # subtraction goes around at 64 bits, whatever their sign
+        values = values.reinterpret(signed=True)  # subtraction modulo 2^64 is the same for both signs
         return _less_whole(values, shift, about=pl.col(name).cast(pl.Float64))
     if kind.is_integer() or kind == pl.Boolean:
         return _less_whole(values.cast(pl.Int64), shift)
@@ -72,7 +74,7 @@ def _less(name: str, kind: pl.DataType, shift: int) -> pl.Expr:
 
 
 def _less_whole(values: pl.Expr, shift: int, *, about: pl.Expr | None = None) -> pl.Expr:
-    """Subtract as int64 where the difference fits it, which float64 could not do exactly."""
+    """Return the difference, exact as int64 if it does not overflow, else as float64."""
     near = values.cast(pl.Float64) if about is None else about
     rough = near - near.shift(shift)
     return pl.when(rough.abs() < _EXACT).then((values - values.shift(shift)).cast(pl.Float64)).otherwise(rough)
@@ -80,7 +82,7 @@ def _less_whole(values: pl.Expr, shift: int, *, about: pl.Expr | None = None) ->
 
 @dataclass(frozen=True)
 class Lagged:
-    """Rows with the differences beside them."""
+    """Rows with additional columns of differences."""
 
     rows: Flow
     runs: Runs
@@ -88,34 +90,34 @@ class Lagged:
 
     @property
     def most(self) -> int | None:
-        """How many rows there are at most."""
+        """Upper bound of the number of rows."""
         return self.rows.most
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         return self._with(self.rows.schema().empty_table(), self.runs.schema.empty_table()).schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows, or some of their columns."""
-        made = set(self.runs.schema.names)
-        before = None if columns is None else [name for name in columns if name not in made]
+        outputs = set(self.runs.schema.names)
+        inputs = None if columns is None else [name for name in columns if name not in outputs]
         first = 0
-        # A batch has to have a column, so that its rows can be counted.
-        for batch in self.rows.batches(before or None):
-            found = self.runs.between(first, first + batch.num_rows)
+        # At least one column, because a batch without columns has no number of rows.
+        for batch in self.rows.batches(inputs or None):
+            differences = self.runs.between(first, first + batch.num_rows)
             first += batch.num_rows
-            rows = self._with(batch, found)
+            rows = self._with(batch, differences)
             yield rows if columns is None else rows.select(list(columns))
 
     def discard(self) -> None:
-        """Delete the scratch files that the rows come from."""
+        """Delete the scratch files of the rows."""
         self.rows.discard()
         self.runs.delete()
 
-    def _with(self, rows: pa.Table, found: pa.Table) -> pa.Table:
-        for name in found.column_names:
+    def _with(self, rows: pa.Table, differences: pa.Table) -> pa.Table:
+        for name in differences.column_names:
             if name in rows.column_names:
                 rows = rows.drop_columns([name])
             if name != POSITION:
-                rows = rows.append_column(name, found.column(name))
+                rows = rows.append_column(name, differences.column(name))
         return rows

@@ -1,4 +1,4 @@
-"""Dropna: rows are kept where every column has a value."""
+"""Dropna: removal of rows with null or NaN in some columns."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from recsys_cli.features.ops import Dropna
 
 
 def choose(op: Dropna, rows: Flow, context: OpContext) -> Flow:
-    """Keep the rows that have a value in all columns."""
-    return filter_rows(rows, partial(_keep, op.columns), context.wanted)
+    """Keep the rows without a missing value."""
+    return filter_rows(rows, partial(_keep, op.columns), context.keeps)
 
 
 def _keep(names: tuple[str, ...], batch: pa.Table) -> Mask:

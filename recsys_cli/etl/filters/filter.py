@@ -1,4 +1,4 @@
-"""Filter: the expression is computed as LambdaOp computes it, and rows are kept where it is neither 0 nor null."""
+"""Filter: rows with a true expression (not 0, not null), in the semantics of LambdaOp."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from recsys_cli.features.ops import Filter, LambdaOp
 
 
 def choose(op: Filter, rows: Flow, context: OpContext) -> Flow:
-    """Keep the rows for which the expression is true."""
-    return filter_rows(rows, partial(_keep, op.computing(KEEP)), context.wanted)
+    """Keep the rows with a true expression."""
+    return filter_rows(rows, partial(_keep, op.computing(KEEP)), context.keeps)
 
 
 def _keep(op: LambdaOp, batch: pa.Table) -> Mask:
-    frame = pl.LazyFrame(batch.select([ROW_NUMBER, *op.reads]))  # the number, because an expression may read nothing
+    frame = pl.LazyFrame(batch.select([ROW_NUMBER, *op.reads]))  # ROW_NUMBER, because an expression may read no column
     truth = lambda_op.apply(op, {}, frame).select(KEEP).collect().to_series().to_numpy()
     return (truth != 0) & ~np.isnan(truth)

@@ -1,4 +1,4 @@
-"""Rows on their way through ops: lazily where each row stands for itself, from a scratch file where all have to be known."""
+"""Row flows between ops: lazy for row-wise ops, materialized in a spill file for ops over all rows."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ Part = TypeVar("Part")
 
 
 class Flow(Protocol):
-    """Rows in order, each with its ROW_NUMBER, any number of times."""
+    """Rows in a fixed order, each with its ROW_NUMBER, that can be read repeatedly."""
 
     @property
     def materialized(self) -> bool:
-        """Whether they come from scratch files, so that going over them again parses nothing."""
+        """Whether the rows are in scratch files, so that another pass parses nothing."""
 
     @property
     def most(self) -> int | None:
-        """How many rows there are at most; None where nobody has counted."""
+        """Upper bound of the number of rows; None before a count."""
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have, ROW_NUMBER among them."""
+        """Return the names and types of the columns, ROW_NUMBER included."""
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows, or some of their columns; each batch in one piece of memory, and none empty."""
+        """Yield the rows, or some of their columns, in contiguous, non-empty batches."""
 
     def discard(self) -> None:
-        """Delete the scratch files that the rows come from: nobody will ask for them any more."""
+        """Delete the scratch files of the rows, after the last pass."""
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """The raw rows, with their numbers, in the types of the first file; dictionaries as the values that they stand for."""
+    """The raw rows with their numbers, in the types of the first file, with dictionaries decoded."""
 
     source: Rows
     materialized: bool = False
     most: int | None = None
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         fields = [pa.field(field.name, plain(field.type)) for field in self.source.schema()]
         return pa.schema([*fields, pa.field(ROW_NUMBER, pa.int64())])
 
@@ -58,7 +58,7 @@ class Numbered:
         """Yield the rows.
 
         Raises:
-            DataError: A value does not fit the type that its column has in the first file.
+            DataError: A value does not fit the type of its column in the first file.
         """
         schema = self.schema()
         raw = schema.remove(schema.get_field_index(ROW_NUMBER))
@@ -76,7 +76,7 @@ class Numbered:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Return a type without dictionaries, which a scratch file cannot hold where they differ from batch to batch."""
+    """Return a type without dictionaries: a scratch file does not support a different dictionary per batch."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
@@ -86,23 +86,23 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Computed:
-    """Rows, batch by batch through a function that looks at each row on its own, and may leave some out."""
+    """Rows after a row-wise function of batches, lazily; the function may remove rows."""
 
     rows: Flow
     function: Callable[[pa.Table], pa.Table]
 
     @property
     def materialized(self) -> bool:
-        """Whether the rows come from scratch files."""
+        """Whether the rows are in scratch files."""
         return self.rows.materialized
 
     @property
     def most(self) -> int | None:
-        """How many rows there are at most."""
+        """Upper bound of the number of rows."""
         return self.rows.most
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         return self.function(self.rows.schema().empty_table()).schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -113,31 +113,37 @@ class Computed:
                 yield (rows if columns is None else rows.select(list(columns))).combine_chunks()
 
     def discard(self) -> None:
-        """Delete the scratch files that the rows come from."""
+        """Delete the scratch files of the rows."""
         self.rows.discard()
 
 
-def filter_rows(rows: Flow, keep: Callable[[pa.Table], Mask], wanted: Sequence[str]) -> Computed:
-    """Leave out rows by a look at each on its own, and columns that nobody will look at any more."""
-    return Computed(rows, partial(_filter_batch, keep, list(wanted)))
+def filter_rows(rows: Flow, keep: Callable[[pa.Table], Mask], columns: Sequence[str]) -> Computed:
+    """Filter rows by a mask per batch, and keep only some columns.
+
+    Args:
+        rows: The rows.
+        keep: Computes the mask of a batch.
+        columns: The columns of the result.
+    """
+    return Computed(rows, partial(_filter_batch, keep, list(columns)))
 
 
-def _filter_batch(keep: Callable[[pa.Table], Mask], wanted: list[str], batch: pa.Table) -> pa.Table:
+def _filter_batch(keep: Callable[[pa.Table], Mask], columns: list[str], batch: pa.Table) -> pa.Table:
     mask = keep(batch)
-    rows = batch.select(wanted)
+    rows = batch.select(columns)
     return rows if mask.all() else rows.filter(pa.array(mask))
 
 
 @dataclass(frozen=True)
 class Materialized:
-    """Rows in a scratch file."""
+    """Rows in a spill file."""
 
     spill: SpillFile
     most: int
     materialized: bool = True
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         return self.spill.schema()
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -151,11 +157,11 @@ class Materialized:
 
 @dataclass(frozen=True)
 class Masked:
-    """Materialized rows without some of them.
+    """Materialized rows after a filter.
 
     Attributes:
         rows: The rows.
-        keep: Which of them, in order.
+        keep: Mask of the kept rows; shape (N,).
     """
 
     rows: Flow
@@ -164,15 +170,15 @@ class Masked:
 
     @property
     def most(self) -> int:
-        """How many rows there are."""
+        """Number of kept rows."""
         return int(np.count_nonzero(self.keep))
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         return self.rows.schema()
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows that are kept, or some of their columns."""
+        """Yield the kept rows, or some of their columns."""
         first = 0
         for batch in self.rows.batches(columns):
             keep = self.keep[first : first + batch.num_rows]
@@ -183,29 +189,29 @@ class Masked:
                 yield batch.filter(pa.array(keep)).combine_chunks()
 
     def discard(self) -> None:
-        """Delete the scratch files that the rows come from."""
+        """Delete the scratch files of the rows."""
         self.rows.discard()
 
 
 @dataclass
 class Counted:
-    """Rows that are counted when somebody goes over all of them."""
+    """Rows with a count, set by a complete pass."""
 
     rows: Flow
     count: int = field(default=0, init=False)
 
     @property
     def materialized(self) -> bool:
-        """Whether the rows come from scratch files."""
+        """Whether the rows are in scratch files."""
         return self.rows.materialized
 
     @property
     def most(self) -> int | None:
-        """How many rows there are at most."""
+        """Upper bound of the number of rows."""
         return self.rows.most
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         return self.rows.schema()
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -217,21 +223,21 @@ class Counted:
         self.count = count
 
     def discard(self) -> None:
-        """Delete the scratch files that the rows come from."""
+        """Delete the scratch files of the rows."""
         self.rows.discard()
 
 
 @dataclass(frozen=True)
 class OpContext:
-    """What an op has at hand while it looks at all rows.
+    """The execution context of an op.
 
     Attributes:
         name: Name of the op.
-        folder: An empty scratch folder of its own.
+        folder: The scratch folder of the op, empty at first.
         memory: Budget in MiB.
-        emit: Told how far it is, and what is worth knowing.
-        reads: Columns before it that it or somebody after it needs, ROW_NUMBER among them.
-        wanted: Columns before it that somebody after it needs, ROW_NUMBER among them.
+        emit: Receiver of progress and messages.
+        reads: Input columns that the op or a later step reads, ROW_NUMBER included.
+        keeps: Input columns that a later step reads, ROW_NUMBER included.
     """
 
     name: str
@@ -239,20 +245,20 @@ class OpContext:
     memory: int
     emit: Emit
     reads: tuple[str, ...]
-    wanted: tuple[str, ...]
+    keeps: tuple[str, ...]
 
     def materialize(self, rows: Flow) -> Flow:
-        """Return the rows from a scratch file: the same if they come from one, else they are written to one."""
+        """Return the rows from a spill file, written first unless the rows are already materialized."""
         if rows.materialized:
             return rows
         schema = pa.schema([rows.schema().field(name) for name in self.reads])
         counted = Counted(rows)
         sized = ((batch.num_rows, batch) for batch in counted.batches(self.reads))
-        spill = SpillFile.write(self.watch(f"read for {self.name}", sized, None), schema, self.folder / "rows.arrow")
+        spill = SpillFile.write(self.track(f"read for {self.name}", sized, None), schema, self.folder / "rows.arrow")
         return Materialized(spill, counted.count)
 
-    def watch(self, task: str, parts: Iterable[tuple[int, Part]], total: int | None) -> Iterator[Part]:
-        """Tell how far a task is, while somebody goes over its parts, each with its number of rows."""
+    def track(self, task: str, parts: Iterable[tuple[int, Part]], total: int | None) -> Iterator[Part]:
+        """Yield the parts of a task, given with their numbers of rows, and emit progress."""
         done = 0
         for rows, part in parts:
             done += rows

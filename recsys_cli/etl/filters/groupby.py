@@ -1,4 +1,4 @@
-"""Groupby: groups are aggregated bucket by bucket, and come out in the order of their first rows."""
+"""Groupby: aggregation of groups, bucket by bucket, in the order of their first rows."""
 
 from __future__ import annotations
 
@@ -21,61 +21,60 @@ from recsys_cli.features.ops.groupby import Aggregation
 from recsys_cli.features.spec import Spec
 
 OUT_ROWS = 500_000
-"""About how many rows of the input make a batch of groups."""
+"""Approximate number of input rows per batch of groups."""
 _BINS = 1 << 16
 
 
 def choose(op: Groupby, rows: Flow, context: OpContext) -> Flow:
-    """Make one row of each group."""
+    """Aggregate each group to one row."""
     rows = context.materialize(rows)
     schema = _schema(op, rows.schema())
     buckets = partition(rows, op.by, (*op.order_by, *op.aggs, ROW_NUMBER), context)
     rows.discard()
-    cuts = _Cuts(rows.most or 0)
+    bounds = _BatchBounds(rows.most or 0)
     runs = []
-    groups = 0
-    for number, made in enumerate(buckets.map(partial(_grouped, op))):
-        cuts.add(made.get_column(POSITION).to_numpy(), made.get_column(SIZE).to_numpy())
-        groups += len(made)
-        if len(made):
-            runs.append(
-                write_run(made.drop(SIZE).to_arrow().cast(schema), context.folder / f"groups-{number:06d}.arrow")
-            )
+    num_groups = 0
+    for number, groups in enumerate(buckets.map(partial(_grouped, op))):
+        bounds.add(groups.get_column(POSITION).to_numpy(), groups.get_column(SIZE).to_numpy())
+        num_groups += len(groups)
+        if len(groups):
+            path = context.folder / f"groups-{number:06d}.arrow"
+            runs.append(write_run(groups.drop(SIZE).to_arrow().cast(schema), path))
     buckets.delete()
-    return Grouped(Runs(tuple(runs), POSITION, schema), cuts.bounds(), groups)
+    return Grouped(Runs(tuple(runs), POSITION, schema), bounds.positions(), num_groups)
 
 
 def _schema(op: Groupby, raw: pa.Schema) -> pa.Schema:
     specs = op.outputs({name: Spec(raw.field(name).type) for name in op.reads})
-    made = [pa.field(name, spec.type) for name, spec in specs.items() if spec is not None]
-    return pa.schema([*made, pa.field(ROW_NUMBER, pa.int64()), pa.field(POSITION, pa.int64())])
+    outputs = [pa.field(name, spec.type) for name, spec in specs.items() if spec is not None]
+    return pa.schema([*outputs, pa.field(ROW_NUMBER, pa.int64()), pa.field(POSITION, pa.int64())])
 
 
 def _grouped(op: Groupby, rows: pa.Table) -> pl.DataFrame:
-    """Return whole groups, in the order of their first rows."""
+    """Return the aggregated groups of a bucket, in the order of their first rows."""
     rows = rows.filter(pa.array(_has_key(op, rows)))
     groups = group(rows, op.by, op.order_by)
     frame = pl.DataFrame(rows.take(pa.array(groups.order)))
     columns = [name for name in op.aggs if name not in op.by and frame.schema[name].is_float()]
     frame = frame.with_columns(pl.col(name).fill_nan(None) for name in columns)
     frame = frame.with_columns(pl.Series(GROUP, groups.numbers).set_sorted())
-    made = [_aggregated(column, how, turned=not op.ascending).alias(name) for name, column, how in op.made()]
+    outputs = [_aggregated(column, how, descending=not op.ascending).alias(name) for name, column, how in op.made()]
     keys = [pl.col(name).first() for name in op.by]
-    whole = frame.group_by(GROUP).agg(*keys, *made, pl.col(ROW_NUMBER, POSITION).min(), pl.len().alias(SIZE))
-    return whole.drop(GROUP).sort(POSITION)
+    result = frame.group_by(GROUP).agg(*keys, *outputs, pl.col(ROW_NUMBER, POSITION).min(), pl.len().alias(SIZE))
+    return result.drop(GROUP).sort(POSITION)
 
 
 def _has_key(op: Groupby, rows: pa.Table) -> Mask:
-    there = np.ones(rows.num_rows, dtype=bool)
+    valid = np.ones(rows.num_rows, dtype=bool)
     for name in op.by:
-        there &= rows.column(name).is_valid().to_numpy()
-    return there
+        valid &= rows.column(name).is_valid().to_numpy()
+    return valid
 
 
-def _aggregated(column: str, how: Aggregation, *, turned: bool) -> pl.Expr:
+def _aggregated(column: str, how: Aggregation, *, descending: bool) -> pl.Expr:
     values = pl.col(column)
     if how == "list":
-        return values.reverse() if turned else values
+        return values.reverse() if descending else values
     if how == "count":
         return values.count().cast(pl.Int32)
     if how == "nunique":
@@ -87,8 +86,8 @@ def _aggregated(column: str, how: Aggregation, *, turned: bool) -> pl.Expr:
     return calculated
 
 
-class _Cuts:
-    """Where to cut groups, ordered by their first rows, so that no batch is made of much more than OUT_ROWS rows."""
+class _BatchBounds:
+    """Bounds of batches of groups, ordered by their first rows, with about OUT_ROWS input rows per batch."""
 
     def __init__(self, rows: int) -> None:
         self._width = rows // _BINS + 1
@@ -98,8 +97,8 @@ class _Cuts:
         """Count the rows of groups by the position of the first."""
         self._rows += np.bincount(positions // self._width, weights=sizes, minlength=len(self._rows)).astype(np.int64)
 
-    def bounds(self) -> tuple[int, ...]:
-        """Return positions: the batches are between each and the next."""
+    def positions(self) -> tuple[int, ...]:
+        """Return the bounds of the batches, as positions of first rows."""
         bounds = [0]
         size = 0
         for position, rows in enumerate(self._rows.tolist()):
@@ -112,12 +111,12 @@ class _Cuts:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Groups, in the order of their first rows.
+    """Aggregated groups, in the order of their first rows.
 
     Attributes:
         runs: The groups by bucket.
-        bounds: Positions of first rows at which batches are cut.
-        most: How many groups there are.
+        bounds: Bounds of the batches, as positions of first rows.
+        most: Number of groups.
     """
 
     runs: Runs
@@ -126,7 +125,7 @@ class Grouped:
     materialized: bool = True
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have."""
+        """Return the names and types of the columns."""
         schema = self.runs.schema
         return schema.remove(schema.get_field_index(POSITION))
 
@@ -134,10 +133,10 @@ class Grouped:
         """Yield the groups, or some of their columns."""
         names = self.schema().names if columns is None else list(columns)
         for low, high in itertools.pairwise(self.bounds):
-            found = self.runs.between(low, high)
-            if found.num_rows:
-                yield found.select(names)
+            groups = self.runs.between(low, high)
+            if groups.num_rows:
+                yield groups.select(names)
 
     def discard(self) -> None:
-        """Delete the scratch files that the groups come from."""
+        """Delete the scratch files of the groups."""
         self.runs.delete()

@@ -1,4 +1,4 @@
-"""KCore: values become whole numbers once, and rounds of leaving rows out go over these alone."""
+"""KCore: iterative removal of rare values, on integer codes in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recsys_cli.events import Message
 from recsys_cli.features.ops import KCore
 
 Numbers = npt.NDArray[np.int32]
-_COUNTED = 1 << 22
+_ROWS_PER_COUNT = 1 << 22
 
 
 @dataclass
@@ -24,8 +24,8 @@ class _Batch:
     """A batch of rows.
 
     Attributes:
-        codes: For each column the number of each row's value; 0 where it is null.
-        keep: Which rows are kept so far.
+        codes: Integer codes of the values, by column; 0 for null.
+        keep: Mask of the rows kept so far.
     """
 
     codes: list[Numbers]
@@ -38,25 +38,25 @@ def choose(op: KCore, rows: Flow, context: OpContext) -> Flow:
     batches, distinct = _numbered(rows, tuple(op.columns))
     rounds = _peel(batches, distinct, tuple(op.columns.values()))
     keep = np.concatenate([batch.keep for batch in batches]) if batches else np.zeros(0, dtype=bool)
-    context.emit(Message(f"{op.title}: nothing more to leave out after {rounds} round{'s' * (rounds != 1)}"))
+    context.emit(Message(f"{op.title}: converged after {rounds} round{'s' * (rounds != 1)}"))
     return Masked(rows, keep)
 
 
 def _numbered(rows: Flow, names: tuple[str, ...]) -> tuple[list[_Batch], list[int]]:
-    """Return the rows as numbers of their values, and for each column how many values there are."""
+    """Return the batches as integer codes, and the number of distinct values of each column."""
     batches: list[_Batch] = []
     values: list[list[pa.Array]] = [[] for _ in names]
-    for batch, found in Threads().map(_encoded, rows.batches(names)):
+    for batch, batch_values in Threads().map(_encoded, rows.batches(names)):
         batches.append(batch)
-        for column, part in zip(values, found, strict=True):
+        for column, part in zip(values, batch_values, strict=True):
             column.append(part)
     distinct = []
     for position, parts in enumerate(values):
-        together = pa.chunked_array(parts or [pa.nulls(0)]).combine_chunks().dictionary_encode()
-        distinct.append(len(together.dictionary))
+        encoded = pa.chunked_array(parts or [pa.nulls(0)]).combine_chunks().dictionary_encode()
+        distinct.append(len(encoded.dictionary))
         first = 0
         for batch, part in zip(batches, parts, strict=True):
-            numbers = together.indices.slice(first, len(part)).to_numpy()
+            numbers = encoded.indices.slice(first, len(part)).to_numpy()
             first += len(part)
             if len(part):
                 np.take(numbers, batch.codes[position], out=batch.codes[position], mode="clip")
@@ -64,7 +64,7 @@ def _numbered(rows: Flow, names: tuple[str, ...]) -> tuple[list[_Batch], list[in
 
 
 def _encoded(batch: pa.Table) -> tuple[_Batch, list[pa.Array]]:
-    """Return a batch with values numbered in it alone, and the values by number."""
+    """Return a batch with codes local to the batch, and the values by code."""
     keep = np.ones(batch.num_rows, dtype=bool)
     codes, values = [], []
     for name in batch.column_names:
@@ -78,43 +78,43 @@ def _encoded(batch: pa.Table) -> tuple[_Batch, list[pa.Array]]:
     return _Batch(codes, keep), values
 
 
-def _peel(batches: Sequence[_Batch], distinct: Sequence[int], least: Sequence[int]) -> int:
-    """Leave out rows until every value that is left has enough of them, and return how many rounds that took."""
+def _peel(batches: Sequence[_Batch], distinct: Sequence[int], minimums: Sequence[int]) -> int:
+    """Remove rows until every remaining value has its minimum count; return the number of rounds."""
     counts = [np.zeros(size, dtype=np.int64) for size in distinct]
     for position, total in enumerate(counts):
         _add(total, (batch.codes[position][batch.keep] for batch in batches), 1)
     rounds = 0
     while True:
-        rare = [(total < enough) & (total > 0) for total, enough in zip(counts, least, strict=True)]
-        if not any(one.any() for one in rare):
+        rare = [(total < minimum) & (total > 0) for total, minimum in zip(counts, minimums, strict=True)]
+        if not any(mask.any() for mask in rare):
             return rounds
         rounds += 1
-        gone = [_leave_out(batch, rare) for batch in batches]
+        removed = [_remove(batch, rare) for batch in batches]
         for position, total in enumerate(counts):
-            _add(total, (batch.codes[position][out] for batch, out in zip(batches, gone, strict=True)), -1)
+            _add(total, (batch.codes[position][rows] for batch, rows in zip(batches, removed, strict=True)), -1)
 
 
-def _leave_out(batch: _Batch, rare: Sequence[Mask]) -> npt.NDArray[np.int64]:
-    """Leave out the rows with a rare value, and return where they are."""
-    out = np.zeros(len(batch.keep), dtype=bool)
+def _remove(batch: _Batch, rare: Sequence[Mask]) -> npt.NDArray[np.int64]:
+    """Remove the rows with a rare value, and return their positions."""
+    mask = np.zeros(len(batch.keep), dtype=bool)
     for codes, values in zip(batch.codes, rare, strict=True):
         if len(values):
-            out |= np.take(values, codes)
-    out &= batch.keep
-    where = np.flatnonzero(out)
-    batch.keep[where] = False
-    return where
+            mask |= np.take(values, codes)
+    mask &= batch.keep
+    positions = np.flatnonzero(mask)
+    batch.keep[positions] = False
+    return positions
 
 
 def _add(total: npt.NDArray[np.int64], parts: Iterator[Numbers], sign: int) -> None:
-    """Count values, some parts at a time: a count takes as long as there are values, however few the rows."""
-    waiting: list[Numbers] = []
+    """Add counts of values to a total, several parts at a time: a bincount costs the number of values, even for few rows."""
+    pending: list[Numbers] = []
     size = 0
     for part in parts:
-        waiting.append(part)
+        pending.append(part)
         size += len(part)
-        if size >= _COUNTED:
-            total += sign * np.bincount(np.concatenate(waiting), minlength=len(total))
-            waiting, size = [], 0
+        if size >= _ROWS_PER_COUNT:
+            total += sign * np.bincount(np.concatenate(pending), minlength=len(total))
+            pending, size = [], 0
     if size:
-        total += sign * np.bincount(np.concatenate(waiting), minlength=len(total))
+        total += sign * np.bincount(np.concatenate(pending), minlength=len(total))

@@ -1,4 +1,4 @@
-"""The module of each op that chooses rows or looks at several, imported when a plan has the op."""
+"""The module of each op of phase "rows", imported on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TimeWindow: times become numbers in the column's own unit, so that bounds are exact."""
+"""TimeWindow: comparison with exact bounds in the unit of the column."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def choose(op: TimeWindow, rows: Flow, context: OpContext) -> Flow:
     end = None if op.end is None else op.end * unit
     window = _Window(first, end)
     if op.length is None:
-        return filter_rows(rows, partial(_keep, op.column, window), context.wanted)
+        return filter_rows(rows, partial(_keep, op.column, window), context.keeps)
     rows = context.materialize(rows)
     newest = _newest(rows, op.column, window)
     after = None if newest is None else newest - op.length * unit
-    return filter_rows(rows, partial(_keep, op.column, _Window(first, end, after)), context.wanted)
+    return filter_rows(rows, partial(_keep, op.column, _Window(first, end, after)), context.keeps)
 
 
 @dataclass(frozen=True)
 class _Window:
-    """Bounds in the column's unit: from `first` on, before `end`, and later than `after`; None for no bound."""
+    """Bounds in the unit of the column: time >= first, time < end, time > after; None for no bound."""
 
     first: Fraction | None
     end: Fraction | None
     after: Fraction | None = None
 
-    def holds(self, times: np.ndarray) -> Mask:
-        """Return which times are inside; NaN is not."""
+    def contains(self, times: np.ndarray) -> Mask:
+        """Return a mask of the times inside; False for NaN."""
         inside = ~np.isnan(times) if times.dtype.kind == "f" else np.ones(len(times), dtype=bool)
         whole = times.dtype.kind == "i"
         with np.errstate(invalid="ignore"):
@@ -53,12 +53,12 @@ class _Window:
 
 
 def _whole(bound: int) -> int:
-    """Return a bound that a 64-bit number can be compared with."""
+    """Return a bound clipped to int64."""
     return max(-(2**63), min(2**63 - 1, bound))
 
 
 def _per_second(kind: pa.DataType) -> Fraction:
-    """Return how many units of a column make a second."""
+    """Return the number of time units of a column per second."""
     if pa.types.is_timestamp(kind):
         return Fraction(_TICKS[kind.unit])
     if pa.types.is_date32(kind):
@@ -67,9 +67,9 @@ def _per_second(kind: pa.DataType) -> Fraction:
 
 
 def _times(values: pa.ChunkedArray) -> tuple[np.ndarray, Mask]:
-    """Return times as int64, or float64 where they are no whole numbers, and which of them there are."""
+    """Return times as int64, or float64 for other numeric types, and the mask of valid ones."""
     kind = values.type
-    there = values.is_valid().to_numpy()
+    valid = values.is_valid().to_numpy()
     if pa.types.is_date32(kind):
         values = values.cast(pa.int32())
     elif pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
@@ -78,20 +78,20 @@ def _times(values: pa.ChunkedArray) -> tuple[np.ndarray, Mask]:
         values = values.cast(pa.float64())
     zero = pa.scalar(0, values.type)
     times = values.fill_null(zero).to_numpy()
-    return (times if times.dtype == np.float64 else times.astype(np.int64)), there
+    return (times if times.dtype == np.float64 else times.astype(np.int64)), valid
 
 
 def _keep(column: str, window: _Window, batch: pa.Table) -> Mask:
-    times, there = _times(batch.column(column))
-    return there & window.holds(times)
+    times, valid = _times(batch.column(column))
+    return valid & window.contains(times)
 
 
 def _newest(rows: Flow, column: str, window: _Window) -> Fraction | None:
     newest: Fraction | None = None
     for batch in rows.batches([column]):
-        times, there = _times(batch.column(column))
-        times = times[there & window.holds(times) & np.isfinite(times)]
+        times, valid = _times(batch.column(column))
+        times = times[valid & window.contains(times) & np.isfinite(times)]
         if len(times):
-            found = Fraction(times.max().item())
-            newest = found if newest is None else max(newest, found)
+            latest = Fraction(times.max().item())
+            newest = latest if newest is None else max(newest, latest)
     return newest

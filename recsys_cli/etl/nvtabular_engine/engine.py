@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.engine import Aggregates, PassSteps
 from recsys_cli.etl.engines import OWN
 from recsys_cli.etl.implementations import load, refusal
 from recsys_cli.etl.nvtabular_engine import frames, join_external
@@ -63,12 +63,12 @@ class NVTabularEngine:
         """Return why it cannot compute an op; None where it can."""
         return refusal(op, "nvtabular", MODULES)
 
-    def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
+    def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
         """Go over some rows of train, applying and learning as `walk` says."""
         self._tell_device()
         if ROW_WEIGHT in rows.column_names:
             rows = repeated(rows)  # NVTabular knows no weights
-        learnt: Learnt = {}
+        learnt: Aggregates = {}
         with self._folder() as folder:
             for position, (step, verb) in enumerate(walk):
                 if verb == "apply":

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.cold_keys import locate
 from recsys_cli.etl.counts import count
-from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.engine import Aggregates, PassSteps
 from recsys_cli.etl.polars_engine import counted
 from recsys_cli.etl.polars_engine.categorify import encode
 from recsys_cli.etl.polars_engine.encoder import encoder_of
@@ -36,11 +36,11 @@ class Direct:
     """
 
     rows: pa.Table
-    learnt: Learnt = field(default_factory=dict)
+    learnt: Aggregates = field(default_factory=dict)
     rest: list[tuple[PlanStep, Literal["fit", "apply"]]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
+    def of(cls, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Direct:
         """Do each Categorify and each Locate that no step of the rest has to come before."""
         done = cls(rows)
         read: set[str] = set()

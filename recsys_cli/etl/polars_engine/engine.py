@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.engine import Aggregates, PassSteps
 from recsys_cli.etl.engines import OWN
 from recsys_cli.etl.implementations import load, refusal
 from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_categorify
@@ -59,7 +59,7 @@ class PolarsEngine:
         """Return why it cannot compute an op; None where it can."""
         return refusal(op, "polars", MODULES)
 
-    def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
+    def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
         """Go over some rows of train, applying and learning as `walk` says.
 
         Raises:
@@ -92,7 +92,7 @@ class PolarsEngine:
         frame = pl.LazyFrame(direct.rows)
         return self._applied([step for step, _ in direct.rest], fitted, frame).collect().to_arrow()
 
-    def _direct(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
+    def _direct(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Direct:
         """Do what needs no query; on a GPU everything is one."""
         return Direct.of(walk, fitted, rows) if self._gpu is None else Direct(rows, rest=list(walk))
 

@@ -1,4 +1,4 @@
-"""The data report: facts about prepared data as report.json, and the page that shows them as report.html."""
+"""The data report: facts about prepared data as report.json, and their page as report.html."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["EtlCounts", "Facts", "write_failure", "write_report"]
 
 
 def write_report(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
-    """Look at prepared data once more and write down what a reader of it asks.
+    """Write the report of prepared data, with one pass over its rows.
 
     Args:
-        folder: The prepared data, whole but for the report.
+        folder: The prepared data, complete except for the report.
         fitted: The fitted plan.
-        counted: What was counted while preparing it.
+        counted: The counts of the preparation.
     """
     facts = gather_facts(folder, fitted, counted)
     facts = facts.model_copy(update={"findings": conclude(facts)})
@@ -30,14 +30,14 @@ def write_report(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
     return facts
 
 
-def write_failure(folder: Path, what: str) -> None:
-    """Write a report that says that it failed, where `write_report` raised something: the data itself is whole.
+def write_failure(folder: Path, reason: str) -> None:
+    """Write a placeholder report after an error of `write_report`.
 
     Args:
-        folder: The prepared data.
-        what: What went wrong.
+        folder: The prepared data, itself complete.
+        reason: The error.
     """
-    said = Finding(level="warning", text=f"the data is prepared, but its report failed: {what}")
-    (folder / "report.json").write_text(json.dumps({"findings": [said.model_dump()]}) + "\n", encoding="utf-8")
-    page = f"<!doctype html>\n<meta charset='utf-8'>\n<title>data report</title>\n<p>{html.escape(said.text)}</p>\n"
+    finding = Finding(level="warning", text=f"the data is prepared, but its report failed: {reason}")
+    (folder / "report.json").write_text(json.dumps({"findings": [finding.model_dump()]}) + "\n", encoding="utf-8")
+    page = f"<!doctype html>\n<meta charset='utf-8'>\n<title>data report</title>\n<p>{html.escape(finding.text)}</p>\n"
     (folder / "report.html").write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One pass over the prepared rows of a split, a row group at a time: ids, labels, times and pairs."""
+"""One pass over the prepared rows of a split, by row group: counts of ids, labels, times and pairs."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class CensusQuestion:
-    """What to look at.
+class CensusSpec:
+    """The columns and pairs of a census.
 
     Attributes:
-        ids: The columns whose ids are counted.
-        sample: The pairs to compare; None for none.
-        label: The column to predict.
-        timestamp: The column of times; None for none.
-        clock: When the splits begin and end; None without times.
-        drawn: The column that tells rows that were drawn, of which only the label is looked at; None without them.
-        table_rows: How many rows the tables have that have cold keys: of these columns the rows are counted, not the ids.
+        ids: The columns with counts by id.
+        sample: The (user, item) pairs to compare; None for none.
+        label: The label column.
+        timestamp: The time column; None for none.
+        clock: Time ranges of the splits; None without times.
+        sampled: The flag column of sampled negatives, skipped except for the label; None without sampled negatives.
+        table_rows: Number of rows of each table with cold keys: its key column is counted by table row instead of id.
     """
 
     ids: tuple[Column, ...]
@@ -44,7 +44,7 @@ class CensusQuestion:
     label: str
     timestamp: str | None
     clock: Clock | None
-    drawn: str | None
+    sampled: str | None
     table_rows: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -52,84 +52,84 @@ class CensusQuestion:
         """The columns to read."""
         pair = (self.sample.user.name, self.sample.item.name) if self.sample else ()
         time = (self.timestamp,) if self.timestamp and self.clock else ()
-        drawn = (self.drawn,) if self.drawn else ()
-        return list(dict.fromkeys((*(column.name for column in self.ids), *pair, self.label, *time, *drawn)))
+        sampled = (self.sampled,) if self.sampled else ()
+        return list(dict.fromkeys((*(column.name for column in self.ids), *pair, self.label, *time, *sampled)))
 
 
 class Census:
-    """What the rows of one split tell; shards may be counted at the same time.
+    """Counts of the rows of one split; thread-safe over shards.
 
     Args:
-        look: What to look at.
-        split: Which split it is.
+        spec: The columns and pairs.
+        split: Name of the split.
     """
 
-    def __init__(self, look: CensusQuestion, split: str) -> None:
-        self._look = look
-        self._later = look.clock.after(split) if look.clock else {}
+    def __init__(self, spec: CensusSpec, split: str) -> None:
+        self._spec = spec
+        self._later = spec.clock.after(split) if spec.clock else {}
         self._lock = Lock()
         self._labels = _Labels()
         self._keys: list[Keys] = []
-        self.drawn = 0
+        self.num_sampled = 0
         self.ids = {
-            column.name: np.zeros(look.table_rows.get(column.name) or column.cardinality or FIRST, dtype=np.int64)
-            for column in look.ids
+            column.name: np.zeros(spec.table_rows.get(column.name) or column.cardinality or FIRST, dtype=np.int64)
+            for column in spec.ids
         }
-        self.times = np.zeros(look.clock.bins if look.clock else 0, dtype=np.int64)
+        self.times = np.zeros(spec.clock.bins if spec.clock else 0, dtype=np.int64)
         self.after = dict.fromkeys(self._later, 0)
         self.tied = dict.fromkeys(self._later, 0)
 
     @property
     def label(self) -> LabelFacts:
-        """What the labels are."""
+        """Statistics of the labels."""
         return self._labels.summary()
 
     def keys(self) -> Keys:
-        """Hand over the pairs of the sample; they are not kept."""
+        """Return the keys of the sampled pairs, and release them."""
         keys, self._keys = self._keys, []
         return np.concatenate(keys) if keys else np.zeros(0, dtype=np.uint64)
 
     def count(self, path: Path) -> None:
         """Count the rows of a shard."""
         with pq.ParquetFile(path) as file:
-            there = file.schema_arrow.names
-            rows = {row_column(name): name for name in self._look.table_rows if row_column(name) in there}
+            names = file.schema_arrow.names
+            rows = {row_column(name): name for name in self._spec.table_rows if row_column(name) in names}
             for group in range(file.num_row_groups):
-                self._rows(file.read_row_group(group, columns=[*self._look.columns, *rows], use_threads=False))
+                self._rows(file.read_row_group(group, columns=[*self._spec.columns, *rows], use_threads=False))
 
     def _rows(self, rows: pa.Table) -> None:
-        look = self._look
-        self._count_labels(rows.column(look.label))
-        if look.drawn:
-            made = rows.filter(pc.equal(rows.column(look.drawn), 0))
+        spec = self._spec
+        self._count_labels(rows.column(spec.label))
+        if spec.sampled:
+            interactions = rows.filter(pc.equal(rows.column(spec.sampled), 0))
             with self._lock:
-                self.drawn += rows.num_rows - made.num_rows
-            rows = made
-        for column in look.ids:
+                self.num_sampled += rows.num_rows - interactions.num_rows
+            rows = interactions
+        for column in spec.ids:
             of_table = row_column(column.name)
             name = of_table if of_table in rows.column_names else column.name
             self._count_ids(column.name, _values(rows.column(name)))
-        if look.sample:
-            pair = (look.sample.user.name, look.sample.item.name)
-            self._keys.append(look.sample.keys(*(_values(rows.column(name)) for name in pair)))
-        if look.timestamp and look.clock:
-            self._count_times(_values(rows.column(look.timestamp)), look.clock)
+        if spec.sample:
+            pair = (spec.sample.user.name, spec.sample.item.name)
+            self._keys.append(spec.sample.keys(*(_values(rows.column(name)) for name in pair)))
+        if spec.timestamp and spec.clock:
+            self._count_times(_values(rows.column(spec.timestamp)), spec.clock)
 
     def _count_ids(self, name: str, ids: npt.NDArray[np.int32]) -> None:
         total = self.ids[name]
         if len(total) <= 4 * len(ids):
-            found = np.bincount(ids)
+            counts = np.bincount(ids)
             with self._lock:
-                total[: len(found)] += found
+                total[: len(counts)] += counts
         else:
             values, counts = np.unique(ids, return_counts=True)
             with self._lock:
                 total[values] += counts
 
     def _count_times(self, times: npt.NDArray[Any], clock: Clock) -> None:
-        found = np.bincount(clock.bins_of(times[:: clock.every]), minlength=clock.bins)
+        counts = np.bincount(clock.bins_of(times[:: clock.every]), minlength=clock.bins)
         with self._lock:
-            self.times += found
+            self.times += counts
             for later, first in self._later.items():
                 self.after[later] += int(np.count_nonzero(times > first))
                 self.tied[later] += int(np.count_nonzero(times == first))
@@ -142,22 +142,22 @@ class Census:
             self._labels.add(values, null=len(column) - len(values))
 
 
-def take_census(look: CensusQuestion, shards: Mapping[str, Sequence[Path]]) -> dict[str, Census]:
+def take_census(spec: CensusSpec, shards: Mapping[str, Sequence[Path]]) -> dict[str, Census]:
     """Count the prepared rows of all splits.
 
     Args:
-        look: What to look at.
+        spec: The columns and pairs.
         shards: The files of each split.
     """
-    found = {split: Census(look, split) for split in shards}
-    tasks = [partial(found[split].count, path) for split, paths in shards.items() for path in paths]
+    census = {split: Census(spec, split) for split in shards}
+    tasks = [partial(census[split].count, path) for split, paths in shards.items() for path in paths]
     for _ in Threads().map(lambda task: task(), tasks):
         pass
-    return found
+    return census
 
 
 class _Labels:
-    """Adds labels up."""
+    """Running statistics of labels."""
 
     def __init__(self) -> None:
         self._null = self._rows = self._zero_or_one = 0
@@ -180,7 +180,7 @@ class _Labels:
 
 
 def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return a column's values (elements, where rows hold lists) without nulls."""
+    """Return the values of a column (elements of a list column) without nulls."""
     if pa.types.is_list(column.type):
         column = pc.list_flatten(column)
     if column.null_count:

@@ -1,4 +1,4 @@
-"""When the splits begin and end, in the unit of the data: from the files' statistics, before a row is read."""
+"""Time ranges of the splits, in the unit of the data, from the parquet statistics."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Time = int | float
 
 @dataclass(frozen=True)
 class Clock:
-    """The time of the rows, cut into intervals; those of whole numbers are a power of two wide, so that finding one is a shift.
+    """The time range of the splits, divided into bins. Integer bins have a power of 2 as width: the bin is a bit shift.
 
     Attributes:
-        ends: Times of the earliest and the latest row, by split that has times: all int or all float.
-        every: One in so many rows is enough to say when the rows are from.
-        ticks: How much of the data's unit makes a second; 1 where that is not known.
+        ends: First and last time of each split with times: all int or all float.
+        every: Sampling rate of the timeline: one in `every` rows.
+        ticks: Time units per second; 1 if unknown.
     """
 
     ends: Mapping[str, tuple[Time, Time]]
@@ -32,12 +32,12 @@ class Clock:
 
     @property
     def low(self) -> Time:
-        """The earliest time of all."""
+        """First time of all splits."""
         return min(first for first, _ in self.ends.values())
 
     @property
     def width(self) -> Time:
-        """How long an interval is."""
+        """Width of a bin."""
         span = max(last for _, last in self.ends.values()) - self.low
         if isinstance(span, float):
             return span / _MOST_BINS or 1.0
@@ -45,20 +45,20 @@ class Clock:
 
     @property
     def bins(self) -> int:
-        """How many intervals there are."""
+        """Number of bins."""
         return int((max(last for _, last in self.ends.values()) - self.low) // self.width) + 1
 
     @property
     def edges(self) -> tuple[Time, ...]:
-        """Where the intervals begin, and where the last one ends."""
+        """Edges of the bins; length `bins` + 1."""
         return tuple(self.low + position * self.width for position in range(self.bins + 1))
 
     def seconds(self, time: Time) -> Time:
-        """Return a time as the report says it: in seconds where the unit is known."""
+        """Return a time in seconds, or unchanged if the unit is unknown."""
         return time if self.ticks == 1 else time / self.ticks
 
     def bins_of(self, times: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return the interval of each time, from 0. Whole numbers may span more than int64 holds: their distances are unsigned."""
+        """Return the bin of each time, from 0. Integer distances are unsigned, because the span may overflow int64."""
         if isinstance(self.width, float):
             return np.clip((times - self.low) // self.width, 0, self.bins - 1).astype(np.int64)
         distances = times.astype(np.int64).view(np.uint64) - np.uint64(self.low % 2**64)
@@ -70,24 +70,24 @@ class Clock:
         return list(combinations(self.ends, 2))
 
     def after(self, split: str) -> dict[str, Time]:
-        """Return the times of the first rows of the splits that come after a split."""
+        """Return the first time of each later split."""
         return {later: self.ends[later][0] for earlier, later in self.borders if earlier == split}
 
 
 def read_clock(column: str, shards: Mapping[str, Sequence[Path]], *, every: int, ticks: int) -> Clock | None:
-    """Look up when each split begins and ends; None where no row has a time.
+    """Read the time range of each split; None if no row has a time.
 
     Args:
-        column: The column of times.
+        column: The time column.
         shards: The files of each split, in order of the splits.
         every: See `Clock`.
         ticks: See `Clock`.
     """
     ends: dict[str, tuple[Time, Time]] = {}
     for split, paths in shards.items():
-        found = [end for path in paths for end in _ends(path, column)]
-        if found:
-            ends[split] = (min(low for low, _ in found), max(high for _, high in found))
+        ranges = [row_group for path in paths for row_group in _ends(path, column)]
+        if ranges:
+            ends[split] = (min(low for low, _ in ranges), max(high for _, high in ranges))
     return Clock(ends, every, ticks) if ends else None
 
 
@@ -97,4 +97,4 @@ def _ends(path: Path, column: str) -> list[tuple[Time, Time]]:
         at for at in range(metadata.num_columns) if metadata.schema.column(at).path.partition(".")[0] == column
     )
     statistics = [metadata.row_group(at).column(position).statistics for at in range(metadata.num_row_groups)]
-    return [(found.min, found.max) for found in statistics if found is not None and found.has_min_max]
+    return [(one.min, one.max) for one in statistics if one is not None and one.has_min_max]

@@ -1,4 +1,4 @@
-"""What the data report knows, as frozen types: the treaty between counting, report.json, the page and the terminal."""
+"""The data model of the data report, shared by the counts, report.json, the page and the terminal."""
 
 from __future__ import annotations
 
@@ -16,212 +16,212 @@ class _Frozen(BaseModel):
 
 
 class OpRows(_Frozen):
-    """What one op makes of the rows."""
+    """The numbers of rows before and after an op."""
 
     op: str
-    """The op, as messages name it."""
+    """Title of the op."""
     columns: tuple[str, ...]
-    """The columns that it reads."""
+    """Its input columns."""
     rows_in: int
-    """Rows that come in."""
+    """Rows before the op."""
     rows_out: int
-    """Rows that come out."""
+    """Rows after the op."""
 
 
 class Distinct(_Frozen):
     """Users or items of a split."""
 
     distinct: int
-    """How many there are, without nulls."""
+    """Number of distinct values, without null."""
     cold: int
-    """How many of them are not in the vocabulary, which is learnt from train."""
+    """Number of cold-start ones, absent from the vocabulary of train."""
 
 
 class LabelFacts(_Frozen):
-    """The label of a split's rows; None where no row has one."""
+    """The label in a split; statistics are None if no row has a label."""
 
     mean: float | None
-    """Mean: where all are 0 or 1, the share of ones."""
+    """Mean; the share of ones for binary labels."""
     low: float | None
-    """Least value."""
+    """Minimum."""
     high: float | None
-    """Greatest value."""
+    """Maximum."""
     null: int
-    """Rows without one."""
+    """Rows without a label."""
     zeroed: int = 0
-    """Rows without one that have 0 instead, because its type has no other way to say so."""
+    """Rows without a label, written as 0 because an integer type has no null."""
     binary: bool
-    """Whether all are 0 or 1."""
+    """Whether all labels are 0 or 1."""
 
 
 class SplitFacts(_Frozen):
-    """What there is to say of one split."""
+    """Statistics of a split."""
 
     rows: int
-    """How many rows."""
+    """Number of rows."""
     drawn: int
-    """How many of them nobody made: they were drawn as negatives. Only the label and what is missing look at them."""
+    """Number of sampled negatives among them; they count only for the label and for missing values."""
     users: Distinct | None
-    """Who is in it; None where it cannot be said, because ops have made users of something else."""
+    """Users of the split; None if ops compute the user column."""
     items: Distinct | None
-    """The same for items."""
+    """Items of the split; None if ops compute the item column."""
     label: LabelFacts
-    """What is to be predicted."""
+    """The label to predict."""
     first: int | float | None
-    """Time of its earliest row, in seconds where the unit of the times is known; None without rows that have one."""
+    """First time, in seconds if the unit is known; None without times."""
     last: int | float | None
-    """Time of its latest row."""
+    """Last time."""
 
 
 class MissingValues(_Frozen):
-    """Values of a column in a split; those of a table count once for each row that they stand for."""
+    """Missing values of a column in a split; rows of a dimension table count once per interaction."""
 
     null: int
-    """How many are null."""
+    """Number of null values."""
     unseen: int
-    """How many have no id of their own; 0 for numbers."""
+    """Number of values without an id of their own; 0 for numeric columns."""
     values: int
-    """How many there are (elements, where a row holds a list)."""
+    """Number of all values (elements of a list column)."""
     infinite: int = 0
-    """How many numbers are infinite; NaN counts as null."""
+    """Number of infinite values; NaN counts as null."""
 
 
 class Growth(_Frozen):
-    """How many distinct values one has seen after so many rows of train, if they come in any order."""
+    """Growth of a vocabulary: the expected number of distinct values in a random part of the rows of train."""
 
     rows: tuple[int, ...]
-    """Rows read."""
+    """Numbers of rows."""
     values: tuple[float, ...]
-    """Distinct values expected in them."""
+    """Expected numbers of distinct values."""
     last_tenth: float
-    """Share of the values that only the last tenth of the rows brings: how far the vocabulary is from complete."""
+    """Expected share of the values found only in the last tenth of the rows: the incompleteness of the vocabulary."""
 
 
 class Frequency(_Frozen):
-    """How often users or items of train occur."""
+    """Distribution of the number of train rows per user or item."""
 
     distinct: int
-    """How many there are."""
+    """Number of users or items."""
     rows: int
-    """Rows (elements, where a row holds a list) that are theirs: all but nulls and what has no id of its own."""
+    """Number of their rows (elements of a list column), without null and values without an id of their own."""
     least: int
-    """Rows of the rarest."""
+    """Minimum number of rows."""
     median: float
-    """Half of them have so many or fewer."""
+    """Median number of rows."""
     most: int
-    """Rows of the most frequent."""
+    """Maximum number of rows."""
     once: int
-    """How many occur once."""
+    """Number of users or items with one row."""
     head: dict[str, float]
-    """Share of the rows that the most frequent hundredth and tenth have, by `0.01` and `0.1`."""
+    """Share of the rows of the most frequent 1 % and 10 %, by `0.01` and `0.1`."""
     ranks: tuple[int, ...]
-    """Positions in the order by frequency, from 1, far apart at the end."""
+    """Ranks by frequency, from 1, with logarithmic spacing."""
     counts: tuple[int, ...]
-    """Rows of the one at each of them."""
+    """Number of rows at each rank."""
     edges: tuple[int, ...]
-    """Intervals of numbers of rows: from an edge to below the next."""
+    """Bin edges of the histogram of numbers of rows; half-open bins."""
     heights: tuple[int, ...]
-    """How many of them have such a number."""
+    """Number of users or items per bin."""
 
 
 class RepeatedPairs(_Frozen):
-    """The same user with the same item more than once, of users and items that have ids of their own."""
+    """Repeated (user, item) pairs, of users and items with ids of their own."""
 
     share: float
-    """Part of `by` that was looked at: below 1 it is a sample, chosen by hash."""
+    """Sampling rate of the values of `by`; 1 for all."""
     by: str
-    """The column whose values were chosen; all rows of a chosen value are looked at."""
+    """The sampled column; all rows of a sampled value are compared."""
     rows: dict[str, int]
-    """Rows looked at, by split."""
+    """Number of compared rows, by split."""
     repeated: dict[str, int]
-    """Rows of a split whose pair stands in the same split before, by split."""
+    """Number of rows with a pair of an earlier row of the same split, by split."""
     seen: dict[str, dict[str, int]]
-    """Rows of a held-out split whose pair stands in an earlier split too, by split and earlier split."""
+    """Number of held-out rows with a pair of an earlier split, by split and earlier split."""
 
 
 class SplitBoundary(_Frozen):
-    """Where a split ends in time and the next one begins."""
+    """Overlap in time of two splits."""
 
     earlier: str
-    """The split that should come first."""
+    """The earlier split."""
     later: str
-    """The split that should come after it."""
+    """The later split."""
     first: int | float
-    """Time of the first row of the later split, in seconds where the unit is known."""
+    """Time of the first row of the later split, in seconds if the unit is known."""
     after: int
-    """Rows of the earlier split that are later than that."""
+    """Number of rows of the earlier split after this time."""
     tied: int
-    """Rows of the earlier split at the very same time."""
+    """Number of rows of the earlier split at exactly this time."""
 
 
 class Timeline(_Frozen):
-    """When the rows are from."""
+    """Histogram of the rows over time."""
 
     edges: tuple[int | float, ...]
-    """Intervals of time, in seconds where the unit is known: from an edge to below the next."""
+    """Bin edges, in seconds if the unit is known; half-open bins."""
     every: int
-    """One in so many rows is looked at; 1 for all."""
+    """Sampling rate: one in `every` rows; 1 for all."""
     rows: dict[str, tuple[int, ...]]
-    """Rows in each of them, by split; where not all are looked at, as many as that makes of all."""
+    """Number of rows per bin, by split; extrapolated from a sample."""
 
 
 class Finding(_Frozen):
-    """Something that a reader must not miss."""
+    """An important conclusion from the facts."""
 
     level: Literal["note", "warning"]
-    """`warning` where figures would be wrong or better than they ought to be; `note` for what explains them."""
+    """`warning` for wrong or too optimistic metrics; `note` for an explanation of metrics."""
     text: str
-    """A sentence."""
+    """One sentence."""
 
 
 class Facts(_Frozen):
     """All facts about prepared data."""
 
     dataset: str
-    """Its name."""
+    """Name of the dataset."""
     method: str
-    """How it was split."""
+    """Split method."""
     task: Task = "binary"
-    """What the label has to be."""
+    """Task of the label."""
     rejected: int
-    """Rows that could not be read and were left out."""
+    """Number of skipped bad rows."""
     ops: tuple[OpRows, ...]
     """The ops, in order."""
     splits: dict[str, SplitFacts]
-    """By name, empty ones included."""
+    """By name, empty splits included."""
     missing: dict[str, dict[str, MissingValues]]
     """By column and split."""
     continuous: tuple[str, ...] = ()
-    """Columns of numbers that models read: a null or infinite one there is nothing that can be learnt from."""
+    """Numeric input columns of models: null and infinite values are invalid in them."""
     growth: dict[str, Growth]
     """By column."""
     items: Frequency | None
-    """How popular items are; None where train has none with an id of its own."""
+    """Popularity of items; None if train has no item with an id of its own."""
     users: Frequency | None
-    """How active users are."""
+    """Activity of users; None if train has no user with an id of its own."""
     pairs: RepeatedPairs | None
-    """What repeats; None where a row holds a list of users or items."""
+    """Repeated pairs; None for lists of users or items."""
     timeline: Timeline | None
     """None without times."""
     borders: tuple[SplitBoundary, ...]
-    """Between the splits that have times."""
+    """Pairs of splits with times."""
     train_only: dict[str, bool]
-    """For users, items and keys of tables: whether counting the prepared rows of train, and nothing else, gives what was learnt."""
+    """Whether the fitted counts equal those of the prepared rows of train, for users, items and keys of tables."""
     rows_first: tuple[str, ...]
-    """Ops that work before the split, and so on rows that are held out later."""
+    """Ops before the split, with access to later held-out rows."""
     findings: tuple[Finding, ...] = ()
-    """What follows from it all."""
+    """Conclusions, warnings first."""
 
     @classmethod
     def read(cls, path: Path) -> Facts:
         """Read a report.json.
 
         Raises:
-            DataError: It is not one of this version.
+            DataError: The file is not a report of this version.
         """
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(
-                f"{path}: not a report that this version reads: {error}", hint="recsys etl --force"
+                f"{path}: not a report of this version: {error}", hint="prepare the data again: `recsys etl --force`"
             ) from error

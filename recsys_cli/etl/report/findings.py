@@ -1,4 +1,4 @@
-"""What follows from the facts: what makes figures wrong or too good, and what explains them, each as one sentence."""
+"""Findings: leaks and defects that make metrics wrong, and explanations of metrics, one sentence each."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ _MANY_COLD = 0.5
 
 
 def conclude(facts: Facts) -> tuple[Finding, ...]:
-    """Return what a reader must not miss, warnings first."""
-    found = [*_fitted(facts), *_repeated(facts), *_times(facts), *_labels(facts), *_not_finite(facts), *_cold(facts)]
-    return tuple(sorted(found, key=lambda finding: finding.level == "note"))
+    """Return the findings, warnings first."""
+    checks = (_fitted, _repeated, _times, _labels, _not_finite, _cold)
+    findings = [finding for check in checks for finding in check(facts)]
+    return tuple(sorted(findings, key=lambda finding: finding.level == "note"))
 
 
 def _fitted(facts: Facts) -> Iterator[Finding]:
     for column, is_of_train in facts.train_only.items():
         if not is_of_train:
-            text = f"the counts of {column} are not those of train: something else was looked at while learning"
+            text = f"the fitted counts of {column} differ from those of train: the fit used other rows"
             yield Finding(level="warning", text=text)
 
 
@@ -32,18 +33,18 @@ def _repeated(facts: Facts) -> Iterator[Finding]:
     for split, earlier in pairs.seen.items():
         for before, rows in earlier.items():
             if rows:
-                told = f"{_of(rows, pairs.rows[split])} rows of {split} have a user and an item that {before} has together, too"
-                yield Finding(level="warning", text=told + _left_out(facts, pairs, split) + _sampled(pairs))
+                text = f"{_of(rows, pairs.rows[split])} rows of {split} repeat a (user, item) pair of {before}"
+                yield Finding(level="warning", text=text + _left_out(facts, pairs, split) + _sampled(pairs))
     repeated = pairs.repeated[_TRAIN]
     if repeated:
-        told = f"{_of(repeated, pairs.rows[_TRAIN])} rows of train repeat the user and the item of another row of train"
-        yield Finding(level="note", text=told + _left_out(facts, pairs, _TRAIN) + _sampled(pairs))
+        text = f"{_of(repeated, pairs.rows[_TRAIN])} rows of train repeat the (user, item) pair of another train row"
+        yield Finding(level="note", text=text + _left_out(facts, pairs, _TRAIN) + _sampled(pairs))
 
 
 def _left_out(facts: Facts, pairs: RepeatedPairs, split: str) -> str:
-    """Say why fewer rows are compared than the split has."""
+    """Return a remark about rows excluded from the comparison."""
     complete = pairs.share == 1 and pairs.rows[split] == facts.splits[split].rows
-    return "" if complete else "; rows with unknown ids are left out"
+    return "" if complete else "; rows without ids of their own are not compared"
 
 
 def _sampled(pairs: RepeatedPairs) -> str:
@@ -63,7 +64,7 @@ def _times(facts: Facts) -> Iterator[Finding]:
 
 
 def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
-    """Say how much a split that is not by time overlaps; that it does is said where it is chosen."""
+    """Yield the largest overlap in time of a split by another method; the overlap itself is expected."""
     borders = [border for border in facts.borders if border.earlier == _TRAIN and border.after]
     if borders:
         yield Finding(level="note", text=_after(facts, max(borders, key=lambda border: border.after)))
@@ -71,14 +72,14 @@ def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
 
 def _after(facts: Facts, border: SplitBoundary) -> str:
     rows = facts.splits[border.earlier].rows - facts.splits[border.earlier].drawn
-    told = f"{_of(border.after, rows)} rows of {border.earlier} are later than the first row of {border.later}"
-    return f"{told} ({moment(border.first)})"
+    text = f"{_of(border.after, rows)} rows of {border.earlier} are later than the first row of {border.later}"
+    return f"{text} ({moment(border.first)})"
 
 
 def _tied(border: SplitBoundary) -> str:
     rows = f"1 row of {border.earlier} has" if border.tied == 1 else f"{border.tied:,} rows of {border.earlier} have"
-    what = f"the very time of the first row of {border.later} ({moment(border.first)})"
-    return f"{rows} {what}: ties were cut by the order of the input"
+    time = f"the same time as the first row of {border.later} ({moment(border.first)})"
+    return f"{rows} {time}: the order of the input breaks ties"
 
 
 def _labels(facts: Facts) -> Iterator[Finding]:
@@ -88,7 +89,7 @@ def _labels(facts: Facts) -> Iterator[Finding]:
             yield Finding(level="warning", text=f"{_of(label.null, split.rows)} rows of {name} have no label")
         if label.zeroed:
             text = (
-                f"{_of(label.zeroed, split.rows)} rows of {name} have no label, and count as 0: Dropna leaves them out"
+                f"{_of(label.zeroed, split.rows)} rows of {name} have no label, and count as 0: drop them with Dropna"
             )
             yield Finding(level="warning", text=text)
     yield from _constant(facts)
@@ -96,7 +97,7 @@ def _labels(facts: Facts) -> Iterator[Finding]:
 
 
 def _constant(facts: Facts) -> Iterator[Finding]:
-    """Say what a label that never varies means: implicit feedback where it is 1 everywhere, and else no signal at all."""
+    """Yield findings about constant labels: implicit feedback if all are 1, else no signal."""
     same = {
         name: split.label.low
         for name, split in facts.splits.items()
@@ -104,53 +105,54 @@ def _constant(facts: Facts) -> Iterator[Finding]:
     }
     if same.get(_TRAIN) == 1 and set(same.values()) == {1} and facts.task == "binary":
         text = (
-            "every label is 1 (implicit feedback): models that rank the catalog learn from it (ease, ials, sasrec); models "
-            "that predict labels need rows with 0, such as those of NegativeSampling in features.ops"
+            "every label is 1 (implicit feedback): retrieval and sequence models learn from it (ease, ials, sasrec); ranking "
+            "models also need rows with label 0, for example from NegativeSampling in features.ops"
         )
         yield Finding(level="note", text=text)
         return
     for name, value in same.items():
-        text = f"every label of {name} is {value:g}: AUC is not defined there, and a model cannot learn labels from it"
+        text = f"every label of {name} is {value:g}: AUC is undefined, and a model cannot learn labels from this split"
         yield Finding(level="warning", text=text)
 
 
 def _not_binary(facts: Facts) -> Iterator[Finding]:
-    """Say before training that it will refuse the labels."""
-    wrong = [
+    """Yield a warning about labels outside [0, 1], refused later by training."""
+    outside = [
         (name, low, high)
         for name, split in facts.splits.items()
         if (low := split.label.low) is not None and (high := split.label.high) is not None and (low < 0 or high > 1)
     ]
-    if wrong and facts.task == "binary":
-        names, lows, highs = zip(*wrong, strict=True)
+    if outside and facts.task == "binary":
+        names, lows, highs = zip(*outside, strict=True)
         text = (
-            f"labels of {' and '.join(names)} go from {min(lows):g} to {max(highs):g}, and train and evaluate take 0 and 1: "
-            "make them so in features.ops, or write task: regression beside the label's name"
+            f"labels of {' and '.join(names)} go from {min(lows):g} to {max(highs):g}, but train and evaluate expect 0 and 1: "
+            "convert them in features.ops, or set task: regression for the label"
         )
         yield Finding(level="warning", text=text)
 
 
 def _not_finite(facts: Facts) -> Iterator[Finding]:
-    """Name the numbers that models cannot calculate with, and the op that mends them."""
+    """Yield warnings about null and infinite numeric inputs, each with the op to add."""
     for column in facts.continuous:
         first = next((op.op for op in facts.ops if column in op.columns), None)
         before = f" before {first}" if first else " in features.ops"
-        for split, found in facts.missing.get(column, {}).items():
-            if found.null:
-                text = f"{column}: {_of(found.null, found.values)} values of {split} are null; put FillMissing{before}"
+        for split, missing in facts.missing.get(column, {}).items():
+            if missing.null:
+                count = _of(missing.null, missing.values)
+                text = f"{column}: {count} values of {split} are null; add FillMissing{before}"
                 yield Finding(level="warning", text=text)
-            if found.infinite:
-                text = f"{column}: {_of(found.infinite, found.values)} values of {split} are infinite; put Clip{before}"
+            if missing.infinite:
+                count = _of(missing.infinite, missing.values)
+                text = f"{column}: {count} values of {split} are infinite; add Clip{before}"
                 yield Finding(level="warning", text=text)
 
 
 def _cold(facts: Facts) -> Iterator[Finding]:
     for name, split in facts.splits.items():
-        for role, found in (("users", split.users), ("items", split.items)):
-            if found is not None and found.cold > _MANY_COLD * found.distinct:
-                yield Finding(
-                    level="note", text=f"{_of(found.cold, found.distinct)} {role} of {name} are unknown to train"
-                )
+        for role, values in (("users", split.users), ("items", split.items)):
+            if values is not None and values.cold > _MANY_COLD * values.distinct:
+                text = f"{_of(values.cold, values.distinct)} {role} of {name} are cold-start: absent from train"
+                yield Finding(level="note", text=text)
 
 
 def _of(part: int, whole: int) -> str:

@@ -1,4 +1,4 @@
-"""How many rows go into each op and come out of it, over all sources of a split that is given as files."""
+"""The numbers of rows before and after each op, summed over the sources of a files split."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from recsys_cli.etl.filters import RowCount
 from recsys_cli.etl.report.facts import OpRows, SplitFacts
 from recsys_cli.features.fitted_plan import FittedPlan
 
-Chosen = Mapping[str, Sequence[RowCount]]
-"""What ops did to the rows before the split, by source: "all", or the splits that are given."""
+RowCounts = Mapping[str, Sequence[RowCount]]
+"""Row counts of the filters before the split, by source: "all", or the splits of a files split."""
 
 
-def flow(fitted: FittedPlan, chosen: Chosen, splits: Mapping[str, SplitFacts]) -> tuple[OpRows, ...]:
-    """Say for each op of a plan how many rows go in and come out: all but those that choose or draw keep every row.
+def flow(fitted: FittedPlan, chosen: RowCounts, splits: Mapping[str, SplitFacts]) -> tuple[OpRows, ...]:
+    """Return the numbers of rows before and after each op: only filters and negative sampling change them.
 
     Args:
         fitted: The fitted plan.
-        chosen: What ops did before the split.
-        splits: What came out in the end.
+        chosen: Row counts of the filters before the split.
+        splits: Statistics of the prepared splits.
     """
-    made = {name: split.rows - split.drawn for name, split in splits.items()}
-    rows = {source: _first(source, counts, made) for source, counts in chosen.items()} or made
-    found = []
+    interactions = {name: split.rows - split.drawn for name, split in splits.items()}
+    rows = {source: _first(source, counts, interactions) for source, counts in chosen.items()} or interactions
+    ops = []
     for index, op in enumerate(fitted.plan.ops):
         before = sum(rows.values())
         rows = rows | {
@@ -30,10 +30,10 @@ def flow(fitted: FittedPlan, chosen: Chosen, splits: Mapping[str, SplitFacts]) -
         }
         if op == fitted.program.draw:
             rows = {name: split.rows for name, split in splits.items()}
-        found.append(OpRows(op=op.title, columns=op.reads, rows_in=before, rows_out=sum(rows.values())))
-    return tuple(found)
+        ops.append(OpRows(op=op.title, columns=op.reads, rows_in=before, rows_out=sum(rows.values())))
+    return tuple(ops)
 
 
-def _first(source: str, counts: Sequence[RowCount], made: Mapping[str, int]) -> int:
-    """Return how many rows a source had; without an op that counted them, all are in the split of its name."""
-    return counts[0].rows_in if counts else made.get(source, sum(made.values()))
+def _first(source: str, counts: Sequence[RowCount], interactions: Mapping[str, int]) -> int:
+    """Return the number of raw rows of a source; without filters, the rows of its split."""
+    return counts[0].rows_in if counts else interactions.get(source, sum(interactions.values()))

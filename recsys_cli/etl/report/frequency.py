@@ -1,4 +1,4 @@
-"""From how often values occur to what is drawn: who is popular, who is active, and how fast a vocabulary grows."""
+"""Popularity of items, activity of users and growth of vocabularies, from value counts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _GROWTH_POINTS = 30
 
 
 def frequency(counts: Counts) -> Frequency | None:
-    """Describe how often values occur; None where there is no value.
+    """Return the distribution of value counts; None without values.
 
     Args:
-        counts: Rows of each value; those of 0 are no values.
+        counts: Number of rows of each value; zeros are ignored.
     """
     ordered = np.sort(counts[counts > 0])[::-1]
     if not len(ordered):
@@ -43,26 +43,26 @@ def frequency(counts: Counts) -> Frequency | None:
 
 
 def growth(counts: Counts, rows: int) -> Growth | None:
-    """Work out how many distinct values one expects in a part of the rows; None where there is no value.
+    """Return the expected number of distinct values in a random part of the rows; None without values.
 
-    A value that occurs c times is seen with probability 1 - (1 - p)^c where each row is read with probability p: the
-    rarefaction curve of ecology (Heck, van Belle and Simberloff, 1975). It needs no order of the rows, and no second look at them.
+    In a sample of rows with probability p, a value with count c occurs with probability 1 - (1 - p)^c: the rarefaction
+    curve of ecology (Heck, van Belle and Simberloff, 1975). It needs only the counts, not the rows.
 
     Args:
-        counts: Rows of each value; those of 0 are no values.
-        rows: How many rows there are.
+        counts: Number of rows of each value; zeros are ignored.
+        rows: Number of all rows.
     """
-    sizes, how_many = np.unique(counts[counts > 0], return_counts=True)
+    sizes, multiplicities = np.unique(counts[counts > 0], return_counts=True)
     if not len(sizes):
         return None
-    parts = np.linspace(0, 1, _GROWTH_POINTS + 1) ** 2  # it rises fastest at the beginning
-    seen = np.array([_expected(part, sizes, how_many) for part in parts])
+    parts = np.linspace(0, 1, _GROWTH_POINTS + 1) ** 2  # denser at the steep start of the curve
+    seen = np.array([_expected(part, sizes, multiplicities) for part in parts])
     return Growth(
         rows=tuple((parts * rows).round().astype(np.int64).tolist()),
         values=tuple(seen.tolist()),
-        last_tenth=float(1 - _expected(0.9, sizes, how_many) / seen[-1]),
+        last_tenth=float(1 - _expected(0.9, sizes, multiplicities) / seen[-1]),
     )
 
 
-def _expected(part: float, sizes: Counts, how_many: npt.NDArray[np.intp]) -> float:
-    return float(((1 - (1 - part) ** sizes) * how_many).sum())
+def _expected(part: float, sizes: Counts, multiplicities: npt.NDArray[np.intp]) -> float:
+    return float(((1 - (1 - part) ** sizes) * multiplicities).sum())

@@ -1,4 +1,4 @@
-"""Puts the data page together: which facts stand in which table, and how a number is written."""
+"""The page of the data report: tables and number formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = list[str]
 
 @dataclass(frozen=True)
 class Headline:
-    """A figure on top of the page."""
+    """A key figure at the top of the page."""
 
     title: str
     value: str
@@ -25,22 +25,22 @@ class Headline:
 
 
 def show(facts: Facts) -> str:
-    """Write the data report as one HTML document that loads nothing."""
-    there = {name: split for name, split in facts.splits.items() if split.rows}
+    """Return the data report as a self-contained HTML document."""
+    splits = {name: split for name, split in facts.splits.items() if split.rows}
     grown = sorted(facts.growth, key=lambda name: -facts.growth[name].values[-1])[:_LINES]
     return render(
         "data.html.j2",
         package=__package__,
         facts=facts,
-        splits=there,
+        splits=splits,
         headlines=_headlines(facts),
-        split_rows=[_split(name, split, sum(s.rows for s in there.values())) for name, split in there.items()],
-        time_rows=[_time(name, split) for name, split in there.items()],
+        split_rows=[_split(name, split, sum(s.rows for s in splits.values())) for name, split in splits.items()],
+        time_rows=[_time(name, split) for name, split in splits.items()],
         border_rows=list(_borders(facts)),
         pair_rows=list(_pairs(facts)),
         op_rows=list(_ops(facts)),
-        missing_head=["", *(f"{what} in {split}" for split in there for what in ("null", "unseen"))],
-        missing_rows=list(_missing(facts, list(there))),
+        missing_head=["", *(f"{kind} in {split}" for split in splits for kind in ("null", "unseen"))],
+        missing_rows=list(_missing(facts, list(splits))),
         growth_rows=list(_growth(facts)),
         frequency_rows=list(_frequency(facts)),
         figures={
@@ -57,16 +57,18 @@ def show(facts: Facts) -> str:
 
 def _headlines(facts: Facts) -> list[Headline]:
     rows = sum(split.rows for split in facts.splits.values())
-    found = [Headline("rows", _count(rows), f"of all splits, {share(facts.splits[_TRAIN].rows, rows)} of them train")]
+    headlines = [
+        Headline("rows", _count(rows), f"of all splits, {share(facts.splits[_TRAIN].rows, rows)} of them train")
+    ]
     for title, frequency in (("users", facts.users), ("items", facts.items)):
         if frequency is not None:
             remark = f"of train, {frequency.median:g} rows each at the median"
-            found.append(Headline(title, _count(frequency.distinct), remark))
+            headlines.append(Headline(title, _count(frequency.distinct), remark))
     if facts.items is not None:
-        found.append(
+        headlines.append(
             Headline("head", f"{100 * facts.items.head['0.1']:.3g} %", "of the rows have the top 10 % of items")
         )
-    return found
+    return headlines
 
 
 def _split(name: str, split: SplitFacts, total: int) -> Row:
@@ -124,36 +126,36 @@ def _part(part: int, whole: int) -> Row:
 def _ops(facts: Facts) -> Iterator[Row]:
     for op in facts.ops:
         change = op.rows_out - op.rows_in
-        told = f"{100 * change / max(op.rows_in, 1):+.3g} %" if change else ""
-        yield [op.op, ", ".join(op.columns), _count(op.rows_in), _count(op.rows_out), told]
+        relative = f"{100 * change / max(op.rows_in, 1):+.3g} %" if change else ""
+        yield [op.op, ", ".join(op.columns), _count(op.rows_in), _count(op.rows_out), relative]
 
 
 def _missing(facts: Facts, splits: list[str]) -> Iterator[Row]:
     for column, by_split in facts.missing.items():
         cells = [column]
         for split in splits:
-            found = by_split.get(split)
-            none = found is None or not found.values
-            cells += (
-                ["–", "–"] if none or found is None else [share(n, found.values) for n in (found.null, found.unseen)]
-            )
+            one = by_split.get(split)
+            if one is None or not one.values:
+                cells += ["–", "–"]
+            else:
+                cells += [share(count, one.values) for count in (one.null, one.unseen)]
         yield cells
 
 
 def _growth(facts: Facts) -> Iterator[Row]:
-    for column, found in facts.growth.items():
-        half = min(range(len(found.rows)), key=lambda position: abs(found.rows[position] - found.rows[-1] / 2))
+    for column, curve in facts.growth.items():
+        half = min(range(len(curve.rows)), key=lambda position: abs(curve.rows[position] - curve.rows[-1] / 2))
         yield [
             column,
-            _count(round(found.values[-1])),
-            share(found.values[half], found.values[-1]),
-            share(found.last_tenth, 1),
+            _count(round(curve.values[-1])),
+            share(curve.values[half], curve.values[-1]),
+            share(curve.last_tenth, 1),
         ]
 
 
 def _frequency(facts: Facts) -> Iterator[Row]:
-    found: Mapping[str, Frequency | None] = {"items": facts.items, "users": facts.users}
-    for role, one in found.items():
+    by_role: Mapping[str, Frequency | None] = {"items": facts.items, "users": facts.users}
+    for role, one in by_role.items():
         if one is not None:
             heads = [f"{100 * part:.3g} %" for part in one.head.values()]
             counts = [_count(one.least), f"{one.median:,g}", _count(one.most), _count(one.once)]

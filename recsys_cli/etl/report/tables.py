@@ -1,4 +1,4 @@
-"""What is missing in the columns of tables by id: each row counts as often as interactions point at it."""
+"""Missing values in the columns of tables by id, with rows weighted by their number of interactions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Counts = npt.NDArray[np.int64]
 
 
 def in_tables(folder: Path, schema: Schema, ids: Mapping[str, Counts]) -> Iterator[tuple[str, MissingValues]]:
-    """Yield the columns of all tables and what is missing in them, as if they were joined to the interactions.
+    """Yield each table column with its missing values, counted as in the flat layout.
 
     Args:
         folder: The prepared data.
-        schema: Its columns, in the star layout.
-        ids: How often the interactions have each id of a key, or each row of the table where some keys share an id.
+        schema: The schema of the star layout.
+        ids: Number of interactions by id of each key, or by table row for tables with cold keys.
     """
     for key in schema.tables:
         table = pq.read_table(folder / "tables" / file_of(key))
@@ -39,10 +39,10 @@ def _missing(values: pa.ChunkedArray, column: Column, weights: Counts) -> Missin
         weights, values = np.repeat(weights, lengths), pc.list_flatten(values)
     if column.kind is Kind.NUMERIC:
         return MissingValues(unseen=0, **count_numbers(values, weights))
-    found = values.to_numpy()
-    unseen = found == UNSEEN
+    column_ids = values.to_numpy()
+    unseen = column_ids == UNSEEN
     if column.buckets and column.cardinality is not None:
-        unseen |= found >= column.cardinality - column.buckets
+        unseen |= column_ids >= column.cardinality - column.buckets
     return MissingValues(
-        null=int(weights[found == NULL].sum()), unseen=int(weights[unseen].sum()), values=int(weights.sum())
+        null=int(weights[column_ids == NULL].sum()), unseen=int(weights[unseen].sum()), values=int(weights.sum())
     )

@@ -320,7 +320,7 @@ def test_a_given_vocabulary_where_train_has_no_value(name: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        (["b", "a", "b", "c", "a"], "2 values stand more than once: b, a"),
+        (["b", "a", "b", "c", "a"], "2 duplicate values: b, a"),
         (["a", None, "b", None], "2 values are null: number 2, 4"),
         ([["a"]], "vocabulary of city"),
     ],

@@ -93,7 +93,7 @@ def test_what_ops_did_is_told_and_kept(tmp_path: Path) -> None:
     first, second = data.manifest["chosen"]["all"]
     assert first == {"index": 0, "name": "Filter", "title": "Filter 'rating >= 3'", "rows_in": 400, "rows_out": high}
     assert (second["rows_in"], second["rows_out"]) == (high, sum(data.manifest["rows"].values()))
-    assert Message(f"Filter 'rating >= 3': 400 rows, of which {high} are left") in events
+    assert Message(f"Filter 'rating >= 3': 400 rows in, {high} rows out") in events
     assert not list((tmp_path / "workspace").rglob("rows.arrow"))
 
 
@@ -201,5 +201,5 @@ def test_what_is_wrong_is_said_before_any_work(op: dict[str, Any], message: str,
 
 def test_nothing_left_names_the_op(tmp_path: Path) -> None:
     write(tmp_path)
-    with pytest.raises(DataError, match="Filter 'rating > 5' leaves none of 400 rows"):
+    with pytest.raises(DataError, match="Filter 'rating > 5' removes all 400 rows"):
         prepare(tmp_path, [{"op": "Filter", "expression": "rating > 5"}, ENCODE])

@@ -1,4 +1,4 @@
-"""Parts of work on workers: their order, what comes of errors, and of workers that die with everything they had."""
+"""Tasks on a Dask cluster: order of results, errors, and lost workers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from recsys_cli.etl import engines
 from recsys_cli.etl.cluster import Cluster
 from recsys_cli.etl.executor import Threads, open_executor
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
-from recsys_cli.etl.workers import Failure, Meeting, Seen, Work, releases
+from recsys_cli.etl.workers import Failure, SharedFolder, SharedTask, WorkerInfo, releases
 from recsys_cli.events import Event, Message
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed")
 
 
 def raise_data_error(part: int) -> None:
-    raise DataError(f"part {part} is odd", hint="mend it")
+    raise DataError(f"part {part} is odd", hint="fix it")
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, list[Event]]]:
-    """A cluster of two processes, and what it says."""
+    """A cluster of two processes, and its events."""
     events: list[Event] = []
     scratch = tmp_path_factory.mktemp("scratch")
     with open_executor(
@@ -41,14 +41,14 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
 
 
 @needs_dask
-def test_results_come_in_the_order_of_the_parts(opened: Any) -> None:
+def test_map_yields_results_in_order_of_parts(opened: Any) -> None:
     cluster, _ = opened
     assert list(cluster.map(abs, range(-20, 0))) == list(range(20, 0, -1))
     assert list(cluster.map(abs, [])) == []
 
 
 @needs_dask
-def test_few_parts_are_taken_at_a_time(opened: Any) -> None:
+def test_map_bounds_parts_in_flight(opened: Any) -> None:
     cluster, _ = opened
     taken: list[int] = []
     parts = (taken.append(part) or part for part in range(100))
@@ -59,7 +59,7 @@ def test_few_parts_are_taken_at_a_time(opened: Any) -> None:
 
 
 @needs_dask
-def test_an_error_comes_back_as_it_was(opened: Any) -> None:
+def test_error_of_a_task_is_raised_unchanged(opened: Any) -> None:
     cluster, _ = opened
     with pytest.raises(ValueError, match=r"invalid literal for int.*'x'") as caught:
         list(cluster.map(int, ["1", "x", "2"]))
@@ -78,7 +78,7 @@ def test_polars_shares_the_cores_among_the_workers(opened: Any) -> None:
 
 
 @needs_dask
-def test_work_goes_on_when_all_that_had_the_task_are_gone(opened: Any) -> None:
+def test_lost_workers_are_replaced_and_their_parts_repeated(opened: Any) -> None:
     cluster, events = opened
     results = cluster.map(abs, range(-30, 0))
     found = [next(results)]
@@ -89,11 +89,11 @@ def test_work_goes_on_when_all_that_had_the_task_are_gone(opened: Any) -> None:
     assert found == list(range(30, 0, -1))
     gone = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
     assert len(gone) >= 2
-    assert all("is gone; what it had to do is done by the others" in text for text in gone)
+    assert all("is lost; other workers repeat its parts" in text for text in gone)
 
 
 @needs_dask
-def test_a_part_that_kills_every_worker_is_an_error(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_that_kills_every_worker_is_an_error(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, _ = opened
     monkeypatch.setattr(cluster.client.cluster.scheduler, "allowed_failures", 0)
     with pytest.raises(RecsysError, match="every worker that tried 3 died") as caught:
@@ -102,7 +102,7 @@ def test_a_part_that_kills_every_worker_is_an_error(opened: Any, monkeypatch: py
 
 
 @needs_dask
-def test_nothing_of_dask_speaks_up(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dask_logs_are_muted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with open_executor(EtlConfig(cluster="local", workers=1), PolarsEngine(tmp_path), tmp_path, print) as executor:
         assert list(executor.map(partial(pow, 2), range(3))) == [1, 2, 4]
         with pytest.raises(ValueError, match="invalid literal"):
@@ -119,7 +119,7 @@ def test_nothing_of_dask_speaks_up(tmp_path: Path, capfd: pytest.CaptureFixture[
         ("local_cuda", "dask_cuda", "dask-cuda"),
     ],
 )
-def test_without_dask_the_install_command_is_named(
+def test_missing_dask_names_the_install_command(
     cluster: str, lacking: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda name: None if name == lacking else "there")
@@ -132,50 +132,50 @@ def test_without_dask_the_install_command_is_named(
     assert caught.value.hint == f"pip install 'recsys-cli[{extra}]'"
 
 
-def test_without_a_cluster_there_are_threads(tmp_path: Path) -> None:
+def test_no_cluster_means_thread_pool(tmp_path: Path) -> None:
     with open_executor(EtlConfig(), PolarsEngine(tmp_path), tmp_path, print) as executor:
         assert isinstance(executor, Threads)
         assert executor.facts == {"cluster": None, "workers": 1, "threads": executor.count}
 
 
-def test_an_error_of_ours_keeps_class_message_and_hint(tmp_path: Path) -> None:
-    found = Work(raise_data_error, Meeting.at(tmp_path / "meeting")).do(3)
+def test_recsys_error_keeps_class_message_and_hint(tmp_path: Path) -> None:
+    found = SharedTask(raise_data_error, SharedFolder.at(tmp_path / "shared")).run(3)
     assert isinstance(found, Failure)
     assert isinstance(found.error, DataError)
-    assert (found.error.message, found.error.hint) == ("part 3 is odd", "mend it")
+    assert (found.error.message, found.error.hint) == ("part 3 is odd", "fix it")
     assert "raise_data_error" in found.error.__notes__[0]
 
 
-def test_a_worker_that_came_later_looks_for_the_workspace_too(tmp_path: Path) -> None:
-    found = Work(abs, Meeting(tmp_path / "elsewhere", "token")).do(1)
+def test_late_worker_checks_the_shared_folder(tmp_path: Path) -> None:
+    found = SharedTask(abs, SharedFolder(tmp_path / "elsewhere", "token")).run(1)
     assert isinstance(found, Failure)
     assert isinstance(found.error, RecsysError)
     assert "cannot see the workspace" in found.error.message
     assert "mounts at the same path" in str(found.error.hint)
 
 
-def test_everything_that_is_wrong_with_workers_is_named(tmp_path: Path) -> None:
-    meeting = Meeting.at(tmp_path / "meeting")
+def test_all_problems_of_workers_are_listed(tmp_path: Path) -> None:
+    shared = SharedFolder.at(tmp_path / "shared")
     lacks = MissingExtraError.for_extra("nvtabular", what="etl.engine=nvtabular")
     seen = {
-        "tcp://a": Seen("ares", {**releases(), "polars": "0.1", "python": "3.9"}, None, None),
-        "tcp://b": Seen("brontes", releases(), lacks, "[Errno 30] Read-only file system"),
+        "tcp://a": WorkerInfo("ares", {**releases(), "polars": "0.1", "python": "3.9"}, None, None),
+        "tcp://b": WorkerInfo("brontes", releases(), lacks, "[Errno 30] Read-only file system"),
         "tcp://c": ModuleNotFoundError("No module named 'recsys_cli'"),
-        "tcp://d": Seen("dis", releases(), None, None),
+        "tcp://d": WorkerInfo("dis", releases(), None, None),
     }
-    first, second, third, fourth = meeting.problems(seen)
-    assert first.startswith("worker tcp://a on ares runs python 3.9, polars 0.1; here it is python 3.")
+    first, second, third, fourth = shared.problems(seen)
+    assert first.startswith("worker tcp://a on ares runs python 3.9, polars 0.1; this process runs python 3.")
     assert second == f"worker tcp://b on brontes: {lacks.message}"
     assert (
         third
-        == f"worker tcp://b on brontes cannot use the scratch folder {meeting.folder}: [Errno 30] Read-only file system"
+        == f"worker tcp://b on brontes cannot use the scratch folder {shared.path}: [Errno 30] Read-only file system"
     )
     assert fourth == "worker tcp://c cannot run a task of recsys-cli: ModuleNotFoundError: No module named 'recsys_cli'"
 
 
-def test_a_worker_that_writes_somewhere_else_is_found(tmp_path: Path) -> None:
-    meeting = Meeting.at(tmp_path / "meeting")
-    seen = {"tcp://a": meeting.look(PolarsEngine(tmp_path)), "tcp://b": Seen("brontes", releases(), None, None)}
-    (problem,) = meeting.problems(seen)
-    assert problem == f"what the workers write to {meeting.folder} is not seen here"
-    assert meeting.problems({"tcp://a": seen["tcp://a"]}) == {}
+def test_worker_with_another_folder_is_detected(tmp_path: Path) -> None:
+    shared = SharedFolder.at(tmp_path / "shared")
+    seen = {"tcp://a": shared.inspect(PolarsEngine(tmp_path)), "tcp://b": WorkerInfo("brontes", releases(), None, None)}
+    (problem,) = shared.problems(seen)
+    assert problem == f"files written by the workers to {shared.path} are not visible here"
+    assert shared.problems({"tcp://a": seen["tcp://a"]}) == {}

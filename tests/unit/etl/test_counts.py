@@ -1,4 +1,4 @@
-"""Counting beside Python's own: values of any type, in parts, and in order."""
+"""Value counts equal those of `collections.Counter`: values of any type, partial counts, and order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def as_counter(table: pa.Table) -> Counter[Any]:
 
 @settings(deadline=None)
 @given(SOME)
-def test_parts_added_up_are_counts_of_all(drawn: tuple[pa.DataType, list[list[Any]]]) -> None:
+def test_sum_of_partial_counts_equals_total_counts(drawn: tuple[pa.DataType, list[list[Any]]]) -> None:
     kind, parts = drawn
 
     tables = [count(pa.array(part, kind)) for part in parts]
@@ -65,7 +65,7 @@ def test_order_is_by_count_then_value(drawn: tuple[pa.DataType, list[list[Any]]]
 
 
 @pytest.mark.parametrize("values", [["a", "b", "a"], [2**40, 5, 2**40], [1, 2, 1]])
-def test_counts_of_another_type_are_added_up(values: list[Any]) -> None:
+def test_counts_of_different_types_are_added_up(values: list[Any]) -> None:
     one = count(pa.array(values))
     other = {str: pa.large_string(), int: pa.uint64()}[type(values[0])]
     also = pa.table({"value": unpacked(one)["value"].cast(other), "count": one["count"]})
@@ -73,14 +73,14 @@ def test_counts_of_another_type_are_added_up(values: list[Any]) -> None:
     assert as_counter(add_up([one, also] if isinstance(values[0], str) else [one, one])) == Counter(values * 2)
 
 
-def test_counts_in_no_order_are_added_up() -> None:
+def test_unsorted_counts_are_added_up() -> None:
     parts = [pa.table({"value": [3, None, 1, 2], "count": [1, 2, 3, 4]}), pa.table({"value": [2, 0], "count": [5, 6]})]
 
     assert as_counter(add_up(parts)) == {3: 1, None: 2, 1: 3, 2: 9, 0: 6}
 
 
 @pytest.mark.parametrize("different", [3, 300, 20_000, 400_000])
-def test_many_numbers_with_few_and_with_many_different_ones(different: int) -> None:
+def test_counts_of_few_and_many_distinct_integers(different: int) -> None:
     rng = np.random.default_rng(different)
     known = rng.integers(-(2**63), 2**63, different)
     numbers = known[rng.integers(0, different, 200_000)]
@@ -92,7 +92,7 @@ def test_many_numbers_with_few_and_with_many_different_ones(different: int) -> N
     assert counts["count"].to_pylist() == times.tolist()
 
 
-def test_a_long_text_in_one_part_makes_no_difference() -> None:
+def test_long_string_in_one_part_changes_nothing() -> None:
     parts = [["a", None, "b"], ["a", "a text that is long"], [None, "b\0", "b"]]
 
     tables = [count(pa.array(part)) for part in parts]

@@ -1,4 +1,4 @@
-"""Drawn rows: never something that the user has met, as many as asked for, the same whatever the batches."""
+"""Sampled negatives: no interaction of the user, the configured number, independent of the batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ USERS, ITEMS, ROWS = 40, 25, 300
 
 @pytest.fixture
 def ratings(tmp_path: Path) -> Path:
-    """Interactions of which user 0 has met all items and user 1 all but one; item 0 is much more popular than the others."""
+    """Interactions: user 0 has all items, user 1 all but one; item 0 is much more popular than the others."""
     rng = np.random.default_rng(3)
     user = rng.integers(2, USERS, ROWS)
     item = np.where(rng.random(ROWS) < 0.2, 0, rng.integers(0, ITEMS, ROWS))
@@ -64,7 +64,7 @@ def pairs(table: pa.Table, *, sampled: int) -> list[tuple[int, int]]:
     return list(zip(kept["user"].to_pylist(), kept["item"].to_pylist(), strict=True))
 
 
-def test_drawn_items_avoid_their_split_and_those_before_it(ratings: Path, tmp_path: Path) -> None:
+def test_negatives_avoid_interactions_of_their_own_and_earlier_splits(ratings: Path, tmp_path: Path) -> None:
     data = prepared(ratings, tmp_path / "w")
     splits = {split: rows(data, split) for split in ("train", "valid", "test")}
     met: set[tuple[int, int]] = set()
@@ -80,7 +80,7 @@ def test_drawn_items_avoid_their_split_and_those_before_it(ratings: Path, tmp_pa
     )
 
 
-def test_every_interaction_gets_its_rows_where_there_is_something_left(ratings: Path, tmp_path: Path) -> None:
+def test_every_interaction_gets_its_negatives_if_unseen_items_remain(ratings: Path, tmp_path: Path) -> None:
     data = prepared(ratings, tmp_path / "w")
     table = rows(data, "test")
     users = pq.read_table(data.vocabulary("user"))["value"].to_pylist()
@@ -96,7 +96,7 @@ def test_every_interaction_gets_its_rows_where_there_is_something_left(ratings: 
     assert sorted(times[1]) == sorted(times[0] * 3), "each drawn row has the time of its interaction"
 
 
-def test_user_who_lacks_one_item_gets_that_one(ratings: Path, tmp_path: Path) -> None:
+def test_user_with_one_unseen_item_gets_that_item(ratings: Path, tmp_path: Path) -> None:
     data = prepared(ratings, tmp_path / "w")
     users = pq.read_table(data.vocabulary("user"))["value"].to_pylist()
     items = pq.read_table(data.vocabulary("item"))["value"].to_pylist()
@@ -117,7 +117,7 @@ def test_counts_are_those_of_the_interactions(ratings: Path, tmp_path: Path) -> 
     assert "sampled" not in [column.name for column in data.schema.features]
 
 
-def test_popular_items_are_drawn_more_often(ratings: Path, tmp_path: Path) -> None:
+def test_popular_items_are_sampled_more_often(ratings: Path, tmp_path: Path) -> None:
     uniform = pairs(rows(prepared(ratings, tmp_path / "a"), "train"), sampled=1)
     popular = pairs(rows(prepared(ratings, tmp_path / "b", distribution="popularity"), "train"), sampled=1)
 
@@ -127,7 +127,7 @@ def test_popular_items_are_drawn_more_often(ratings: Path, tmp_path: Path) -> No
     assert share(popular) > 2 * share(uniform) > 0
 
 
-def test_draw_depends_on_seed_and_rows_alone(ratings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negatives_depend_only_on_seed_and_rows(ratings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = rows(prepared(ratings, tmp_path / "a"), "train")
     assert rows(prepared(ratings, tmp_path / "b", seed=1), "train") != whole
     monkeypatch.setattr(inputs, "chunk_bytes", lambda *_: 300)
@@ -135,13 +135,13 @@ def test_draw_depends_on_seed_and_rows_alone(ratings: Path, tmp_path: Path, monk
     assert rows(prepared(ratings, tmp_path / "c"), "train") == whole
 
 
-def test_only_the_splits_asked_for_get_rows(ratings: Path, tmp_path: Path) -> None:
+def test_only_configured_splits_get_negatives(ratings: Path, tmp_path: Path) -> None:
     data = prepared(ratings, tmp_path / "w", splits=["train"])
     assert pairs(rows(data, "train"), sampled=1)
     assert not pairs(rows(data, "valid"), sampled=1)
 
 
-def test_rankings_leave_drawn_rows_out(ratings: Path, tmp_path: Path) -> None:
+def test_rankings_exclude_sampled_negatives(ratings: Path, tmp_path: Path) -> None:
     data = prepared(ratings, tmp_path / "w")
     read = read_interactions(data, "valid")
     met = read.observed()
@@ -149,7 +149,7 @@ def test_rankings_leave_drawn_rows_out(ratings: Path, tmp_path: Path) -> None:
     assert set(met.labels.tolist()) == {1.0}
 
 
-def test_drawing_twice_is_refused(ratings: Path, tmp_path: Path) -> None:
+def test_second_negative_sampling_is_refused(ratings: Path, tmp_path: Path) -> None:
     op = {"op": "NegativeSampling", "user": "user", "item": "item"}
     with pytest.raises(ValueError, match="NegativeSampling is repeated"):
         RunConfig.model_validate({
@@ -161,7 +161,7 @@ def test_drawing_twice_is_refused(ratings: Path, tmp_path: Path) -> None:
         })  # fmt: skip
 
 
-def test_drawing_after_something_learnt_is_refused(ratings: Path, tmp_path: Path) -> None:
+def test_negative_sampling_after_a_fitted_op_is_refused(ratings: Path, tmp_path: Path) -> None:
     config = RunConfig.model_validate({
         "dataset": {"name": "files", "interactions": str(ratings)},
         "features": {

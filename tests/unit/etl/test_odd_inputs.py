@@ -1,4 +1,4 @@
-"""Odd inputs get an answer: prepared, or refused with exit code 2 or 4 and what to do, never a traceback."""
+"""Odd inputs are prepared, or refused with exit code 2 or 4 and a hint, never a traceback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = b"".join(b"%d,%d,%d\n" % (n % 4, n % 5, n % 6) for n in range(40))
 
 
 def odd_inputs() -> ModuleType:
-    """Load the script, which is no part of the package."""
+    """Load the script from outside the package."""
     path = Path(__file__).resolve().parents[3] / "scripts" / "soak" / "odd_inputs.py"
     spec = importlib.util.spec_from_file_location("odd_inputs", path)
     assert spec is not None
@@ -33,7 +33,7 @@ def odd_inputs() -> ModuleType:
 
 
 @every_engine
-def test_some_odd_inputs_are_answered(name: str) -> None:
+def test_odd_inputs_give_data_or_an_error(name: str) -> None:
     script = odd_inputs()
     lines: list[str] = []
     found = script.main(12, 16, (name,), tell=lines.append)
@@ -44,7 +44,7 @@ def test_some_odd_inputs_are_answered(name: str) -> None:
 
 
 def answer(interactions: object, **sections: object) -> tuple[int, str]:
-    """Prepare a table in the working directory; return the exit code and what was written."""
+    """Prepare a table in the working directory; return the exit code and the output."""
     features = {
         "user": "user", "item": "item", "label": "label",
         "ops": [{"op": "LambdaOp", "expression": "stars > 3", "output": "label", "dtype": "int8"},
@@ -82,7 +82,7 @@ def answer(interactions: object, **sections: object) -> tuple[int, str]:
         (HEADER + ROWS + b'"' + b"x" * 3_000_000 + b'\n",1,2\n', {"types": {"user": "string"}}, 0, ""),
     ],
 )
-def test_odd_texts_are_read_or_named(
+def test_odd_strings_are_read_or_reported(
     text: bytes, options: dict[str, object], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -106,13 +106,11 @@ def test_lists_as_user_item_or_label_are_refused_with_the_plan(
     assert f"'{role}' holds a list in each row" in said
 
 
-def test_users_that_are_not_a_number_are_named_where_rows_are_split_by_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nan_users_are_refused_by_a_split_by_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     columns = {"user": [1.0, 2.0, float("nan")], "item": [1, 2, 3], "stars": [4, 5, 1]}
     pq.write_table(pa.table(columns), "r.parquet")
 
     code, said = answer("r.parquet", split={"method": "user", "valid": 0.3})
     assert code == 4
-    assert "column user has 1 nulls near there, so rows cannot be split by it" in said
+    assert "a batch has 1 nulls in the column user, so the split cannot use it" in said

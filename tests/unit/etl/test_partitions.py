@@ -1,4 +1,4 @@
-"""Partitions have the rows that were written to them, of short and of long texts."""
+"""Partitions return their rows, for short and long strings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def files(folder: Path) -> tuple[PartitionedFile, PartitionedFile]:
     return first, second
 
 
-def test_rows_go_to_their_places_in_order(tmp_path: Path) -> None:
+def test_rows_are_written_by_partition_in_order(tmp_path: Path) -> None:
     first, _ = files(tmp_path)
 
     assert first.starts.tolist() == [0, 2, 4, 4]
@@ -31,7 +31,7 @@ def test_rows_go_to_their_places_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_rows_of_several_files_are_read_in_one_piece(tmp_path: Path) -> None:
+def test_rows_of_several_files_are_read_into_contiguous_memory(tmp_path: Path) -> None:
     first, second = files(tmp_path)
 
     rows = read([Span(first, 1, 0, 2), Span(second, 1, 1, 2)], SHORT.schema, NAMES)
@@ -44,7 +44,7 @@ def test_rows_of_several_files_are_read_in_one_piece(tmp_path: Path) -> None:
     assert all(column.num_chunks == 1 for column in rows.columns)
 
 
-def test_few_columns_are_read_alone(tmp_path: Path) -> None:
+def test_subset_of_columns_is_read(tmp_path: Path) -> None:
     first, second = files(tmp_path)
 
     rows = read([Span(first, 0, 1, 2), Span(second, 2, 0, 1)], SHORT.schema, ["text"])

@@ -1,4 +1,4 @@
-"""Staging: every row once, in an order that only the seed decides."""
+"""Staging: every row once, in an order by seed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def items(stage: Staged, split: str) -> list[int]:
     ]
 
 
-def test_staging_deals_every_row_once(raw: RawTable, tmp_path: Path) -> None:
+def test_staging_assigns_every_row_once(raw: RawTable, tmp_path: Path) -> None:
     made = staged(raw, tmp_path / "a", split={"method": "random", "valid": 0.2, "test": 0.1})
 
     assert sorted(items(made, "train") + items(made, "valid") + items(made, "test")) == list(range(ROWS))
@@ -70,7 +70,7 @@ def test_staging_shuffles_train_and_keeps_the_others_in_order(raw: RawTable, tmp
     assert inversions == pytest.approx(len(train) / 2, rel=0.05)
 
 
-def test_staging_does_not_depend_on_chunks(raw: RawTable, tmp_path: Path) -> None:
+def test_staging_is_independent_of_batches(raw: RawTable, tmp_path: Path) -> None:
     whole = staged(raw, tmp_path / "a")
     parts = staged(raw, tmp_path / "b", chunk_bytes=500)
 
@@ -97,7 +97,7 @@ def test_staging_leaves_each_users_last_out(raw: RawTable, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("num_shards", [1, 250, 70_000])
-def test_staging_keeps_splits_apart_whatever_the_number_of_shards(num_shards: int, tmp_path: Path) -> None:
+def test_splits_are_independent_of_the_number_of_shards(num_shards: int, tmp_path: Path) -> None:
     rows = pa.table({"row": np.arange(100)})
     codes = np.repeat(np.array([0, 1, 2], dtype=np.uint8), [50, 30, 20])
     file = ShardAssignment(tmp_path, rows.schema, num_shards, 7, RandomSplit())(_Batch(0, 0, rows, codes))

@@ -1,4 +1,4 @@
-"""Titles come from the table that has them beside the ids of the items, and their absence is no error."""
+"""Titles come from the table with item ids and titles; their absence is no error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def titles(found: pa.Array | None) -> list[str | None] | None:
     return None if found is None else found.to_pylist()
 
 
-def test_titles_are_in_the_order_of_the_ids_and_null_where_there_is_none() -> None:
+def test_titles_follow_the_ids_and_are_null_if_missing() -> None:
     found = read_titles(config(people="users.csv", movies="movies.csv"), Path(), IDS, title=None)
     assert titles(found) == [None, "Toy Story", None, "Heat, hot"]
 
@@ -53,12 +53,12 @@ def test_another_column_may_be_the_title() -> None:
 
 
 def rated_with_titles(num_rows: int) -> None:
-    """Write interactions that have the titles; the first row of an item lacks its title."""
+    """Write interactions with titles, except in the first row of an item."""
     rows = [f"{row},{row % 3},,1" if row < 3 else f"{row},{row % 3},Title {row % 3},1" for row in range(num_rows)]
     Path("ratings.csv").write_text("\n".join(["userId,movieId,title,rating", *rows, "9,2,Another title of 2,1"]))
 
 
-def test_titles_may_stand_in_the_interactions_if_the_config_says_so() -> None:
+def test_explicit_title_column_may_be_in_the_interactions() -> None:
     rated_with_titles(10)
     ids = pa.array([2, 7, 1])
     assert titles(read_titles(config(), Path(), ids, title="title")) == ["Title 2", None, "Title 1"]
@@ -66,7 +66,7 @@ def test_titles_may_stand_in_the_interactions_if_the_config_says_so() -> None:
     assert read_titles(config(people="users.csv"), Path(), ids, title=None) is None
 
 
-def test_a_table_of_items_goes_before_the_interactions() -> None:
+def test_dimension_table_precedes_the_interactions() -> None:
     rated_with_titles(10)
     found = read_titles(config(movies="movies.csv"), Path(), pa.array([2, 1]), title="title")
     assert titles(found) == ["Heat, hot", "Toy Story"]
@@ -89,25 +89,25 @@ def test_long_interactions_are_read_until_all_have_a_title(monkeypatch: pytest.M
     assert batches == 6
 
 
-def test_a_column_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
+def test_unknown_title_column_lists_the_columns() -> None:
     with pytest.raises(
         ConfigError,
-        match="no table has a column 'heading' beside movieId; there are year, title, local, userId, rating",
+        match="no table with movieId has a column 'heading'; the columns are year, title, local, userId, rating",
     ):
         read_titles(config(movies="movies.csv"), Path(), IDS, title="heading")
 
 
-def test_without_a_table_of_items_there_are_no_titles() -> None:
+def test_no_dimension_table_means_no_titles() -> None:
     assert read_titles(config(people="users.csv"), Path(), IDS, title=None) is None
 
 
-def test_data_that_is_gone_or_broken_is_no_error() -> None:
+def test_missing_or_broken_raw_data_is_no_error() -> None:
     assert read_titles(config(movies="gone.csv"), Path(), IDS, title=None) is None
     Path("movies.csv").write_text("")
     assert read_titles(config(movies="movies.csv"), Path(), IDS, title=None) is None
 
 
-def test_ids_of_another_kind_are_matched_where_they_can_be() -> None:
+def test_ids_of_another_type_are_cast() -> None:
     text = pa.array(["2", "x"])
     assert titles(read_titles(config(movies="movies.csv"), Path(), text, title=None)) == ["Heat, hot", None]
     Path("movies.csv").write_text("movieId,title\nabc,A letter\n")

@@ -1,4 +1,4 @@
-"""A parquet file is there whole or not at all, and what was left half written goes away."""
+"""Parquet files are written atomically, and partial files are swept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recsys_cli.etl.write import sweep, write_table
 TABLE = pa.table({"a": [1, 2, 3]})
 
 
-def test_half_a_file_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_write_leaves_no_final_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(table: pa.Table, path: Path, **options: Any) -> None:
         path.write_bytes(b"PAR1")
         raise KeyboardInterrupt
@@ -33,12 +33,12 @@ def test_half_a_file_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.Mo
     assert pq.read_table(folder / "00000.parquet") == TABLE
 
 
-def test_a_shard_that_is_written_twice_is_there_once(tmp_path: Path) -> None:
+def test_shard_written_twice_exists_once(tmp_path: Path) -> None:
     for _ in range(2):
         write_table(TABLE, tmp_path / "00000.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["00000.parquet"]
 
 
-def test_a_folder_that_was_never_made_is_clean(tmp_path: Path) -> None:
+def test_sweep_of_a_missing_folder(tmp_path: Path) -> None:
     sweep(tmp_path / "test")
     assert not list(tmp_path.iterdir())

@@ -171,19 +171,17 @@ def test_weights_and_further_labels_may_be_missing_and_weights_of_lists_may_not(
     assert read(made).column("scores").to_pylist() == [[0.5] * size for size in sizes]
     assert made.schema["tags"].weights == "scores"
     pq.write_table(rows.drop_columns(["scores"]), "new.parquet")
-    with pytest.raises(DataError, match=r"no column scores, which scores cannot do without"):
+    with pytest.raises(DataError, match=r"no column scores, required by scores"):
         apply(str(data.folder), ["new.parquet"], workspace, force=True)
 
 
 def test_a_column_that_is_needed_and_missing_is_named(here: Path, workspace: Workspace) -> None:
     data = prepared(workspace)
     pq.write_table(TRAIN.drop_columns(["movie", "tags", "rating"]), "new.parquet")
-    problem = (
-        r"no column movie, tags, which item, genres, year, tags, mixed cannot do without; there are userId, price, time"
-    )
+    problem = r"no column movie, tags, required by item, genres, year, tags, mixed; the columns are userId, price, time"
     with pytest.raises(DataError, match=problem) as found:
         apply(str(data.folder), ["new.parquet"], workspace)
-    assert "new rows need the columns" in str(found.value.hint)
+    assert "new rows need all raw columns" in str(found.value.hint)
     assert not Path("new.prepared.parquet").exists()
 
 
@@ -210,7 +208,7 @@ def test_text_is_read_in_the_types_of_the_plan(here: Path, workspace: Workspace)
     assert table.to_pydict() == {"userId": [3], "movie": [3], "time": [60]}
     with_lists = prepared(workspace)
     Path("new.csv").write_text("userId,movie,tags,price\n007,10,x|y,1\n")
-    with pytest.raises(DataError, match=r"column tags is a list in each row, and a text does not say"):
+    with pytest.raises(DataError, match=r"column tags has lists, and the separator"):
         apply(str(with_lists.folder), ["new.csv"], workspace, force=True)
 
 

@@ -123,7 +123,7 @@ def test_etl_that_fails_leaves_no_artifact(own_files: dict, workspace: Workspace
     pq.write_table(movies, "movies.parquet")
     config = RunConfig.model_validate(own_files)
 
-    with pytest.raises(DataError, match=r"2 keys stand more than once in movies.movieId: 10, 20"):
+    with pytest.raises(DataError, match=r"2 duplicate keys in movies.movieId: 10, 20"):
         etl(config, workspace)
     with pytest.raises(MissingArtifactError, match="is not prepared"):
         prepared_data(config, workspace)

@@ -1,4 +1,4 @@
-"""Deduplicate: ties decided, nulls equal to each other, and a duplicate found however far away it is."""
+"""Deduplicate: ties, equal nulls, and duplicates at any distance."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_nan_is_null_and_zero_has_no_sign() -> None:
 
 
 @pytest.mark.parametrize(("kind", "values"), ORDERED, ids=[str(kind) for kind, _ in ORDERED])
-def test_keys_of_all_types_meet(kind: pa.DataType, values: list[Any]) -> None:
+def test_keys_of_all_types(kind: pa.DataType, values: list[Any]) -> None:
     table = pa.table({"user": pa.array([*values, None, *values, None], kind), "item": pa.nulls(2 * len(values) + 2)})
     assert send(table, Deduplicate(columns=("user", "item")), size=1).numbers == [*range(len(values) + 1)]
     assert send(table, Deduplicate(columns="item"), size=1).numbers == [0]
@@ -72,7 +72,7 @@ def reference(table: pa.Table, columns: Sequence[str], keep: str, order_by: Sequ
     st.sampled_from([(), ("time",), ("value", "time")]),
     st.integers(1, 5),
 )
-def test_deduplicate_is_what_a_loop_finds(
+def test_deduplicate_equals_a_naive_loop(
     table: pa.Table, columns: tuple[str, ...], keep: Any, order_by: tuple[str, ...], size: int
 ) -> None:
     sent = send(table, Deduplicate(columns=columns, keep=keep, order_by=order_by), size=size)

@@ -1,4 +1,4 @@
-"""DifferenceLag: differences inside a group that is spread over all batches and buckets."""
+"""DifferenceLag: differences within groups spread over all batches and buckets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_differences_by_user_and_time() -> None:
     assert sent.column("time_difference_lag_1") == [10.0, None, None, 10.0, None, 0.0, None, None]
     assert sent.column("value_difference_lag_1") == [None, None, None, None, None, 30.0, 63.0, None]
     assert sent.column("time_difference_lag_-1") == [None, 0.0, -10.0, -10.0, None, None, None, None]
-    text = "DifferenceLag of time, value by -1 looks at later rows: a leak"
+    text = "DifferenceLag of time, value with shift -1 uses later rows: a leak"
     assert sent.events == [Message(text, "warning")]
 
 
@@ -46,7 +46,7 @@ def test_without_an_order_rows_follow_the_input() -> None:
     assert not sent.events
 
 
-def test_rows_that_were_left_out_before_are_no_rows() -> None:
+def test_filtered_rows_are_no_earlier_rows() -> None:
     ops = (Filter(expression="value != 4"), DifferenceLag(columns="time", by="user", order_by="time"))
     sent = send(TABLE, *ops, want=["time_difference_lag_1"])
     assert dict(zip(sent.numbers, sent.column("time_difference_lag_1"), strict=True))[0] is None
@@ -80,7 +80,7 @@ def test_nothing_stays_nothing_and_one_row_has_no_earlier_one() -> None:
     assert send(TABLE.slice(0, 1), op, want=["value_difference_lag_1"]).column("value_difference_lag_1") == [None]
 
 
-def test_what_cannot_be_subtracted_is_refused() -> None:
+def test_invalid_columns_and_shifts_are_refused() -> None:
     op = DifferenceLag(columns="value", by="user")
     with pytest.raises(ConfigError, match="'value' holds string; numbers are needed"):
         op.outputs({"value": Spec(pa.string()), "user": Spec(pa.int64())})
@@ -116,7 +116,7 @@ def reference(table: pa.Table, by: Sequence[str], order_by: Sequence[str], shift
     st.sampled_from([1, 2, -1, -3]),
     st.integers(1, 5),
 )
-def test_difference_lag_is_what_a_loop_finds(
+def test_difference_lag_equals_a_naive_loop(
     table: pa.Table, by: tuple[str, ...], order_by: tuple[str, ...], shift: int, size: int
 ) -> None:
     op = DifferenceLag(columns="value", by=by, order_by=order_by, shift=shift)

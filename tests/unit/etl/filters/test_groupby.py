@@ -1,4 +1,4 @@
-"""Groupby: groups that are spread over all batches and buckets, in the order of their first rows."""
+"""Groupby: groups spread over all batches and buckets, in the order of their first rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def grouped(**options: Any) -> Any:
     return send(TABLE, op, want=["user", *(name for name, _, _ in op.made())])
 
 
-def test_groups_come_in_the_order_of_their_first_rows_and_bear_their_numbers() -> None:
+def test_groups_have_the_order_and_numbers_of_their_first_rows() -> None:
     sent = grouped(order_by="time", aggs={"item": ("list", "first", "last"), "time": "last"})
     assert sent.numbers == [0, 1, 6]
     assert sent.column("user") == ["b", "a", "c"]
@@ -51,7 +51,7 @@ def test_without_an_order_lists_follow_the_input() -> None:
     assert sent.column("item-list") == [[1, 3, None], [2, 5], [7]]
 
 
-def test_descending_turns_lists_around_and_first_is_the_earliest_all_the_same() -> None:
+def test_descending_reverses_lists_only() -> None:
     sent = grouped(order_by="time", ascending=False, aggs={"item": ("list", "first", "last")})
     assert sent.column("item_list") == [[None, 1, 3], [5, 2], [7]]
     assert sent.column("item_first") == [3, 2, 7]
@@ -103,7 +103,7 @@ def test_groups_of_groups() -> None:
     assert sent.column("item_max_list") == [[3, 1, None], [5]]
 
 
-def test_figures_do_not_depend_on_the_size_of_buckets() -> None:
+def test_result_is_independent_of_bucket_size() -> None:
     rng = np.random.default_rng(2)
     table = pa.table(
         {"user": rng.integers(0, 9, 2000) ** 2, "value": rng.normal(size=2000) * 10.0 ** rng.integers(-9, 9, 2000)}
@@ -114,7 +114,7 @@ def test_figures_do_not_depend_on_the_size_of_buckets() -> None:
     assert repr(few.table.to_pydict()) == repr(many.table.to_pydict())
 
 
-def test_nothing_stays_nothing_with_its_types() -> None:
+def test_empty_input_keeps_its_types() -> None:
     op = Groupby(by="user", aggs={"item": ("list", "last"), "rating": "mean"})
     sent = send(TABLE.slice(0, 0), op, want=["user", "item_list", "item_last", "rating_mean"])
     assert sent.table.num_rows == 0
@@ -122,7 +122,7 @@ def test_nothing_stays_nothing_with_its_types() -> None:
     assert types == [pa.list_(pa.int32()), pa.int32(), pa.float64()]
 
 
-def test_texts_and_dictionaries_and_truth() -> None:
+def test_strings_dictionaries_and_booleans() -> None:
     table = pa.table({
         "user": pa.array(["x", "y", "x"]).dictionary_encode(), "word": pa.array(["é", "a", None], pa.large_string()),
         "flag": [True, None, True],
@@ -136,7 +136,7 @@ def test_texts_and_dictionaries_and_truth() -> None:
     assert sent.column("flag_max") == [True, None]
 
 
-def test_what_cannot_be_aggregated_is_refused() -> None:
+def test_unsupported_aggregation_is_refused() -> None:
     with pytest.raises(ConfigError, match="'item' holds string; numbers are needed"):
         Groupby(by="user", aggs={"item": "mean"}).outputs({"user": Spec(pa.int64()), "item": Spec(pa.string())})
     with pytest.raises(ConfigError, match="'item' holds a list in each row"):
@@ -186,7 +186,7 @@ def _aggregates(values: list[Any]) -> dict[str, Any]:
     tables(), st.sampled_from([("user",), ("user", "item")]), st.sampled_from([(), ("time",), ("time", "item")]),
     st.integers(1, 5),
 )  # fmt: skip
-def test_groupby_is_what_a_loop_finds(
+def test_groupby_equals_a_naive_loop(
     table: pa.Table, by: tuple[str, ...], order_by: tuple[str, ...], size: int
 ) -> None:
     op = Groupby(by=by, order_by=order_by, aggs={"value": EVERY})

@@ -1,4 +1,4 @@
-"""KCore: the fixpoint, known by construction and by peeling in a loop."""
+"""KCore: the fixpoint, by construction and by a naive loop."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.ops import KCore
 from recsys_cli.features.plan import FeaturePlan
 
-# A chain: without the item at either end the user beside it is rare, so the next item is, and so on to the middle.
+# A chain: without the item at one end, the adjacent user is rare, then the next item, and so on to the middle.
 CHAIN = pa.table({"user": [1, 1, 2, 2, 3, 3, 4, 4], "item": [0, 1, 1, 2, 2, 3, 3, 4]})
 
 
-def test_rounds_go_on_to_the_fixpoint() -> None:
+def test_rounds_continue_to_the_fixpoint() -> None:
     sent = send(CHAIN, KCore(columns={"user": 2, "item": 2}))
     assert sent.numbers == []
-    assert sent.events == [Message("KCore user ≥ 2, item ≥ 2: nothing more to leave out after 4 rounds")]
+    assert sent.events == [Message("KCore user ≥ 2, item ≥ 2: converged after 4 rounds")]
     closed = pa.concat_tables([CHAIN, pa.table({"user": [4], "item": [0]})])
-    assert send(closed, KCore(columns={"user": 2, "item": 2})).numbers == [0, 1, 2, 3, 4, 5, 6, 8]  # item 4 is alone
+    assert send(closed, KCore(columns={"user": 2, "item": 2})).numbers == [0, 1, 2, 3, 4, 5, 6, 8]  # item 4 has one row
 
 
 def test_a_block_with_a_fringe_is_the_block() -> None:
@@ -36,14 +36,14 @@ def test_a_block_with_a_fringe_is_the_block() -> None:
     assert send(table, KCore(columns={"user": 3, "item": 4})).numbers == list(range(3, 15))
 
 
-def test_one_column_is_counted_once_and_nulls_are_nobody() -> None:
+def test_single_column_converges_in_one_round_and_drops_nulls() -> None:
     table = pa.table({"user": ["a", None, "a", None, "b"], "item": [1.0, 2.0, 3.0, 4.0, 5.0]})
     assert send(table, KCore(columns={"user": 2})).numbers == [0, 2]
     assert send(table, KCore(columns={"user": 1})).numbers == [0, 2, 4]
     assert send(table.slice(0, 0), KCore(columns={"user": 1})).numbers == []
 
 
-def test_a_list_is_refused_before_any_work() -> None:
+def test_list_column_is_refused() -> None:
     table = pa.schema([("user", pa.list_(pa.int64())), ("item", pa.int64()), ("rating", pa.float64())])
     plan = FeaturePlan.model_validate({
         "user": "user", "item": "item", "label": "rating",
@@ -69,5 +69,5 @@ def reference(table: pa.Table, least: dict[str, int]) -> list[int]:
     st.dictionaries(st.sampled_from(["user", "item", "time"]), st.integers(1, 4), min_size=1),
     st.integers(1, 5),
 )
-def test_k_core_is_what_a_loop_finds(table: pa.Table, least: dict[str, int], size: int) -> None:
+def test_k_core_equals_a_naive_loop(table: pa.Table, least: dict[str, int], size: int) -> None:
     assert send(table, KCore(columns=least), size=size).numbers == reference(table, least)

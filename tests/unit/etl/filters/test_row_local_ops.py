@@ -1,4 +1,4 @@
-"""Filter, Dropna and TimeWindow, and what holds of all ops that choose rows."""
+"""Filter, Dropna and TimeWindow, and common properties of all filters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TABLE = pa.table({
         ("rating - 4", [1, 2]),  # a number is true unless it is 0
         ("not rating >= 4", [1]),
         ("user == 'a'", [0, 3]),
-        ("user == 'a' or rating > 4", [0, 2, 3]),  # true decides alone
+        ("user == 'a' or rating > 4", [0, 2, 3]),  # true or null is true
         ("1", [0, 1, 2, 3, 4]),
         ("0.5", [0, 1, 2, 3, 4]),
         ("1 / 0 > 1", [0, 1, 2, 3, 4]),
@@ -70,7 +70,7 @@ def test_dropna_keeps_the_rows_that_have_a_value(columns: Any, kept: list[int]) 
     assert send(TABLE, Dropna(columns=columns)).numbers == kept
 
 
-def test_dropna_of_all_columns_looks_at_those_that_are_read_or_computed() -> None:
+def test_dropna_without_columns_uses_all_read_or_computed_columns() -> None:
     made = LambdaOp(expression="time / (time > 10)", output="late", dtype="float64")
     assert send(TABLE, made, Filter(expression="1"), Dropna(), want=["time"]).numbers == [0, 1, 2, 4]
     half = LambdaOp(expression="rating", output="half", dtype="float64")
@@ -140,24 +140,24 @@ def test_time_window_without_any_time_keeps_nothing() -> None:
         ({"after": "2020-01-02", "before": "2020-01-02"}, "the window is empty: after 2020-01-02"),
     ],
 )
-def test_time_window_refuses_what_is_none(options: dict[str, Any], message: str) -> None:
+def test_time_window_refuses_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         TimeWindow(column="time", **options)
 
 
-def test_filter_refuses_an_expression_that_cannot_be_read() -> None:
+def test_filter_refuses_an_invalid_expression() -> None:
     with pytest.raises(ValidationError, match="cannot read the expression"):
         Filter(expression="rating >")
 
 
-def test_without_such_ops_the_source_is_what_comes_out() -> None:
+def test_no_filters_return_the_source() -> None:
     sent = send(TABLE)
     assert sent.chosen.rows is sent.source
     assert sent.table.column_names == TABLE.column_names
     assert sent.counts == []
 
 
-def test_text_is_parsed_once_however_many_ops_look_at_all_rows() -> None:
+def test_input_is_parsed_once_for_several_ops_over_all_rows() -> None:
     ops = (
         Filter(expression="time > 0"),
         Deduplicate(columns="user"),
@@ -171,7 +171,7 @@ def test_text_is_parsed_once_however_many_ops_look_at_all_rows() -> None:
     assert sent.chosen.estimated_rows(99) == 3
 
 
-def test_columns_that_nobody_needs_are_left_behind() -> None:
+def test_dead_columns_are_dropped() -> None:
     sent = send(TABLE, Filter(expression="rating >= 4"), Deduplicate(columns="user"), want=["time"])
     assert sent.table.column_names == ["time", "\x01number"]
 
@@ -181,23 +181,23 @@ def test_counts_are_reported() -> None:
     told: list[Any] = []
     sent.chosen.report(told.append)
     assert told == [
-        Message("Filter 'rating >= 4': 5 rows, of which 2 are left"), Message("Dropna: 2 rows, of which 1 are left"),
+        Message("Filter 'rating >= 4': 5 rows in, 2 rows out"), Message("Dropna: 2 rows in, 1 rows out"),
     ]  # fmt: skip
 
 
-def test_an_op_that_leaves_nothing_is_named() -> None:
+def test_op_that_removes_all_rows_is_an_error() -> None:
     sent = send(TABLE, Filter(expression="time > 0"), Filter(expression="rating > 5"), Dropna())
-    with pytest.raises(DataError, match=r"Filter 'rating > 5' leaves none of 4 rows"):
+    with pytest.raises(DataError, match=r"Filter 'rating > 5' removes all 4 rows"):
         sent.chosen.check()
 
 
-def test_new_rows_are_all_kept_and_their_columns_are_computed() -> None:
+def test_new_rows_skip_filters_but_not_computed_columns() -> None:
     late = LambdaOp(expression="time > 10", output="late", dtype="int8")
     sent = send(TABLE, late, Filter(expression="late"), KCore(columns={"user": 9}), want=["late"], part="new")
     assert sent.column("late") == [0, 1, 1, 0, 1]
 
 
-def test_other_ops_among_them_are_computed_as_after_the_split() -> None:
+def test_column_ops_between_filters_compute_as_after_the_split() -> None:
     ops = (
         Rename(columns={"user": "who"}),
         AddTags(columns="who", tags="person"),
@@ -217,13 +217,13 @@ def test_other_ops_among_them_are_computed_as_after_the_split() -> None:
     assert len(set(sent.column("who"))) == 3
 
 
-def test_given_held_out_rows_are_no_matter_of_k_core() -> None:
+def test_k_core_skips_held_out_rows_of_a_files_split() -> None:
     ops = (Filter(expression="rating >= 4"), KCore(columns={"user": 2}))
     assert send(TABLE, *ops, part="held-out").numbers == [0, 2]
     assert send(TABLE, *ops).numbers == []
 
 
-def test_types_of_the_first_file_hold_and_dictionaries_are_told() -> None:
+def test_types_of_the_first_file_hold_and_dictionaries_are_decoded() -> None:
     table = pa.table({"user": pa.array(["a", "b", "a"]).dictionary_encode(), "item": pa.array([1, 2, 3], pa.int8())})
     sent = send(table, Deduplicate(columns="user", keep="last"), size=1)
     assert sent.column("user") == ["b", "a"]

@@ -1,4 +1,4 @@
-"""Putting rows in order by whole numbers: the order is that of the values, whatever their type."""
+"""Integer codes preserve the order of values of any type."""
 
 from __future__ import annotations
 

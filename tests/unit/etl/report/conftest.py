@@ -1,4 +1,4 @@
-"""Preparing a handful of rows through the real stage, to read their report."""
+"""Preparation of a few rows by the real stage, with their report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table_of(rows: Rows) -> pa.Table:
 
 @pytest.fixture
 def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PreparedData]:
-    """Prepare rows of (user, item, label, time): all together, or those of each split."""
+    """Prepare rows of (user, item, label, time): one table, or one per split."""
     monkeypatch.chdir(tmp_path)
     pq.write_table(TAGS, "tags.parquet")
 
@@ -67,7 +67,7 @@ def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pr
 
 @pytest.fixture
 def report(prepare: Callable[..., PreparedData]) -> Report:
-    """The same, to the facts of the report."""
+    """Prepare rows, and return the facts of the report."""
 
     def run(*args: Any, **kwargs: Any) -> Facts:
         return Facts.read(prepare(*args, **kwargs).facts)

@@ -1,4 +1,4 @@
-"""The data page opens offline in a real browser with everything that the facts have to show."""
+"""The data page opens offline in a real browser with all tables and figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEADINGS = [
     "Splits",
     "Time",
     "Repeated pairs",
-    "Learnt from train alone",
+    "Fitted on train only",
     "Ops",
     "Missing values",
     "Vocabulary growth",
@@ -45,7 +45,7 @@ def test_page_shows_every_section_and_figure(page: str) -> None:
     assert re.findall(r"<h2>(.*?)</h2>", page) == HEADINGS
     drawn = re.findall(r'aria-label="(.*?)"', page)
     assert drawn == [
-        "Cold users and items",
+        "Cold-start users and items",
         "Rows over time",
         "Rows after each op",
         "Null and unseen values",
@@ -62,7 +62,7 @@ def test_headlines_name_the_splits_that_they_count(page: str) -> None:
     assert len(re.findall(r"of train, \S+ rows each at the median", text)) == 2
 
 
-def test_page_loads_nothing(page: str) -> None:
+def test_page_is_self_contained(page: str) -> None:
     loading = re.findall(r"""(?:src|href|srcset|data|action)\s*=\s*["']([^"']*)""", page)
     loading += re.findall(r"url\(([^)]*)\)|@import", page)
     assert loading == ["data:,"]
@@ -71,7 +71,7 @@ def test_page_loads_nothing(page: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (500, True)])
-def test_page_in_a_browser_is_whole(page: str, tmp_path: Path, width: int, dark: bool) -> None:
+def test_page_in_a_browser(page: str, tmp_path: Path, width: int, dark: bool) -> None:
     seen = see(page, tmp_path, width=width, dark=dark)
 
     assert seen["headings"] == HEADINGS
@@ -89,7 +89,7 @@ def test_page_in_a_browser_is_whole(page: str, tmp_path: Path, width: int, dark:
         ([(1, 1, 0.5, 10**15)] * 9, {"split": {"method": "temporal", "valid": 0.4, "test": 0}}),
     ],
 )
-def test_page_of_next_to_nothing_has_every_section(
+def test_page_of_tiny_data_has_every_section(
     prepare: Callable[..., PreparedData], rows: list[tuple[Any, ...]], options: dict[str, Any]
 ) -> None:
     page = prepare(rows, **options).report.read_text(encoding="utf-8")

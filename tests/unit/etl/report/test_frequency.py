@@ -1,4 +1,4 @@
-"""Heads, ranks and growth of counts that are small enough to count by hand, and of any against trying it out."""
+"""Heads, ranks and growth: small counts by hand, random counts by simulation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_head_is_the_share_of_the_most_frequent() -> None:
     assert (found.distinct, found.rows, found.once, found.median, found.most) == (1_000, 1_990, 990, 1, 100)
 
 
-def test_values_that_do_not_occur_are_none() -> None:
+def test_values_with_count_zero_are_ignored() -> None:
     assert frequency(np.zeros(5, dtype=np.int64)) is None
     assert growth(np.zeros(0, dtype=np.int64), 7) is None
 
