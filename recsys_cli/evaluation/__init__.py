@@ -1,6 +1,6 @@
-"""How good a trained model is: metrics, full ranking, baselines and the report.
+"""Evaluation of trained models: metrics, full ranking, baselines and the report.
 
-Importing the package costs no torch: what was measured can be read back and shown without it. Measuring is in `measure`.
+Importing the package does not import torch: saved results can be read and shown without it. `measure` computes them.
 """
 
 from __future__ import annotations

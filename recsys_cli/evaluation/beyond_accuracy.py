@@ -1,4 +1,4 @@
-"""What rankings show beside what they find: gathers what the metrics of lists look at, and measures them with intervals."""
+"""Beyond-accuracy metrics of rankings, such as coverage, novelty and diversity, with intervals."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from recsys_cli.metrics.foreign import extended
 
 
 def catalog_of(candidates: Ints, train: Interactions, tables: DimensionTables, schema: Schema) -> Catalog:
-    """Gather what is known of the candidates (I,): rows of train, and as features all categories that go with an item's id.
+    """Gather popularity and categorical item features of the candidates (I,).
 
     Args:
         candidates: Encoded items in their order.
-        train: What happened.
-        tables: What goes with an id, on the CPU.
-        schema: Names the columns.
+        train: Interactions of train.
+        tables: Dimension tables on the CPU.
+        schema: Schema of the prepared data.
     """
     item = schema.only(Role.ITEM)
     counts = np.bincount(train.item_idx, minlength=int(candidates.max(initial=0)) + 1)[candidates]
     joined = tables.join({item.name: torch.from_numpy(candidates)})
-    wanted = [c for c in schema.categorical if c.name in joined and c.name != item.name]
+    columns = [c for c in schema.categorical if c.name in joined and c.name != item.name]
     owners, features, before = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
-    for column in wanted:
+    for column in columns:
         owner, ids = _flat(joined[column.name])
-        known = ids >= FIRST
-        owners.append(owner[known])
-        features.append(ids[known] + before)
+        is_value = ids >= FIRST
+        owners.append(owner[is_value])
+        features.append(ids[is_value] + before)
         before += int(column.cardinality or 0)
-    # An item has a feature or has it not: one that its list names twice counts once.
+    # Features are binary: duplicates in an item's list count once.
     pairs = np.unique(np.concatenate(owners) * max(before, 1) + np.concatenate(features))
     owner, feature = np.divmod(pairs, max(before, 1))
     return Catalog(counts, len(train), feature, np.searchsorted(owner, np.arange(len(candidates) + 1)))
 
 
 def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: EvaluateConfig) -> Estimates:
-    """Measure what rankings show, at each cut-off.
+    """Compute beyond-accuracy metrics at each cut-off.
 
     Args:
         ranked: The rankings.
-        held_out: The problem that they answer.
-        catalog: Of its candidates.
-        config: The cut-offs, and the resamples of users behind each interval.
+        held_out: The ranking problem.
+        catalog: Catalog of its candidates.
+        config: Cut-offs and number of resamples.
     """
     popular = held_out.by_popularity(ranked.candidates)
     lists = Recommended(ranked.hits, ranked.num_relevant, ranked.candidates, popular, catalog)
-    found = {
+    computed = {
         f"{config.label}{metric.name}@{k}": metric.compute(lists, k)
         for k in sorted(set(config.k))
         for metric in extended(BEYOND, config.metrics).values()
     }
-    estimates = {name: _as_it_is(float(values)) for name, values in found.items() if values.ndim == 0}
-    means = {name: values for name, values in found.items() if values.ndim == 1 and not np.isnan(values).all()}
-    # Figures that are defined for the same users share their resamples.
+    estimates = {name: _point_estimate(float(values)) for name, values in computed.items() if values.ndim == 0}
+    means = {name: values for name, values in computed.items() if values.ndim == 1 and not np.isnan(values).all()}
+    # Metrics defined for the same users share their resamples.
     defined = {name: np.isfinite(values) for name, values in means.items()}
     groups: dict[bytes, list[str]] = {}
     for name, users in defined.items():
@@ -70,15 +70,15 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: E
         columns = np.stack([means[name][defined[name]] for name in names], axis=1)
         means_of = mean_estimates(columns, resamples=config.bootstrap, seed=config.seed)
         estimates |= dict(zip(names, means_of, strict=True))
-    return {name: estimates[name] for name in found if name in estimates}
+    return {name: estimates[name] for name in computed if name in estimates}
 
 
-def _as_it_is(value: float) -> Estimate:
+def _point_estimate(value: float) -> Estimate:
     return Estimate(value=value if np.isfinite(value) else None)
 
 
 def _flat(feature: Feature) -> tuple[Ints, Ints]:
-    """Return the ids of a feature, each with the row that it belongs to; both (N,)."""
+    """Return the ids of a feature and their row numbers; both (N,)."""
     if isinstance(feature, Ragged):
         lengths = feature.offsets.diff().cpu().numpy()
         return np.repeat(np.arange(len(lengths)), lengths), feature.values.cpu().numpy().astype(np.int64)

@@ -1,4 +1,4 @@
-"""95 % intervals of rankings, by resampling users."""
+"""95 % confidence intervals of ranking metrics, by a bootstrap over users."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ _USERS = 12
 
 
 def ranking_estimates(
-    found: Mapping[str, Hits], k: Sequence[int], config: EvaluateConfig
+    hits: Mapping[str, Hits], k: Sequence[int], config: EvaluateConfig
 ) -> dict[str, dict[str, Estimate]]:
-    """Measure what the rankings of several systems find for the same users, with the same resamples of users.
+    """Compute ranking metrics of several systems for the same users, with the same resamples of users.
 
     Args:
-        found: By system.
-        k: The cut-offs.
-        config: Number of resamples and seed, and what the names of the figures begin with.
+        hits: Hits by system.
+        k: Cut-offs.
+        config: Number of resamples, seed, and prefix of metric names.
     """
-    if not found:
+    if not hits:
         return {}
     metrics = extended(RANKING, config.metrics).values()
-    columns = [(name, metric, cut_off) for name in found for cut_off in sorted(set(k)) for metric in metrics]
-    values = np.stack([metric.compute(found[name], cut_off) for name, metric, cut_off in columns], axis=1)
+    columns = [(name, metric, cut_off) for name in hits for cut_off in sorted(set(k)) for metric in metrics]
+    values = np.stack([metric.compute(hits[name], cut_off) for name, metric, cut_off in columns], axis=1)
     means = mean_estimates(values, resamples=config.bootstrap, seed=config.seed)
-    estimates: dict[str, dict[str, Estimate]] = {name: {} for name in found}
+    estimates: dict[str, dict[str, Estimate]] = {name: {} for name in hits}
     for (name, metric, cut_off), mean in zip(columns, means, strict=True):
         estimates[name][f"{config.label}{metric.name}@{cut_off}"] = mean
     return estimates
 
 
 def mean_estimates(values: Floats, *, resamples: int, seed: int) -> list[Estimate]:
-    """Average columns over users, with intervals from a bootstrap over users.
+    """Return the mean of each column over users, with intervals from a bootstrap over users.
 
     Args:
-        values: One row a user, one column a metric; shape (U, M). All columns see the same resamples.
-        resamples: How often U users are drawn with replacement.
-        seed: Decides the draws.
+        values: One row per user, one column per metric; shape (U, M). All columns share the resamples.
+        resamples: Number of resamples of U users with replacement.
+        seed: Seed of the resamples.
     """
     num_users, num_columns = values.shape
     if num_users == 0:
@@ -58,26 +58,26 @@ def mean_estimates(values: Floats, *, resamples: int, seed: int) -> list[Estimat
     step = max(1, _CHUNK // num_users)
     for start in range(0, resamples, step):
         stop = min(start + step, resamples)
-        means[start:stop] = _times_drawn(rng, stop - start, num_users) @ values / num_users
-    below = _expanded(num_users)
-    centre, ends = values.mean(axis=0), np.quantile(means, [below, 1 - below], axis=0)
+        means[start:stop] = _resample_counts(rng, stop - start, num_users) @ values / num_users
+    below = _tail_share(num_users)
+    center, ends = values.mean(axis=0), np.quantile(means, [below, 1 - below], axis=0)
     return [
         Estimate(value=float(value), low=min(float(low), float(value)), high=max(float(high), float(value)))
-        for value, low, high in zip(centre, *ends, strict=True)
+        for value, low, high in zip(center, *ends, strict=True)
     ]
 
 
-def _times_drawn(rng: np.random.Generator, resamples: int, num_users: int) -> npt.NDArray[np.float64]:
-    """Draw `num_users` users with replacement, again and again, and count each; shape (resamples, num_users)."""
-    drawn = rng.integers(0, num_users, (resamples, num_users)) + num_users * np.arange(resamples)[:, None]
-    return np.bincount(drawn.ravel(), minlength=resamples * num_users).reshape(resamples, num_users).astype(float)
+def _resample_counts(rng: np.random.Generator, resamples: int, num_users: int) -> npt.NDArray[np.float64]:
+    """Resample `num_users` users with replacement and count each; shape (resamples, num_users)."""
+    resampled = rng.integers(0, num_users, (resamples, num_users)) + num_users * np.arange(resamples)[:, None]
+    return np.bincount(resampled.ravel(), minlength=resamples * num_users).reshape(resamples, num_users).astype(float)
 
 
-def _expanded(num_users: int) -> float:
-    """Return which share of the resamples lies below a 95 % interval.
+def _tail_share(num_users: int) -> float:
+    """Return the share of resamples below the 95 % interval: slightly less than 2.5 %.
 
-    A little less than 2.5 %: resamples vary less than samples do, and the t distribution has wider tails than the normal one
-    (the expanded percentile interval of Hesterberg, 2015).
+    Corrects two errors of a plain percentile interval: resamples vary less than samples, and the t distribution has
+    wider tails than the normal one (expanded percentile interval of Hesterberg, 2015).
     """
     if num_users < 2:
         return 0.025

@@ -1,4 +1,4 @@
-"""Cluster-robust standard errors: rows of one user are not independent of each other, so users are the unit of chance."""
+"""Cluster-robust standard errors: rows of one user are not independent, so users are the clusters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recsys_cli.metrics.score_counts import Floats
 
 @dataclass(frozen=True)
 class Clusters:
-    """Groups of rows that depend on each other.
+    """Groups of dependent rows.
 
     Attributes:
         index: Cluster of each row, below `count`; shape (N,).
@@ -27,19 +27,19 @@ class Clusters:
 
     @classmethod
     def of_users(cls, user_idx: npt.NDArray[np.integer]) -> Clusters:
-        """Put rows of one user together; a row of a user without an id of its own is a cluster by itself.
+        """Cluster rows by user; a row without a distinct user is its own cluster.
 
         Args:
             user_idx: Encoded user of each row, shape (N,).
         """
         index = user_idx.astype(np.int64)
-        alone = index < FIRST
-        index[alone] = -1 - np.arange(np.count_nonzero(alone))
+        without_id = index < FIRST
+        index[without_id] = -1 - np.arange(np.count_nonzero(without_id))
         return cls.of(index)
 
     @classmethod
     def of(cls, index: npt.NDArray[np.integer]) -> Clusters:
-        """Number clusters from 0. The rows of a single user are all that there is, so each counts by itself."""
+        """Renumber clusters from 0. If all rows are of one cluster, each row becomes its own."""
         values, dense = np.unique(index, return_inverse=True)
         if len(values) == 1:
             return cls(np.arange(len(index)), len(index))
@@ -53,21 +53,21 @@ class Clusters:
         return Clusters.of(self.index[rows])
 
     def sums(self, values: npt.NDArray[np.floating] | npt.NDArray[np.bool_] | None = None) -> Floats:
-        """Add up values (N,) by cluster, or count rows; shape (C,)."""
+        """Sum values (N,) by cluster, or count rows; shape (C,)."""
         return np.bincount(self.index, weights=values, minlength=self.count).astype(np.float64)
 
     def shares(self) -> Floats:
-        """Return the share of all rows that each cluster has; shape (C,)."""
+        """Return each cluster's share of all rows; shape (C,)."""
         return self.sums() / max(1, len(self.index))
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The standard error of a figure.
+    """The standard error of a metric.
 
     Attributes:
-        error: The standard error.
-        freedom: Its degrees of freedom: how well it is known.
+        error: Standard error.
+        freedom: Its degrees of freedom.
     """
 
     error: float
@@ -75,17 +75,17 @@ class Spread:
 
     @property
     def margin(self) -> float:
-        """Half the width of a 95 % interval."""
+        """Half the width of a 95 % confidence interval."""
         return float(stdtrit(self.freedom, 0.975)) * self.error
 
     def p(self, distance: float) -> float:
-        """Return how often chance alone gives a distance from zero that is as large; two-sided."""
+        """Return the two-sided p-value of a distance from zero."""
         if self.error <= abs(distance) * 1e-12:
             return 1.0 if abs(distance) < 1e-12 else 0.0
         return 2 * float(stdtr(self.freedom, -abs(distance) / self.error))
 
     def __add__(self, other: Spread) -> Spread:
-        """Return the error of a sum of independent figures, with the degrees of freedom of Welch and Satterthwaite (1946)."""
+        """Return the error of a sum of independent values, with Welch-Satterthwaite degrees of freedom (1946)."""
         variances = self.error**2, other.error**2
         total = sum(variances)
         if not total:
@@ -96,14 +96,15 @@ class Spread:
 
 
 def jackknife(sums: Floats, shares: Floats) -> Spread:
-    """Return the standard error of a figure from what each cluster adds to it.
+    """Return the standard error of a metric from the influence of each cluster.
 
-    The delete-one-cluster jackknife of a linearized figure, also known as CR3 (MacKinnon, Nielsen and Webb, 2023), with Kish's
-    effective number of clusters less one as degrees of freedom: a few users with most of the rows are few users.
+    The delete-one-cluster jackknife of a linearized metric, also known as CR3 (MacKinnon, Nielsen and Webb, 2023).
+    Degrees of freedom are Kish's effective number of clusters less one, because a few users with most of the rows are
+    few clusters.
 
     Args:
-        sums: Influence values of the rows, added up by cluster; they add up to zero; shape (C,).
-        shares: Weight of each cluster in the figure, adding up to 1; shape (C,).
+        sums: Influence values of the rows, summed by cluster; their total is zero; shape (C,).
+        shares: Weight of each cluster in the metric, with sum 1; shape (C,).
     """
     if len(sums) < 2:
         return Spread(0.0)

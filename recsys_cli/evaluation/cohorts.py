@@ -1,7 +1,7 @@
-"""The figures of parts of the users and items: whom does it serve, and at whose cost?
+"""Metrics of groups of users and items.
 
-Cold and warm is whether train knows the user or item. The head is the fifth of the candidates that most rows of train have,
-the tail all others. Users are cut into quarters by how many rows there are of them before the split.
+Warm users and items are in train, cold ones are not. Head items are the 20 % of candidates with the most train rows,
+tail items the others. Warm users are split into quarters by the number of interactions before the split.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from recsys_cli.metrics import Hits, Ranked
 from recsys_cli.metrics.label_task import TASKS
 
 HEAD = 0.2
-"""Share of the candidates that are the head."""
-_NOBODY = np.iinfo(np.int64).max
+"""Share of head items among the candidates."""
+_NO_ID = np.iinfo(np.int64).max
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class CohortParts:
-    """What is cut into cohorts.
+    """Rows and rankings to split into cohorts.
 
     Attributes:
         rows: The N rows of the split.
-        history: What happened before.
+        history: Interactions before the split.
         held_out: The ranking problem over U users and I candidates.
         scores: Scores of the rows by system, each (N,).
         ranked: Rankings by system.
-        first_new: The ids of users whom train does not know, where they are told apart, are not below it.
-        first_cold: The same of items, which are rows of their table.
+        first_new: Lowest id of a cold-start user with a distinct id.
+        first_cold: Lowest id of a cold item, its table row.
     """
 
     rows: Interactions
@@ -49,17 +49,17 @@ class CohortParts:
     held_out: HeldOut
     scores: Mapping[str, npt.NDArray[np.floating]]
     ranked: Mapping[str, Ranked]
-    first_new: int = _NOBODY
-    first_cold: int = _NOBODY
+    first_new: int = _NO_ID
+    first_cold: int = _NO_ID
 
     def is_known(self, user_idx: npt.NDArray[np.integer]) -> Mask:
-        """Return which users have an id of their own in train."""
+        """Return a mask of users of train."""
         return (user_idx >= FIRST) & (user_idx < self.first_new)
 
 
 @dataclass(frozen=True)
 class _CohortMask:
-    """A cohort: its rows (N,), and its ranked users (U,) or candidates (I,) where its rankings are measured."""
+    """A cohort: masks of its rows (N,), and of its ranked users (U,) or candidates (I,), if it has rankings."""
 
     name: str
     about: str
@@ -69,70 +69,72 @@ class _CohortMask:
 
 
 def measure_cohorts(parts: CohortParts, config: EvaluateConfig) -> tuple[Cohort, ...]:
-    """Measure all cohorts that have rows and are not everything, at the smallest cut-off.
+    """Measure all cohorts with some, but not all rows, at the smallest cut-off.
 
     Args:
-        parts: What was ranked and scored.
+        parts: Rows and rankings.
         config: Seed, number of resamples and cut-offs.
     """
-    return tuple(_measured(who, parts, config) for who in _cohorts(parts) if who.rows.any() and not who.rows.all())
+    return tuple(
+        _measured(cohort, parts, config) for cohort in _cohorts(parts) if cohort.rows.any() and not cohort.rows.all()
+    )
 
 
 def _cohorts(parts: CohortParts) -> Iterator[_CohortMask]:
     rows, held_out = parts.rows, parts.held_out
     num_candidates = int(np.count_nonzero(held_out.candidates < parts.first_cold))
-    known, ranked = parts.is_known(rows.user_idx), parts.is_known(held_out.user_idx)
-    yield _CohortMask("warm users", "users that train knows", known, users=ranked)
-    yield _CohortMask("cold users", "users that train does not know", ~known, users=~ranked)
-    place = np.full(int(max(rows.item_idx.max(initial=0), held_out.candidates.max(initial=0))) + 1, -1, dtype=np.int64)
-    place[held_out.candidates] = np.arange(len(held_out.candidates))
-    at = place[rows.item_idx]
+    warm, ranked_warm = parts.is_known(rows.user_idx), parts.is_known(held_out.user_idx)
+    yield _CohortMask("warm users", "users of train", warm, users=ranked_warm)
+    yield _CohortMask("cold users", "users absent from train", ~warm, users=~ranked_warm)
+    place_of = np.full(
+        int(max(rows.item_idx.max(initial=0), held_out.candidates.max(initial=0))) + 1, -1, dtype=np.int64
+    )
+    place_of[held_out.candidates] = np.arange(len(held_out.candidates))
+    place = place_of[rows.item_idx]
     is_cold = np.arange(len(held_out.candidates)) >= num_candidates
     num_head = int(np.ceil(HEAD * num_candidates))
     is_head = np.arange(len(held_out.candidates)) < num_head
-    about = f"the {num_head:,} candidates with most rows of train, {HEAD:.0%} of them"
-    yield _CohortMask("head items", about, (at >= 0) & (at < num_head), places=is_head)
+    about = f"the {num_head:,} candidates with the most train rows, {HEAD:.0%} of them"
+    yield _CohortMask("head items", about, (place >= 0) & (place < num_head), places=is_head)
     is_tail = ~is_head & ~is_cold
-    yield _CohortMask(
-        "tail items", "the other candidates that train knows", np.append(is_tail, False)[at], places=is_tail
-    )
-    about = "items that train does not know: candidates where the item table has them"
-    cold = (at < 0) | (at >= num_candidates)
+    yield _CohortMask("tail items", "the other candidates of train", np.append(is_tail, False)[place], places=is_tail)
+    about = "items absent from train; candidates if the item table has them"
+    cold = (place < 0) | (place >= num_candidates)
     yield _CohortMask("cold items", about, cold, places=is_cold if is_cold.any() else None)
-    yield from _by_activity(parts, known)
+    yield from _by_activity(parts, warm)
 
 
-def _by_activity(parts: CohortParts, known: Mask) -> Iterator[_CohortMask]:
-    """Cut the users of the split that train knows into quarters by what happened before; ties stay together."""
+def _by_activity(parts: CohortParts, warm: Mask) -> Iterator[_CohortMask]:
+    """Split the warm users of the split into quarters by number of interactions before it; ties stay in one quarter."""
     users = parts.rows.user_idx
     before = np.bincount(parts.history.user_idx, minlength=int(users.max(initial=0)) + 1)
-    if not known.any():
+    if not warm.any():
         return
-    borders = np.quantile(before[np.unique(users[known])], [0, 0.25, 0.5, 0.75, 1]).round()
+    borders = np.quantile(before[np.unique(users[warm])], [0, 0.25, 0.5, 0.75, 1]).round()
     borders[0] -= 1
     names = ("least active users", "less active users", "more active users", "most active users")
     for name, low, high in zip(names, borders[:-1], borders[1:], strict=True):
-        rows = known & (before[users] > low) & (before[users] <= high)
+        rows = warm & (before[users] > low) & (before[users] <= high)
         ranked = np.where(parts.is_known(parts.held_out.user_idx), before[parts.held_out.user_idx], -1)
-        about = f"users with {int(low) + 1:,} to {int(high):,} rows before"
+        about = f"users with {int(low) + 1:,} to {int(high):,} interactions before the split"
         yield _CohortMask(name, about, rows, users=(ranked > low) & (ranked <= high))
 
 
-def _measured(who: _CohortMask, parts: CohortParts, config: EvaluateConfig) -> Cohort:
-    labels, metric = parts.rows.labels[who.rows], TASKS[parts.rows.task].default
+def _measured(cohort: _CohortMask, parts: CohortParts, config: EvaluateConfig) -> Cohort:
+    labels, metric = parts.rows.labels[cohort.rows], TASKS[parts.rows.task].default
     group = ScoredRows.of_errors if metric.of_errors else ScoredRows.of
-    clusters = Clusters.of_users(parts.rows.user_idx[who.rows])
-    found = {name: _within(who, ranked, parts.held_out) for name, ranked in parts.ranked.items()}
-    hits = {name: one for name, one in found.items() if one is not None and len(one.hits)}
+    clusters = Clusters.of_users(parts.rows.user_idx[cohort.rows])
+    by_system = {name: _within(cohort, ranked, parts.held_out) for name, ranked in parts.ranked.items()}
+    hits = {name: one for name, one in by_system.items() if one is not None and len(one.hits)}
     return Cohort(
-        name=who.name,
-        about=who.about,
-        rows=int(who.rows.sum()),
+        name=cohort.name,
+        about=cohort.about,
+        rows=int(cohort.rows.sum()),
         users=len(next(iter(hits.values())).hits) if hits else 0,
         pointwise={MODEL: {}}
         | {
             name: pointwise_estimates(
-                group(labels, scores[who.rows], clusters),
+                group(labels, scores[cohort.rows], clusters),
                 {metric.name: metric},
                 resamples=config.bootstrap,
                 seed=config.seed,
@@ -143,13 +145,13 @@ def _measured(who: _CohortMask, parts: CohortParts, config: EvaluateConfig) -> C
     )
 
 
-def _within(who: _CohortMask, ranked: Ranked, held_out: HeldOut) -> Hits | None:
-    """Return the rankings of the cohort's users; or of those who should find items of it, with those items to find alone."""
-    if who.users is not None:
-        return Hits(ranked.hits[who.users], ranked.num_relevant[who.users])
-    if who.places is None:
+def _within(cohort: _CohortMask, ranked: Ranked, held_out: HeldOut) -> Hits | None:
+    """Return the hits of the cohort's users, or of users with ground truth among its items, limited to these items."""
+    if cohort.users is not None:
+        return Hits(ranked.hits[cohort.users], ranked.num_relevant[cohort.users])
+    if cohort.places is None:
         return None
     owners = np.repeat(np.arange(len(ranked.hits)), held_out.relevant.lengths)
-    wanted = np.bincount(owners[who.places[held_out.relevant.values]], minlength=len(ranked.hits))
-    hits = ranked.hits & who.places[ranked.candidates]  # a place that is empty is no hit
-    return Hits(hits[wanted > 0], wanted[wanted > 0])
+    num_relevant = np.bincount(owners[cohort.places[held_out.relevant.values]], minlength=len(ranked.hits))
+    hits = ranked.hits & cohort.places[ranked.candidates]  # an empty rank, -1, is never a hit
+    return Hits(hits[num_relevant > 0], num_relevant[num_relevant > 0])

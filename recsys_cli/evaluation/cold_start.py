@@ -1,9 +1,8 @@
-"""Scores for users whom train does not know, by what a system can make of them.
+"""Scores for cold-start users.
 
-A model that makes what it knows of a user from the user's history has what happened before the split: the user is lent an id
-of the data, and `begin` tells the model that history. Any other model knows nothing of the user: what stands in its tables for
-users without an id has learnt nothing. So all items score alike there, and a ranking of equal scores is that by popularity. A
-model that looks at features scores new users whom the joined table has by theirs.
+A model with fold-in gets their history from before the split, under temporary ids. For any other model, cold-start
+users have no learned state: all items score equal, and ties rank by popularity. A content-based model scores them by
+their features, if the joined table has a row for them.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from recsys_cli.models.model import Model, TrainingContext
 
 @dataclass(frozen=True)
 class TemporaryIds:
-    """Lends ids of the data to new users, to as many at a time as there are ids.
+    """Assigns ids of the data to cold-start users, in groups as large as the number of ids.
 
     Attributes:
-        users: The new users that are ranked for, by their ids, ascending; shape (S,).
-        history: What happened before, in rows of which some are theirs.
-        ids: Those that can be lent.
-        join: Returns the features of ids, as models ask for them.
+        users: Ranked cold-start users, ascending; shape (S,).
+        history: Interactions before the split, including theirs.
+        ids: Ids available for assignment.
+        join: Lookup join of features by id, for the training context.
     """
 
     users: Ints
@@ -40,67 +39,71 @@ class TemporaryIds:
     ids: range
     join: Callable[[Mapping[str, Tensor]], Mapping[str, Feature]]
 
-    def place(self, user_idx: Ints) -> tuple[Ints, Ints]:
-        """Return for each user the number of the loan, and the id that is lent then; user_idx (U,), both (U,)."""
-        number, place = np.divmod(np.searchsorted(self.users, user_idx), len(self.ids))
-        return number, place + self.ids.start
+    def assign(self, user_idx: Ints) -> tuple[Ints, Ints]:
+        """Return each user's group number and temporary id; user_idx (U,), both (U,)."""
+        group, offset = np.divmod(np.searchsorted(self.users, user_idx), len(self.ids))
+        return group, offset + self.ids.start
 
-    def begin(self, number: int, model: Model) -> None:
-        """Tell a model the history of the users of a loan, under the ids that are lent to them."""
+    def set_history(self, group: int, model: Model) -> None:
+        """Set a group's history, under temporary ids, as the model's context."""
         size = len(self.ids)
-        users = self.users[number * size : (number + 1) * size]
+        users = self.users[group * size : (group + 1) * size]
         rows = self.history.chosen(np.isin(self.history.user_idx, users))
-        lent = (np.searchsorted(users, rows.user_idx) + self.ids.start).astype(np.int32)
-        model.set_context(TrainingContext(lambda: replace(rows, user_idx=lent), self.join))
+        ids = (np.searchsorted(users, rows.user_idx) + self.ids.start).astype(np.int32)
+        model.set_context(TrainingContext(lambda: replace(rows, user_idx=ids), self.join))
 
 
 @dataclass
 class FoldInScorer:
-    """A scorer that takes the ids of new users as well; when it is done, a model that folds in has begun with their history.
+    """Scores known and cold-start users. A model with fold-in ends up with the context of the last group.
 
     Attributes:
-        model: What scores.
-        make: Returns a scorer of the model as it is.
-        new: Whom train does not know.
-        loans: Lends them ids.
-        candidates: Encoded items, shape (I,), on the device to rank on.
+        model: The model.
+        make: Returns a scorer for the current state of the model.
+        new: Cold-start users.
+        temporary: Their temporary ids.
+        candidates: Encoded items, shape (I,), on the device of the ranking.
     """
 
     model: Model
     make: Callable[[], Scorer]
     new: NewUsers
-    loans: TemporaryIds
+    temporary: TemporaryIds
     candidates: Tensor
-    _begun: int | None = field(default=None, init=False)
+    _group: int | None = field(default=None, init=False)
     _scorer: Scorer | None = field(default=None, init=False)
 
     def __call__(self, user_idx: npt.NDArray[np.int64]) -> Tensor:
-        """Return the scores of U users, ascending and none lower than in the call before, for all candidates; shape (U, I)."""
+        """Return the scores of U users for all candidates, shape (U, I).
+
+        Args:
+            user_idx: Users, ascending within a call and over all calls.
+        """
         num_known = int(np.searchsorted(user_idx, self.new.first))
-        parts = [self._known(user_idx[:num_known])] if num_known else []
-        unknown = user_idx[num_known:]
-        if len(unknown) and not (self.model.folds_in and len(self.loans.ids)):
-            parts.append(self._by_content(self.new.rows_of(unknown)))
-        elif len(unknown):
-            loans, ids = self.loans.place(unknown)
-            parts += [self._lent(int(loan), ids[loans == loan]) for loan in np.unique(loans)]
+        parts = [self._score(user_idx[:num_known])] if num_known else []
+        cold = user_idx[num_known:]
+        if len(cold) and not (self.model.folds_in and len(self.temporary.ids)):
+            parts.append(self._by_content(self.new.rows_of(cold)))
+        elif len(cold):
+            groups, ids = self.temporary.assign(cold)
+            parts += [self._by_history(int(group), ids[groups == group]) for group in np.unique(groups)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _by_content(self, table_rows: Ints) -> Tensor:
-        """Return the scores of new users by their features, from their rows of the joined table; equal ones without a row."""
+        """Return content-based scores from rows of the joined table; users without a row (-1) score all items equal."""
         scores = torch.zeros(len(table_rows), len(self.candidates), device=self.candidates.device)
-        described = np.flatnonzero(table_rows >= 0) if self.model.by_content else table_rows[:0]
-        if len(described):
-            scores[torch.from_numpy(described).to(scores.device)] = self._known(table_rows[described])
+        with_features = np.flatnonzero(table_rows >= 0) if self.model.by_content else table_rows[:0]
+        if len(with_features):
+            scores[torch.from_numpy(with_features).to(scores.device)] = self._score(table_rows[with_features])
         return scores
 
-    def _known(self, user_idx: Ints) -> Tensor:
+    def _score(self, user_idx: Ints) -> Tensor:
         if self._scorer is None:
             self._scorer = self.make()
         return self._scorer(user_idx)
 
-    def _lent(self, loan: int, ids: Ints) -> Tensor:
-        if loan != self._begun:
-            self.loans.begin(loan, self.model)
-            self._begun, self._scorer = loan, None  # what a scorer keeps is of the model as it was
-        return self._known(ids)
+    def _by_history(self, group: int, ids: Ints) -> Tensor:
+        if group != self._group:
+            self.temporary.set_history(group, self.model)
+            self._group, self._scorer = group, None  # a scorer caches vectors of the model's former context
+        return self._score(ids)

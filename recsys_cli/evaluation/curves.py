@@ -1,4 +1,4 @@
-"""The lines that the report draws, thinned to what an eye can see."""
+"""Curves of the report, thinned to the resolution of a plot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POINTS = 200
 
 
 def roc_curve(tally: ScoreCounts) -> Curve:
-    """Return true over false positive rate for falling thresholds, from (0, 0) to (1, 1); empty for rows of one class."""
+    """Return true over false positive rate for falling thresholds, (0, 0) to (1, 1); empty for rows of one class."""
     small = tally.compressed(POINTS)
     positive, negative = small.positive[::-1], small.negative[::-1]
     if not positive.sum() or not negative.sum():
@@ -23,7 +23,8 @@ def roc_curve(tally: ScoreCounts) -> Curve:
 def precision_recall_curve(tally: ScoreCounts) -> Curve:
     """Return precision over recall for falling thresholds; empty for rows of one class.
 
-    It begins at recall 0 with the precision of the highest scores: any part of rows that score the same has it on average.
+    The curve starts at recall 0 with the precision of the highest score: a random part of tied rows has this precision
+    on average.
     """
     small = tally.compressed(POINTS)
     positive, negative = small.positive[::-1], small.negative[::-1]

@@ -1,6 +1,6 @@
-"""What was asked of a system, as one hash of raw values: runs on differently prepared data of one split have the same.
+"""Fingerprint of an evaluation task: a hash of raw values, equal for runs on differently prepared data of one split.
 
-Encoded ids are this data's own; the values behind them are everybody's. So each id is first replaced by a hash of its value.
+Encoded ids differ between prepared data, raw values do not: each id is first replaced by a hash of its value.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _NO_VALUE, _SUMS = 15, (16, 17)
 
 
 def value_hashes(data: PreparedData, column: Column) -> Hashes:
-    """Return a hash for each id of a column, by the value that it stands for; shape (cardinality,).
+    """Return the hash of each id's raw value in a column; shape (cardinality,).
 
-    Ids that stand for no value of their own, and those of a column without a vocabulary, are hashed themselves.
+    Ids without a raw value, and ids of a column without a vocabulary, are hashed themselves.
     """
     hashes = hash_counters(np.arange(column.cardinality or 0, dtype=np.uint64), mix(0, _NO_VALUE))
     if column.vocabulary is None or not (path := data.vocabulary(column.vocabulary)).is_file():
@@ -38,7 +38,7 @@ def value_hashes(data: PreparedData, column: Column) -> Hashes:
 
 
 def row_hashes(data: PreparedData, column: Column) -> Hashes:
-    """Return what `value_hashes` does, and behind it a hash for each cold key of the column's table; shape (table rows,)."""
+    """Return `value_hashes`, followed by a hash of each cold key of the column's table; shape (table rows,)."""
     hashes, path = value_hashes(data, column), data.cold_keys(column.name)
     if not path.is_file():
         return hashes
@@ -49,40 +49,40 @@ def row_hashes(data: PreparedData, column: Column) -> Hashes:
 
 
 def problem_hash(held_out: HeldOut, *, users: Hashes, items: Hashes, k: Sequence[int]) -> str:
-    """Return the hash of a ranking problem: whom to rank for, what, what is hidden and what should be found.
+    """Return the fingerprint of a ranking problem: users, candidates, seen items and ground truth.
 
     Args:
         held_out: The problem.
         users: Hash of each ranked user's value, shape (U,).
         items: Hash of each item id's value.
-        k: The cut-offs.
+        k: Cut-offs.
     """
-    places = items[held_out.candidates]
+    candidates = items[held_out.candidates]
     parts = {
         "users": _unordered(users, held_out.num_relevant.astype(np.uint64)),
-        "candidates": _unordered(places),
-        "seen": _of_lists(held_out.seen, users, places),
-        "relevant": _of_lists(held_out.relevant, users, places),
-        "drawn": None if held_out.drawn is None else _of_lists(held_out.drawn, users, places),
+        "candidates": _unordered(candidates),
+        "seen": _of_lists(held_out.seen, users, candidates),
+        "relevant": _of_lists(held_out.relevant, users, candidates),
+        "drawn": None if held_out.sampled is None else _of_lists(held_out.sampled, users, candidates),
         "k": sorted(set(k)),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def rows_hash(rows: Interactions, *, users: Hashes, items: Hashes) -> str:
-    """Return the hash of rows in their order: hashes of user ids, of item ids, and the label."""
+    """Return the fingerprint of rows in file order: hashes of users and items, and labels."""
     digest = hashlib.sha256()
     for column in (users[rows.user_idx], items[rows.item_idx], rows.labels):
         digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
 
 
-def _of_lists(lists: Lists, users: Hashes, places: Hashes) -> list[int]:
-    return _unordered(np.repeat(users, lists.lengths), places[lists.values])
+def _of_lists(lists: Lists, users: Hashes, candidates: Hashes) -> list[int]:
+    return _unordered(np.repeat(users, lists.lengths), candidates[lists.values])
 
 
 def _unordered(first: Hashes, *others: Hashes) -> list[int]:
-    """Sum hashes of tuples twice, with different keys: 128 bits that do not depend on the order, without sorting."""
+    """Return order-independent 128-bit sums of tuple hashes, and the number of tuples."""
     tuples = first
     for column in others:
         tuples = hash_counters(column, tuples)

@@ -1,8 +1,7 @@
-"""Strong generalisation: what describes users whom train does not have, and what they should find, from the same rows.
+"""Strong generalization: fold-in history and ground truth of cold-start users, from the same rows.
 
-After a split by user, nothing is known of anybody in valid or test. A model that makes what it knows of a user from the user's
-history alone can rank for them all the same: each is described by the first part of the rows, to find the rest (Marlin, 2004;
-Liang et al., WWW 2018).
+After a split by user, no user of valid or test is in train. Models with fold-in rank for them: the first part of each
+user's rows is the history, the rest the ground truth (Marlin, 2004; Liang et al., WWW 2018).
 """
 
 from __future__ import annotations
@@ -14,21 +13,24 @@ from recsys_cli.features.hashing import hash_counters, mix
 from recsys_cli.interactions import Interactions
 
 HISTORY = 0.8
-"""Share of a user's rows that describe the user."""
+"""Share of a user's rows used as fold-in history."""
 _ORDER = 19
 
 
 def fold_in(rows: Interactions, *, users: Hashes, items: Hashes, seed: int) -> tuple[Interactions, Interactions]:
-    """Cut the rows of each user: the earliest four fifths are history, the others to find; return both.
+    """Split each user's rows into history (the earliest 80 %) and ground truth.
 
-    Rows of the same time stand in the order of their numbers in the raw input, rows of data without times in that of a hash of
-    user, item and seed. Of n rows, the larger of 1 and n / 5, rounded, are to find.
+    Rows of equal time are ordered by row number in the raw input; data without times by a hash of user, item and seed.
+    The ground truth of n rows has max(1, round(n / 5)) rows.
 
     Args:
-        rows: What happened, with every user told apart.
+        rows: Interactions, each user with a distinct id.
         users: Hash of each user id's value.
         items: Hash of each item id's value.
-        seed: Decides the order of rows without a time.
+        seed: Seed of the order of rows without times.
+
+    Returns:
+        History and ground truth.
     """
     if rows.times is None:
         chance = hash_counters(items[rows.item_idx], hash_counters(users[rows.user_idx], mix(seed, _ORDER)))
@@ -36,7 +38,7 @@ def fold_in(rows: Interactions, *, users: Hashes, items: Hashes, seed: int) -> t
     else:
         order = rows.chronological()
     lengths = np.unique(rows.user_idx, return_counts=True)[1]
-    to_find = np.maximum(1, np.round((1 - HISTORY) * lengths)).astype(np.int64)
+    num_held_out = np.maximum(1, np.round((1 - HISTORY) * lengths)).astype(np.int64)
     position = np.arange(len(order)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    later = position >= np.repeat(lengths - to_find, lengths)
-    return rows.chosen(order[~later]), rows.chosen(order[later])
+    is_held_out = position >= np.repeat(lengths - num_held_out, lengths)
+    return rows.chosen(order[~is_held_out]), rows.chosen(order[is_held_out])

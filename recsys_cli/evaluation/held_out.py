@@ -1,4 +1,4 @@
-"""Who is ranked for, what is ranked, what is hidden and what should be found: the same for every system."""
+"""The ranking problem of a split: ranked users, candidates, seen items and ground truth, equal for every system."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SAMPLE = 13
 
 @dataclass(frozen=True)
 class Lists:
-    """One list of candidate places for each of U users.
+    """One list of candidate positions for each of U users.
 
     Attributes:
-        values: All lists one after the other; shape (N,).
-        offsets: Where each list starts, and N at the end; shape (U + 1,).
+        values: All lists concatenated; shape (N,).
+        offsets: Start of each list, then N; shape (U + 1,).
     """
 
     values: Ints
@@ -30,18 +30,18 @@ class Lists:
 
     @classmethod
     def of(cls, user: Ints, values: Ints, *, num_users: int) -> Lists:
-        """Group values (N,) by user number (N,), each below `num_users`; ascending, and each once."""
+        """Group values (N,) by user number (N,) below `num_users`; each list is ascending without duplicates."""
         width = int(values.max(initial=0)) + 1
         pairs = np.unique(user.astype(np.int64) * width + values)
         return cls(pairs % width, np.searchsorted(pairs, np.arange(num_users + 1) * width))
 
     @property
     def lengths(self) -> Ints:
-        """How long each list is, shape (U,)."""
+        """Length of each list, shape (U,)."""
         return np.diff(self.offsets)
 
     def before(self, values: npt.NDArray[np.integer]) -> Ints:
-        """Return how many entries of each user's list are smaller than some values, both of shape (U, P)."""
+        """Return the number of entries in each user's list below given values, both of shape (U, P)."""
         width = int(max(self.values.max(initial=0), values.max(initial=0))) + 2
         first = np.arange(len(self.lengths)) * width
         entries = np.repeat(first, self.lengths) + self.values
@@ -57,18 +57,19 @@ class Lists:
 class HeldOut:
     """A ranking problem over U users and I candidates.
 
-    Candidates stand in the order that breaks ties: more train rows first, then the lower id. A place is an index into
-    them.
+    Candidates are in tie-breaking order: more train rows first, then the lower id. A place is the position of a
+    candidate in this order.
 
     Attributes:
-        user_idx: Encoded users to rank for, ascending; shape (U,).
-        candidates: Encoded items to rank; shape (I,).
-        seen: Places that a user has met before and must not be recommended, each once.
-        relevant: Places that a ranking should find, each once, none of them seen.
-        num_relevant: How much there is to find, unreachable interactions included, at least 1; shape (U,).
-        num_eligible: Users with something to find, of whom U are ranked for.
-        num_without: Users of the split with nothing to find.
-        drawn: Places that are ranked beside the relevant ones, none of them seen; None where all that is not seen is ranked.
+        user_idx: Encoded users, ascending; shape (U,).
+        candidates: Encoded candidates; shape (I,).
+        seen: Places of each user's seen items, which are filtered from rankings.
+        relevant: Places of each user's ground truth, none of them seen.
+        num_relevant: Size of the ground truth, at least 1, with interactions of items outside the candidates; shape
+            (U,).
+        num_eligible: Users with ground truth, U of which are ranked.
+        num_without: Users of the split without ground truth.
+        sampled: Places of the sampled candidates, none of them seen; None in a full ranking.
     """
 
     user_idx: Ints
@@ -78,34 +79,38 @@ class HeldOut:
     num_relevant: Ints
     num_eligible: int
     num_without: int
-    drawn: Lists | None = None
+    sampled: Lists | None = None
 
     @property
     def num_rankable(self) -> Ints:
-        """How many places a user's ranking has at most, shape (U,)."""
-        if self.drawn is not None:
-            return self.drawn.lengths + self.relevant.lengths
+        """Number of rankable candidates of each user, shape (U,)."""
+        if self.sampled is not None:
+            return self.sampled.lengths + self.relevant.lengths
         return len(self.candidates) - self.seen.lengths
 
     def by_popularity(self, places: npt.NDArray[np.integer]) -> Ints:
-        """Return at which place, from 0, a ranking by popularity would have what stands at some places; both (U, P)."""
-        if self.drawn is not None:
-            return self.drawn.before(places) + self.relevant.before(places)
+        """Return the rank, from 0, of given places in the user's ranking by popularity; both (U, P)."""
+        if self.sampled is not None:
+            return self.sampled.before(places) + self.relevant.before(places)
         return places - self.seen.before(places)
 
     @property
     def num_unreachable(self) -> int:
-        """Interactions to find whose item is no candidate: misses for every system."""
+        """Ground-truth interactions of items outside the candidates: misses for every system."""
         return int(self.num_relevant.sum()) - len(self.relevant.values)
 
 
 def candidate_items(train: Interactions, *, num_items: int) -> Ints:
-    """Return the items with an id of their own and a row in train, in the order that breaks ties."""
-    return most_met(np.bincount(train.item_idx, minlength=num_items))
+    """Return the encoded items with a train row, in tie-breaking order."""
+    return by_train_rows(np.bincount(train.item_idx, minlength=num_items))
 
 
-def most_met(counts: Ints) -> Ints:
-    """Return the same from how many rows of train each encoded item has; shape (num_items,)."""
+def by_train_rows(counts: Ints) -> Ints:
+    """Return the items with a train row, in tie-breaking order.
+
+    Args:
+        counts: Train rows of each encoded item, shape (num_items,).
+    """
     counts = np.where(np.arange(len(counts)) < FIRST, 0, counts)
     order = np.lexsort((np.arange(len(counts)), -counts))
     return order[: np.count_nonzero(counts)]
@@ -122,22 +127,22 @@ def hold_out(
 ) -> HeldOut:
     """Turn the rows of a split into a ranking problem.
 
-    Users without an id of their own are left out: they share one, so their rows cannot be told apart. Items that are no
-    candidates stay in the denominator: one miss for each row of an item without an id, one for each other item.
+    Users without a distinct id are left out. Items outside the candidates stay in the denominator: one miss for each
+    row of an item without an id, one for each other item.
 
     Args:
-        rows: The split.
-        history: What users have met before: train, and valid where the split is test.
-        candidates: What `candidate_items` returned.
-        num_items: Item ids are below it.
-        config: Which rows are relevant, and how many users to sample by which seed.
-        user_hashes: What a sample is chosen by: a hash of the value behind each user id, so that other data of the same
-            split has the same sample; of the id itself where left out.
+        rows: Interactions of the split.
+        history: User histories: train, plus valid for test.
+        candidates: Result of `candidate_items`.
+        num_items: Upper bound of item ids.
+        config: Relevance, and size and seed of the sample of users.
+        user_hashes: Hash of each user id's value: other prepared data of the same split gets the same sample of users.
+            None hashes the ids.
     """
     place_of = _numbering(candidates, size=num_items)
     known = rows.user_idx >= FIRST
-    wanted = known & is_relevant(rows, config.relevance)
-    user, item = rows.user_idx[wanted].astype(np.int64), rows.item_idx[wanted].astype(np.int64)
+    is_held_out = known & is_relevant(rows, config.relevance)
+    user, item = rows.user_idx[is_held_out].astype(np.int64), rows.item_idx[is_held_out].astype(np.int64)
 
     pairs = np.unique(user[item >= FIRST] * num_items + item[item >= FIRST])
     pairs = pairs[~np.isin(pairs, history.user_idx.astype(np.int64) * num_items + history.item_idx)]
@@ -174,11 +179,11 @@ def for_users(user_idx: Ints, history: Interactions, *, candidates: Ints) -> Hel
 
 
 def is_relevant(rows: Interactions, relevant: str | float) -> npt.NDArray[np.bool_]:
-    """Return which rows a ranking should find, as far as their label goes; shape (N,).
+    """Return a mask of rows with a relevant label; shape (N,).
 
     Args:
-        rows: Any.
-        relevant: As `evaluate.relevance`.
+        rows: Interactions.
+        relevant: `evaluate.relevance`: `positive`, `all`, or the lowest relevant label.
     """
     if relevant == "all":
         return np.ones(len(rows), dtype=bool)
@@ -186,7 +191,7 @@ def is_relevant(rows: Interactions, relevant: str | float) -> npt.NDArray[np.boo
 
 
 def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
-    """Choose users by the order of their hash, so that a larger sample contains a smaller one; indices, ascending."""
+    """Return ascending indices of sampled users, by the order of their hashes: larger samples contain smaller ones."""
     if config.max_ranking_users is None or config.max_ranking_users >= len(users):
         return np.arange(len(users))
     hashes = hash_counters(users, mix(config.seed, _SAMPLE))
@@ -194,14 +199,14 @@ def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
 
 
 def _numbering(ids: Ints, *, size: int) -> Ints:
-    """Return a table from id to its index in `ids`, -1 for others."""
+    """Return a table from id to its index in `ids`, -1 for other ids."""
     numbers = np.full(size, -1, dtype=np.int64)
     numbers[ids] = np.arange(len(ids))
     return numbers
 
 
 def _lists(user_idx: npt.NDArray[np.integer], places: Ints, numbers: Ints, *, num_users: int) -> Lists:
-    """Group places by ranked user; users that are not ranked and items that are no candidates are dropped."""
+    """Group places by ranked user; rows of other users and of items outside the candidates are dropped."""
     user = numbers[user_idx]
     keep = (user >= 0) & (places >= 0)
     return Lists.of(user[keep], places[keep], num_users=num_users)

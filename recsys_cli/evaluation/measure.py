@@ -1,4 +1,4 @@
-"""Measures a model on prepared data from end to end: rows first, then rankings."""
+"""End-to-end evaluation of a model on prepared data: rows first, then rankings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from recsys_cli.evaluation.cohorts import CohortParts, measure_cohorts
 from recsys_cli.evaluation.cold_start import FoldInScorer, TemporaryIds
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.pointwise import LabeledRows, measure_rows, predict
-from recsys_cli.evaluation.protocol_text import count, describe, on_new_users
+from recsys_cli.evaluation.protocol_text import cold_start_notes, count, describe
 from recsys_cli.evaluation.ranking import Scorer, rank
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimates, Measurements
@@ -38,19 +38,19 @@ from recsys_cli.models.model import Model, TrainingContext
 from recsys_cli.workspace import PreparedData
 
 NO_FOLD_IN = (
-    "No ranking: this model learns something of each user, and of users whom train does not have it knows nothing. Models that "
-    "make what they know of a user from the user's history rank for them."
+    "No ranking: all users of the split are cold-start users, and this model ranks only for users of train. Models with fold-in "
+    "rank for cold-start users from their history."
 )
 
 
 @dataclass(frozen=True)
 class ComputeSettings:
-    """Where and within which bounds to compute; changes no figure.
+    """Device and memory of an evaluation; they do not change the results.
 
     Attributes:
-        device: Where the model is, and where to rank.
-        memory: Budget of the loader in MiB.
-        emit: Takes progress.
+        device: Device of the model and of the ranking.
+        memory: Memory budget of the loader, in MiB.
+        emit: Receives progress events.
     """
 
     device: torch.device | str = "cpu"
@@ -59,35 +59,38 @@ class ComputeSettings:
 
 
 def measure(
-    model: Model, data: PreparedData, config: EvaluateConfig, *, place: ComputeSettings | None = None
+    model: Model, data: PreparedData, config: EvaluateConfig, *, compute: ComputeSettings | None = None
 ) -> tuple[Measurements, Rankings]:
-    """Measure a model and the baselines on the same rows and users; return the figures, and what they are figures of.
+    """Evaluate a model and the baselines on the same rows and users.
 
     Args:
-        model: In evaluation mode, on the place's device.
-        data: Where the rows are.
-        config: What to measure.
-        place: Where to compute.
+        model: In evaluation mode, on the device of `compute`.
+        data: Prepared data.
+        config: Evaluation settings.
+        compute: Device and memory.
+
+    Returns:
+        Metrics with intervals, and the rankings and scores behind them.
 
     Raises:
         ConfigError: The split has no rows.
-        DataError: The labels are not 0 and 1, or of numbers one is missing.
-        TrainingError: The model's scores are no numbers.
+        DataError: A binary label is not 0 or 1, or a numeric label is missing.
+        TrainingError: The model's scores are not finite.
     """
-    return _Measurement(model, data, config, place or ComputeSettings()).run()
+    return _Measurement(model, data, config, compute or ComputeSettings()).run()
 
 
 def choose_split(data: PreparedData, config: EvaluateConfig) -> str:
-    """Return the split to evaluate: as configured, or test where there is one and valid otherwise.
+    """Return the configured split; `auto` is test if it has rows, else valid.
 
     Raises:
-        ConfigError: It has no rows.
+        ConfigError: The split has no rows.
     """
     split = config.split if config.split != "auto" else ("test" if data.rows("test") else "valid")
     if not data.rows(split):
         raise ConfigError(
             f"{data.folder}: the prepared data has no {split} rows to evaluate on",
-            hint="choose another evaluate.split, or give the split a share in the config and run recsys etl",
+            hint="choose another evaluate.split, or set the split's share in the config and run recsys etl",
         )
     return split
 
@@ -97,35 +100,35 @@ class _Measurement:
     model: Model
     data: PreparedData
     config: EvaluateConfig
-    place: ComputeSettings
+    compute: ComputeSettings
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> tuple[Measurements, Rankings]:
-        asked, tables = self._asked(), DimensionTables(self.data, device=self.place.device)
-        by_user, rows = asked.by_user, asked.by_user.rows
-        earlier = ("train", "valid") if asked.split == "test" else ("train",)
+        task, tables = self._make_task(), DimensionTables(self.data, device=self.compute.device)
+        by_user, rows = task.by_user, task.by_user.rows
+        earlier = ("train", "valid") if task.split == "test" else ("train",)
         before = by_user.hidden(by_user.before)
-        by_now = make_context(self.data, *earlier, tables=tables, read=before)
-        self.model.set_context(by_now)
-        logits = self._score_rows(asked.split, len(rows))
+        context = make_context(self.data, *earlier, tables=tables, read=before)
+        self.model.set_context(context)
+        logits = self._score_rows(task.split, len(rows))
         of_model = LabeledRows(by_user.cold.hidden(rows), by_user.cold.hidden(by_user.train), by_user.cold.first)
         with self._timed("metrics of rows"):
             of_rows = measure_rows(logits, of_model, config=self.config, probabilistic=self.model.probabilistic)
-        ranked, num_empty = self._rank(asked, tables, by_now)
+        ranked, num_empty = self._rank(task, tables, context)
         with self._timed("metrics of rankings"):
             ranking = ranking_estimates(ranked, self.config.k, self.config)
-            beyond = self._beyond(ranked, asked)
+            beyond = self._beyond(ranked, task)
         with self._timed("cohorts"):
             first = by_user.new.first, by_user.cold.first
-            parts = CohortParts(rows, by_user.history, asked.held_out, of_rows.scores, ranked, *first)
+            parts = CohortParts(rows, by_user.history, task.held_out, of_rows.scores, ranked, *first)
             cohorts = measure_cohorts(parts, self.config)
         with self._timed("verdict"):
-            of_labels = self.model.probabilistic
-            sentences = verdicts(of_rows, rows, ranked, self.config, of_labels=of_labels)
-        counts = count(asked, num_empty=num_empty)
+            predicts_labels = self.model.probabilistic
+            sentences = verdicts(of_rows, rows, ranked, self.config, predicts_labels=predicts_labels)
+        counts = count(task, num_empty=num_empty)
         measured = Measurements(
-            split=asked.split,
+            split=task.split,
             pointwise=of_rows.estimates,
             reliability=of_rows.reliability,
             roc=of_rows.roc,
@@ -135,14 +138,14 @@ class _Measurement:
             cohorts=cohorts,
             label_mean=rows.mean,
             counts=counts,
-            protocol=describe(asked.split, self.config, counts, mean=rows.mean),
+            protocol=describe(task.split, self.config, counts, mean=rows.mean),
             verdict=sentences,
             notes=tuple(self.notes),
             seconds=self.seconds,
         )
-        return measured, asked.rankings(ranked, logits, measured.protocol, self.config)
+        return measured, task.rankings(ranked, logits, measured.protocol, self.config)
 
-    def _asked(self) -> EvaluationTask:
+    def _make_task(self) -> EvaluationTask:
         split = choose_split(self.data, self.config)
         with self._timed("read"):
             by_user = SplitByUser.read(self.data, split, seed=self.config.seed)
@@ -151,79 +154,79 @@ class _Measurement:
 
     def _score_rows(self, split: str, num_rows: int) -> npt.NDArray[np.float32]:
         loader = Loader(
-            self.data, split, batch_size=self.config.batch_size, device=self.place.device, memory=self.place.memory
+            self.data, split, batch_size=self.config.batch_size, device=self.compute.device, memory=self.compute.memory
         )
 
         def progress(done: int) -> None:
-            self.place.emit(Progress(f"score {split}", done, num_rows))
+            self.compute.emit(Progress(f"score {split}", done, num_rows))
 
         with self._timed("score rows"):
             return predict(self.model, loader, progress=progress)
 
     def _rank(
-        self, asked: EvaluationTask, tables: DimensionTables, by_now: TrainingContext
+        self, task: EvaluationTask, tables: DimensionTables, context: TrainingContext
     ) -> tuple[dict[str, Ranked], int]:
-        """Rank with the model and the baselines; the rankings by system, and the users without recommendations."""
-        found: dict[str, Ranked] = {}
+        """Return rankings by system, and the number of users without recommendations."""
+        ranked: dict[str, Ranked] = {}
         num_empty = 0
-        for name, scorer in self._scorers(asked, tables, by_now).items():
+        for name, scorer in self._scorers(task, tables, context).items():
             with self._timed(f"rank by {name}"):
-                found[name], num_empty = self._rank_by(name, scorer, asked)
-        return found, num_empty
+                ranked[name], num_empty = self._rank_by(name, scorer, task)
+        return ranked, num_empty
 
-    def _scorers(self, asked: EvaluationTask, tables: DimensionTables, by_now: TrainingContext) -> dict[str, Scorer]:
-        """Return who ranks, by system; nobody where there is nothing to rank, and a note says why."""
-        schema, device = self.data.schema, self.place.device
-        if asked.by_user.num_folded and not self.model.folds_in:
+    def _scorers(self, task: EvaluationTask, tables: DimensionTables, context: TrainingContext) -> dict[str, Scorer]:
+        """Return the scorers by system; empty with a note if no ranking is possible."""
+        schema, device = self.data.schema, self.compute.device
+        if task.by_user.num_folded and not self.model.folds_in:
             self.notes.append(NO_FOLD_IN)
             return {}
-        if (reason := why_not(self.model, asked.held_out, tables, schema, device=device)) is not None:
+        if (reason := why_not(self.model, task.held_out, tables, schema, device=device)) is not None:
             self.notes.append(f"No ranking: {reason}.")
             return {}
-        self.notes += on_new_users(asked, self.model)
+        self.notes += cold_start_notes(task, self.model)
         systems = {MODEL: self.model}
-        known = TrainingContext(lambda: asked.by_user.hidden(asked.by_user.train.observed()), tables.join)
+        train = TrainingContext(lambda: task.by_user.hidden(task.by_user.train.observed()), tables.join)
         cache = FittedCache(self.data.folder / "baselines")
         for name in BASELINES:
             with self._timed(f"fit {name}"):
-                systems[name] = fit_baseline(name, schema, known, by_now, device=device, cache=cache)
-        self.notes += _on_left_out(systems)
-        return {name: self._scorer(system, asked, tables) for name, system in systems.items()}
+                systems[name] = fit_baseline(name, schema, train, context, device=device, cache=cache)
+        self.notes += _catalog_notes(systems)
+        return {name: self._scorer(system, task, tables) for name, system in systems.items()}
 
-    def _scorer(self, system: Model, asked: EvaluationTask, tables: DimensionTables) -> Scorer:
+    def _scorer(self, system: Model, task: EvaluationTask, tables: DimensionTables) -> Scorer:
         schema = self.data.schema
-        candidates = torch.from_numpy(asked.held_out.candidates).to(self.place.device)
-        history = asked.by_user.cold.hidden(asked.by_user.history)
-        loans = TemporaryIds(asked.new_users, history, schema.only(Role.USER).own_ids, tables.join)
+        candidates = torch.from_numpy(task.held_out.candidates).to(self.compute.device)
+        history = task.by_user.cold.hidden(task.by_user.history)
+        temporary = TemporaryIds(task.new_users, history, schema.only(Role.USER).own_ids, tables.join)
 
         def make() -> Scorer:
             return ModelScorer(system, tables, schema, candidates, batch_size=self.config.batch_size)
 
-        return FoldInScorer(system, make, asked.by_user.new, loans, candidates)
+        return FoldInScorer(system, make, task.by_user.new, temporary, candidates)
 
-    def _rank_by(self, name: str, scorer: Scorer, asked: EvaluationTask) -> tuple[Ranked, int]:
+    def _rank_by(self, name: str, scorer: Scorer, task: EvaluationTask) -> tuple[Ranked, int]:
         def progress(done: int) -> None:
-            self.place.emit(Progress(f"rank by {name}", done, len(asked.held_out.user_idx), unit="users"))
+            self.compute.emit(Progress(f"rank by {name}", done, len(task.held_out.user_idx), unit="users"))
 
         progress(0)  # the first users may take minutes
-        return rank(asked.held_out, scorer, cut_off=max(self.config.k), progress=progress)
+        return rank(task.held_out, scorer, cut_off=max(self.config.k), progress=progress)
 
-    def _beyond(self, ranked: Mapping[str, Ranked], asked: EvaluationTask) -> dict[str, Estimates]:
+    def _beyond(self, ranked: Mapping[str, Ranked], task: EvaluationTask) -> dict[str, Estimates]:
         if not ranked:
             return {}
-        candidates = asked.held_out.candidates
-        catalog = catalog_of(candidates, asked.by_user.train.observed(), DimensionTables(self.data), self.data.schema)
-        return {name: measure_lists(lists, asked.held_out, catalog, self.config) for name, lists in ranked.items()}
+        candidates = task.held_out.candidates
+        catalog = catalog_of(candidates, task.by_user.train.observed(), DimensionTables(self.data), self.data.schema)
+        return {name: measure_lists(lists, task.held_out, catalog, self.config) for name, lists in ranked.items()}
 
     @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
+    def _timed(self, part: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.seconds[what] = round(time.perf_counter() - started, 3)
+        self.seconds[part] = round(time.perf_counter() - started, 3)
 
 
-def _on_left_out(systems: Mapping[str, Model]) -> Iterator[str]:
-    """Yield a note for each system that does not know all items."""
+def _catalog_notes(systems: Mapping[str, Model]) -> Iterator[str]:
+    """Yield a note for each system that leaves out items."""
     for name, system in systems.items():
         if system.left_out is not None:
             yield system.left_out.sentence("The model" if name == MODEL else f"The baseline {name}") + "."

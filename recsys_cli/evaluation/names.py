@@ -1,4 +1,4 @@
-"""What encoded ids stand for, as people know it: raw ids of users, titles of items, and what an item is."""
+"""Raw ids, titles and features of encoded users and items."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from recsys_cli.workspace import PreparedData
 
 _NEAR = 3
 _SEARCHED = 50_000
-"""Values that are compared with one that is not there, the most frequent ones: looking at all could take minutes."""
+"""Most frequent values searched for similar ids: a search of all could take minutes."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Item:
     """An item for a reader.
 
     Attributes:
-        id: Its raw id.
-        title: What it is called; None where nothing says it.
-        features: What it is, by column, in raw values.
+        id: Raw id.
+        title: Title; None without one.
+        features: Raw feature values by column.
     """
 
     id: str
@@ -40,18 +40,18 @@ class Item:
 
     @property
     def name(self) -> str:
-        """What to call it: the title, or else the raw id."""
+        """The title, or else the raw id."""
         return self.title or self.id
 
 
 class IdNames:
-    """Tells what encoded ids stand for; vocabularies are read when they are asked for.
+    """Decodes encoded ids; vocabularies are read on demand.
 
-    An item that train does not know is told by its row of the joined table.
+    Cold items are identified by their row of the joined table.
 
     Args:
-        data: Prepared.
-        titles: What items are called, in the order of `values`, null where one has no title; None for no titles.
+        data: Prepared data.
+        titles: Item titles in the order of `values`, null for items without one; None for no titles.
     """
 
     def __init__(self, data: PreparedData, titles: pa.Array | None = None) -> None:
@@ -63,7 +63,7 @@ class IdNames:
         self._tables: dict[Role, pa.Table] = {}
 
     def values(self, role: Role) -> pa.Array:
-        """Return the raw ids of users of train, or of items: those of train, in the order of the encoded ids, then cold ones."""
+        """Return raw ids: vocabulary values in order of encoded ids, for items followed by the cold items."""
         if role not in self._all:
             column = self._columns[role]
             values = self._vocabulary(column)
@@ -71,174 +71,180 @@ class IdNames:
         return self._all[role]
 
     def encode(self, role: Role, raw: pa.Array) -> npt.NDArray[np.int64]:
-        """Return the encoded ids of raw ids, in their order; -1 where there is none.
+        """Return the encoded ids of raw ids, in their order; -1 for unknown ids.
 
         Args:
             role: USER or ITEM.
-            raw: Raw ids, in a type that casts to that of the data.
+            raw: Raw ids, in a type that casts to the type of the data.
 
         Raises:
-            ConfigError: It does not cast.
+            ConfigError: The cast fails.
         """
         values, column = self.values(role), self._columns[role]
         try:
-            places = pc.fill_null(pc.index_in(raw.cast(values.type), value_set=values), -1).to_numpy()
+            positions = pc.fill_null(pc.index_in(raw.cast(values.type), value_set=values), -1).to_numpy()
         except pa.ArrowException as error:
-            raise ConfigError(f"{role} ids are {raw.type}, and {column.name} is {values.type}: {error}") from error
-        known = len(self._vocabulary(column))
-        encoded = np.where(places < known, FIRST + places, int(column.cardinality or 0) + places - known)
-        return np.where(places < 0, -1, encoded).astype(np.int64)
+            raise ConfigError(
+                f"{role} ids have type {raw.type}, but {column.name} has {values.type}: {error}"
+            ) from error
+        num_train = len(self._vocabulary(column))
+        encoded = np.where(
+            positions < num_train, FIRST + positions, int(column.cardinality or 0) + positions - num_train
+        )
+        return np.where(positions < 0, -1, encoded).astype(np.int64)
 
     def decode(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:
         """Return the raw ids of encoded ids; the inverse of `encode`."""
         column = self._columns[role]
-        known, cardinality = len(self._vocabulary(column)), int(column.cardinality or 0)
-        return self.values(role).take(np.where(encoded < cardinality, encoded - FIRST, known + encoded - cardinality))
+        num_train, cardinality = len(self._vocabulary(column)), int(column.cardinality or 0)
+        return self.values(role).take(
+            np.where(encoded < cardinality, encoded - FIRST, num_train + encoded - cardinality)
+        )
 
     def user(self, user_idx: int) -> str:
         """Return the raw id of a user."""
         return self._value(self._columns[Role.USER], user_idx)
 
     def ranked_user(self, rankings: Rankings, row: int) -> str:
-        """Return what to call the user of a row of rankings: one whom train does not have has a hash and no id."""
+        """Return the name of a user in rankings: the raw id, or the start of a cold-start user's hash."""
         user_idx = int(rankings.users[row])
         return self.user(user_idx) if user_idx >= FIRST else f"#{rankings.user_hashes[row]:016x}"[:9]
 
     def item(self, item_idx: int) -> Item:
-        """Return what is known of an item."""
+        """Return id, title and features of an item."""
         return Item(
             id=self._value(self._columns[Role.ITEM], item_idx),
-            title=self._title(self._place(item_idx)),
+            title=self._title(self._position(item_idx)),
             features=self.features(Role.ITEM, item_idx),
         )
 
     def features(self, role: Role, encoded: int) -> dict[str, tuple[str, ...]]:
-        """Return what a user or an item is, by column, in raw values, as far as those are known for its ids."""
-        found = {}
+        """Return the raw feature values of a user or an item by column, from columns with a vocabulary."""
+        by_column = {}
         table = self._table(role)
         for name in table.column_names:
             ids = table[name][encoded].as_py()
             ids = ids if isinstance(ids, list) else [ids]
-            found[name] = tuple(self._value(self._data.schema[name], each) for each in ids if each != PADDING)
-        return found
+            by_column[name] = tuple(self._value(self._data.schema[name], each) for each in ids if each != PADDING)
+        return by_column
 
     def find(self, role: Role, text: str) -> int:
         """Return the encoded id of a user or an item.
 
         Args:
             role: USER or ITEM.
-            text: The raw id as somebody typed it; or of an item its title, or letters that no other title has.
+            text: A raw id; for items also a title, or a part of exactly one title.
 
         Raises:
-            ConfigError: Train has no such id, nor a joined table of items; the message has those that are near, or the split that
-                has the user.
+            ConfigError: The id is unknown; the message has similar ids, or the split of the user.
         """
         values = self.values(role)
-        with suppress(
-            pa.ArrowInvalid, pa.ArrowNotImplementedError
-        ):  # what is no number is no value of a column of numbers
-            place = pc.index(values, pa.scalar(text).cast(values.type)).as_py()
-            if place >= 0:
-                return self._encoded(role, int(place))
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # a text without a number in a numeric column
+            position = pc.index(values, pa.scalar(text).cast(values.type)).as_py()
+            if position >= 0:
+                return self._encoded(role, int(position))
         if role is Role.USER and (split := self._held_out(text)) is not None:
             raise ConfigError(
-                f"user {text!r} is in {split}, not in train; only users of train are shown",
-                hint=f"take one of the {len(values):,} users of train, such as "
+                f"user {text!r} is in {split}, not in train; only users of train can be inspected",
+                hint=f"choose one of the {len(values):,} users of train, such as "
                 + ", ".join(str(value) for value in values[:_NEAR]),
             )
         titled = self._titled(text) if role is Role.ITEM else []
         if len(titled) == 1:
             return self._encoded(role, titled[0])
-        shown = [f"{values[place]} ({self._title(place)})" for place in titled[:_NEAR]]
+        shown = [f"{values[position]} ({self._title(position)})" for position in titled[:_NEAR]]
         near = ", ".join(shown or self._near(role, text))
-        known = ", ".join(str(value) for value in values[:_NEAR])
+        examples = ", ".join(str(value) for value in values[:_NEAR])
         trained = len(self._vocabulary(self._columns[role]))
         joined = len(values) - trained
-        nobody = "neither train nor the joined table has" if joined else "train has no"
         where = f"train and {joined:,} more in the joined table" if joined else "train"
         raise ConfigError(
-            f"{nobody} {role.value} {text!r}{f'; near it are {near}' if near else ''}",
-            hint=f"an ID is a value of {self._columns[role].name} in the raw data, of which there are {trained:,} in {where}"
-            + ("" if near else f", such as {known}"),
+            f"unknown {role.value} {text!r}{f'; similar: {near}' if near else ''}",
+            hint=f"use a value of {self._columns[role].name} in the raw data: {trained:,} are in {where}"
+            + ("" if near else f", such as {examples}"),
         )
 
     def _held_out(self, text: str) -> str | None:
-        """Return the split that has rows of a user whom train does not have; None where none has."""
+        """Return the split with rows of a cold-start user; None without one."""
         with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
             value = pa.array([text]).cast(self._vocabulary(self._columns[Role.USER]).type)
             if can_hash(value.type):
-                wanted = hash_values(value)[0]
+                hashed = hash_values(value)[0]
                 for split in ("test", "valid"):
                     hashes = read_user_hashes(self._data, split)
-                    if hashes is not None and (hashes == wanted).any():
+                    if hashes is not None and (hashes == hashed).any():
                         return split
         return None
 
-    def _encoded(self, role: Role, place: int) -> int:
-        """Return the encoded id of a place among the values, or of a cold item its row of the table."""
-        known = len(self._vocabulary(self._columns[role]))
-        return FIRST + place if place < known else int(self._columns[role].cardinality or 0) + place - known
+    def _encoded(self, role: Role, position: int) -> int:
+        """Return the encoded id of a position among the values; for a cold item its row of the table."""
+        num_train = len(self._vocabulary(self._columns[role]))
+        return (
+            FIRST + position
+            if position < num_train
+            else int(self._columns[role].cardinality or 0) + position - num_train
+        )
 
-    def _place(self, item_idx: int) -> int:
-        """Return the place of an item among the values, -1 where it is none of them."""
+    def _position(self, item_idx: int) -> int:
+        """Return the position of an item among the values, -1 without one."""
         column = self._columns[Role.ITEM]
-        known, cardinality = len(self._vocabulary(column)), int(column.cardinality or 0)
+        num_train, cardinality = len(self._vocabulary(column)), int(column.cardinality or 0)
         if item_idx >= cardinality:
-            return known + item_idx - cardinality
-        return item_idx - FIRST if FIRST <= item_idx < FIRST + known else -1
+            return num_train + item_idx - cardinality
+        return item_idx - FIRST if FIRST <= item_idx < FIRST + num_train else -1
 
     def _cold(self, column: Column) -> pa.Array:
-        """Return the raw values of the keys of a column's table that train does not know, in the order of their rows."""
+        """Return the raw cold keys of a column's table, in order of rows."""
         kind, path = self._vocabulary(column).type, self._data.cold_keys(column.name)
         if not path.is_file():
             return pa.array([], kind)
         return pq.read_table(path, columns=["value"])["value"].combine_chunks().cast(kind)
 
-    def _title(self, place: int) -> str | None:
-        """Return the title of a value of the vocabulary, by its place there; None where it has none."""
-        found: str | None = (
-            None if self._titles is None or not 0 <= place < len(self._titles) else self._titles[place].as_py()
+    def _title(self, position: int) -> str | None:
+        """Return the title at a position among the values; None without one."""
+        title: str | None = (
+            None if self._titles is None or not 0 <= position < len(self._titles) else self._titles[position].as_py()
         )
-        return found
+        return title
 
     def _titled(self, text: str) -> list[int]:
-        """Return the places of items of that title, or else of titles that hold it; a number is more likely to be a wrong id."""
+        """Return positions of items with that title, or else with a title that contains it; numbers match exactly."""
         if self._titles is None or not text:
             return []
         holds = pc.indices_nonzero(
             pc.match_substring(self._titles, text, ignore_case=True).fill_null(False)
         ).to_pylist()
-        exact = [place for place in holds if str(self._title(place)).casefold() == text.casefold()]
+        exact = [position for position in holds if str(self._title(position)).casefold() == text.casefold()]
         return exact or ([] if text.isdecimal() else holds)
 
     def _near(self, role: Role, text: str) -> list[str]:
-        """Return ids that may have been meant: of numbers those around it, else those that look like it or whose title does."""
+        """Return similar ids: the nearest numbers, else ids or titles with a similar spelling."""
         values = self.values(role)
         try:
-            wanted = pa.scalar(text).cast(pa.float64())
-            far = pc.abs(pc.subtract(values.cast(pa.float64(), safe=False), wanted))
-            return [str(values[place]) for place in pc.sort_indices(far)[:_NEAR].to_pylist()]
+            number = pa.scalar(text).cast(pa.float64())
+            distance = pc.abs(pc.subtract(values.cast(pa.float64(), safe=False), number))
+            return [str(values[position]) for position in pc.sort_indices(distance)[:_NEAR].to_pylist()]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             near = difflib.get_close_matches(text, [str(value) for value in values[:_SEARCHED]], n=_NEAR)
         if near or role is not Role.ITEM:
             return near
-        titles = {self._title(place): place for place in range(min(len(values), _SEARCHED))}
+        titles = {self._title(position): position for position in range(min(len(values), _SEARCHED))}
         return [
             f"{values[titles[title]]} ({title})"
             for title in difflib.get_close_matches(text, [title for title in titles if title], n=_NEAR)
         ]
 
     def _table(self, role: Role) -> pa.Table:
-        """Return the columns of encoded ids that a table by user or by item has, as far as their vocabularies are there."""
+        """Return the encoded columns of a table by user or item, limited to columns with a vocabulary."""
         if role not in self._tables:
             path = self._data.table(self._columns[role].name)
             names = pq.read_schema(path).names if path.is_file() else []
-            known = [
+            names_with_values = [
                 column.name
                 for column in self._data.schema.categorical
                 if column.name in names and column.vocabulary and self._data.vocabulary(column.vocabulary).is_file()
             ]
-            self._tables[role] = pq.read_table(path, columns=known) if known else pa.table({})
+            self._tables[role] = pq.read_table(path, columns=names_with_values) if names_with_values else pa.table({})
         return self._tables[role]
 
     def _vocabulary(self, column: Column) -> pa.Array:
@@ -253,5 +259,5 @@ class IdNames:
         if FIRST <= encoded < FIRST + len(values):
             return str(values[encoded - FIRST])
         if column.role is Role.ITEM and encoded >= int(column.cardinality or 0):
-            return str(self.values(Role.ITEM)[self._place(encoded)])
+            return str(self.values(Role.ITEM)[self._position(encoded)])
         return "null" if encoded == NULL else "unseen"

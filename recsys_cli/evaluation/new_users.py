@@ -1,7 +1,7 @@
-"""Users whom train does not know, told apart, and what was known of everybody before a split.
+"""Cold-start users with an id each, and the interactions before a split.
 
-Rows of such users have the id 2 (unseen), all of them, and beside it a hash of the user. For the time of an evaluation each user
-gets an id behind those of the data. It means nothing to a model, so a model never sees it.
+In the data, all rows of cold-start users have the id 2 (unseen) and a hash of the user. During an evaluation each of
+them gets an id above those of the data. Models never see these ids.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _Id = TypeVar("_Id", bound="np.integer[Any]")
 
 @dataclass(frozen=True)
 class NewUsers:
-    """The users of a split who have no id of their own.
+    """The cold-start users of a split.
 
     Attributes:
-        first: The id of the first of them; those of the data are below it.
-        hashes: Hash of each, ascending, in the order of their ids; shape (S,).
-        table_rows: The row of each in the joined table of users, -1 of one who has none; shape (S,). None where nobody has one.
+        first: Id of the first one; ids of the data are below it.
+        hashes: Hash of each user, ascending, in order of ids; shape (S,).
+        table_rows: Row of each in the joined user table, -1 without one; shape (S,). None if no user has one.
     """
 
     first: int
@@ -47,87 +47,89 @@ class NewUsers:
         table_rows: npt.NDArray[np.int32] | None = None,
         num_ids: int = 0,
     ) -> NewUsers:
-        """Return the users of some rows without an id; nobody where the rows have no hashes, as from an earlier version.
+        """Return the cold-start users of some rows; none if the rows have no hashes, as in data of an earlier version.
 
         Args:
-            rows: The split, drawn rows too.
-            hashes: What `read_user_hashes` returned.
-            first: The ids of the data are below it.
-            table_rows: What `read_user_rows` returned.
-            num_ids: How many of a table's rows are those of ids.
+            rows: Rows of the split, sampled negatives included.
+            hashes: Result of `read_user_hashes`.
+            first: Upper bound of the ids of the data.
+            table_rows: Result of `read_user_rows`.
+            num_ids: Number of table rows of encoded ids; rows from it on are cold keys.
         """
         unknown = rows.user_idx == UNSEEN
-        found, places = np.unique(np.empty(0, np.uint64) if hashes is None else hashes[unknown], return_index=True)
-        if table_rows is None or not len(found):
-            return cls(first, found)
-        of_users = table_rows[unknown][places].astype(np.int64)
-        return cls(first, found, np.where(of_users >= num_ids, of_users, -1))
+        distinct, first_rows = np.unique(
+            np.empty(0, np.uint64) if hashes is None else hashes[unknown], return_index=True
+        )
+        if table_rows is None or not len(distinct):
+            return cls(first, distinct)
+        of_users = table_rows[unknown][first_rows].astype(np.int64)
+        return cls(first, distinct, np.where(of_users >= num_ids, of_users, -1))
 
     def __len__(self) -> int:
         return len(self.hashes)
 
     def named(self, rows: Interactions, hashes: Hashes | None) -> Interactions:
-        """Return rows with the ids of these users; the rows of other users without an id stay as they are.
+        """Return rows with the ids of these users; rows of other users without an id do not change.
 
         Args:
-            rows: Of any split.
-            hashes: What `read_user_hashes` returned for it.
+            rows: Rows of any split.
+            hashes: Result of `read_user_hashes` for that split.
         """
         if hashes is None or not len(self):
             return rows
         unknown = np.flatnonzero(rows.user_idx == UNSEEN)
-        places = np.minimum(np.searchsorted(self.hashes, hashes[unknown]), len(self) - 1)
-        there = self.hashes[places] == hashes[unknown]
+        indices = np.minimum(np.searchsorted(self.hashes, hashes[unknown]), len(self) - 1)
+        is_new = self.hashes[indices] == hashes[unknown]
         users = rows.user_idx.copy()
-        users[unknown[there]] = self.first + places[there]
+        users[unknown[is_new]] = self.first + indices[is_new]
         return replace(rows, user_idx=users)
 
     def hidden(self, rows: Interactions) -> Interactions:
-        """Return rows as they are in the data, where these users have the id 2: what a model may look at."""
+        """Return rows as models may see them: these users have the id 2."""
         return replace(rows, user_idx=self.hidden_ids(rows.user_idx)) if self.among(rows.user_idx).any() else rows
 
     def hidden_ids(self, user_idx: npt.NDArray[_Id]) -> npt.NDArray[_Id]:
-        """Return ids as they are in the data, 2 for each of these users."""
+        """Return ids as in the data: 2 for each of these users."""
         return np.where(self.among(user_idx), user_idx.dtype.type(UNSEEN), user_idx)
 
     def among(self, user_idx: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-        """Return which ids are theirs."""
+        """Return a mask of ids of these users."""
         return user_idx >= self.first
 
     def rows_of(self, user_idx: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the row of each of some of these users in the joined table, -1 where there is none; both (U,)."""
+        """Return the joined table's row of some of these users, -1 without one; both (U,)."""
         return np.full(len(user_idx), -1) if self.table_rows is None else self.table_rows[user_idx - self.first]
 
     def ids(self, user_idx: npt.NDArray[np.int64], hashes: Hashes) -> npt.NDArray[np.int64]:
-        """Return the ids of users who were kept as rankings keep them: by the id of the data, or as 2 and a hash; both (U,)."""
+        """Return ids of users in the format of `Rankings`: an id of the data, or 2 with a hash; both (U,)."""
         return np.where(user_idx == UNSEEN, self.first + np.searchsorted(self.hashes, hashes), user_idx)
 
 
 @dataclass(frozen=True)
 class SplitByUser:
-    """The rows of a split and what was known before it, with every user told apart.
+    """The rows of a split and the interactions before it; each user has a distinct id.
 
-    After a split by user nothing is known before: there the first part of each user's rows is history, and the rest is to be
-    found (see `fold_in`).
+    After a split by user, no interactions precede the split: the first part of each user's rows is the history, the
+    rest the ground truth (see `fold_in`).
 
     Attributes:
-        train: Its rows, drawn ones too.
-        rows: Those of the split, drawn ones too.
-        before: What happened before the split: in train, and at a test in valid.
-        history: What describes the users of the split: `before`, or after a split by user the first part of their rows.
-        wanted: What happened in the split, or after a split by user the rest.
-        new: Whom train does not know.
-        users: Hash of each user id's value, those of new users included.
-        items: Hash of each item id's value, and of each cold item's.
-        cold: The items that train does not know and the joined table has: rows of the splits have them.
-        num_folded: Users of a split by user, who are described by a part of their rows; 0 of other splits.
+        train: Train rows, sampled negatives included.
+        rows: Rows of the split, sampled negatives included.
+        before: Interactions before the split: train, plus valid for test.
+        history: User histories: `before`, or after a split by user the first part of their rows.
+        ground_truth: Interactions of the split, or after a split by user the rest.
+        new: Cold-start users.
+        users: Hash of each user id's value, cold-start users included.
+        items: Hash of each item id's value, cold items included.
+        cold: Cold items of the joined table; rows of the splits contain them.
+        num_folded: Number of users after a split by user; 0 for other splits.
     """
 
     train: Interactions
     rows: Interactions
     before: Interactions
     history: Interactions
-    wanted: Interactions
+    ground_truth: Interactions
     new: NewUsers
     users: Hashes
     items: Hashes
@@ -136,12 +138,12 @@ class SplitByUser:
 
     @classmethod
     def read(cls, data: PreparedData, split: str, *, seed: int) -> SplitByUser:
-        """Read what belongs to a split.
+        """Read the rows of a split and the interactions before it.
 
         Args:
-            data: Prepared.
+            data: Prepared data.
             split: `valid` or `test`.
-            seed: Decides what is history after a split by user where rows have no time.
+            seed: Seed of the fold-in history in data without times.
         """
         column = data.schema.only(Role.USER)
         of_users, items = value_hashes(data, column), row_hashes(data, data.schema.only(Role.ITEM))
@@ -157,18 +159,18 @@ class SplitByUser:
         for other in between:
             before = before + other.observed()
         users = np.concatenate([of_users, new.hashes])
-        history, wanted, num_folded = before, rows.observed(), 0
+        history, ground_truth, num_folded = before, rows.observed(), 0
         if _is_by_user(rows, before, new):
-            of_new = wanted.chosen(new.among(wanted.user_idx))
-            (history, wanted), num_folded = fold_in(of_new, users=users, items=items, seed=seed), len(new)
-        return cls(train, rows, before, history, wanted, new, users, items, ColdItems.of(data), num_folded)
+            new_rows = ground_truth.chosen(new.among(ground_truth.user_idx))
+            (history, ground_truth), num_folded = fold_in(new_rows, users=users, items=items, seed=seed), len(new)
+        return cls(train, rows, before, history, ground_truth, new, users, items, ColdItems.of(data), num_folded)
 
     def hidden(self, rows: Interactions) -> Interactions:
-        """Return rows as a model may look at them: users and items that train does not know have the id 2."""
+        """Return rows as models may see them: cold-start users and cold items have the id 2."""
         return self.cold.hidden(self.new.hidden(rows))
 
 
 def _is_by_user(rows: Interactions, before: Interactions, new: NewUsers) -> bool:
-    """Whether nothing is known of any user of a split."""
-    nobody_known = not ((rows.user_idx >= FIRST) & ~new.among(rows.user_idx)).any()
-    return len(new) > 0 and nobody_known and not new.among(before.user_idx).any()
+    """Whether no user of the split has interactions before it."""
+    all_new = not ((rows.user_idx >= FIRST) & ~new.among(rows.user_idx)).any()
+    return len(new) > 0 and all_new and not new.among(before.user_idx).any()

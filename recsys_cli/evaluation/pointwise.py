@@ -1,4 +1,4 @@
-"""How well single rows are predicted: the model and the baselines on the same rows."""
+"""Pointwise metrics of the model and the baselines on the same rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def predict(
     """Score every row, in the order of the batches; shape (N,).
 
     Raises:
-        TrainingError: A score is not a finite number.
+        TrainingError: A score is not finite.
     """
     parts: list[npt.NDArray[np.float32]] = []
     done = 0
@@ -46,7 +46,7 @@ def predict(
     logits = np.concatenate(parts) if parts else np.empty(0, np.float32)
     if not np.isfinite(logits).all():
         raise TrainingError(
-            f"the model gives {np.count_nonzero(~np.isfinite(logits)):,} of {len(logits):,} rows a score that is no number",
+            f"{np.count_nonzero(~np.isfinite(logits)):,} of {len(logits):,} scores of the model are not finite",
             hint=NOT_A_NUMBER,
         )
     return logits
@@ -54,9 +54,9 @@ def predict(
 
 @dataclass(frozen=True)
 class LabeledRows:
-    """What is predicted, and what the baselines learn from; item ids are below `num_items`.
+    """Held-out rows, and train rows for the baselines; item ids are below `num_items`.
 
-    Held-out users without an id in the data have one of their own here (see `NewUsers`): rows of one user are one draw.
+    Cold-start users have a distinct id here (see `NewUsers`): rows of one user are one cluster.
     """
 
     held_out: Interactions
@@ -68,7 +68,7 @@ class LabeledRows:
 class MeasuredRows:
     """Scores (N,), estimates, ROC and precision-recall curves by system, and the model's reliability curve.
 
-    Of labels that are numbers there are no curves.
+    Numeric labels have no curves.
     """
 
     scores: dict[str, npt.NDArray[np.floating]]
@@ -81,14 +81,14 @@ class MeasuredRows:
 def measure_rows(
     logits: npt.NDArray[np.float32], rows: LabeledRows, *, config: EvaluateConfig, probabilistic: bool = True
 ) -> MeasuredRows:
-    """Measure the model's logits and the baselines; of labels that are numbers, the numbers that they predict.
+    """Measure the model and the baselines.
 
     Args:
-        logits: What `predict` returned for the held-out rows, shape (N,).
+        logits: Result of `predict` for the held-out rows, shape (N,): logits, or predictions of numeric labels.
         rows: The rows.
         config: Seed and number of resamples.
-        probabilistic: Whether the model's scores say what the label is; of others only their order is measured, which of labels
-            that are numbers is nothing.
+        probabilistic: Whether the model's scores predict the label. Of other scores only the order is measured, and for
+            numeric labels nothing.
     """
     if rows.held_out.mean is not None:
         return _measure_numbers(logits, rows, config=config, predicts=probabilistic)
@@ -124,7 +124,9 @@ def _measure_numbers(
     for name, baseline in BASELINES_OF_NUMBERS.items():
         systems[name] = baseline.fit(rows.train, num_items=rows.num_items).numbers(rows.held_out)
     clusters = Clusters.of_users(rows.held_out.user_idx)
-    scored = {name: ScoredRows.of_errors(rows.held_out.labels, found, clusters) for name, found in systems.items()}
+    scored = {
+        name: ScoredRows.of_errors(rows.held_out.labels, predictions, clusters) for name, predictions in systems.items()
+    }
     estimates = {
         name: pointwise_estimates(
             one, extended(OF_NUMBERS, config.metrics), resamples=config.bootstrap, seed=config.seed
@@ -135,7 +137,7 @@ def _measure_numbers(
 
 
 def _by_user(scores: npt.NDArray[np.floating], rows: Interactions, metrics: Mapping[str, GroupedMetric]) -> Estimates:
-    """Measure the rows of users with an id of their own, user by user."""
-    known = rows.user_idx >= FIRST
-    users, labels, of_known = rows.user_idx[known], rows.labels[known], scores[known]
-    return {name: weighted_estimate(*metric.compute(users, labels, of_known)) for name, metric in metrics.items()}
+    """Compute metrics grouped by user, over users with a distinct id."""
+    has_id = rows.user_idx >= FIRST
+    users, labels, known_scores = rows.user_idx[has_id], rows.labels[has_id], scores[has_id]
+    return {name: weighted_estimate(*metric.compute(users, labels, known_scores)) for name, metric in metrics.items()}

@@ -1,7 +1,7 @@
-"""What an evaluation ranked and scored, user by user and row by row: the treaty with `recsys compare`, the report and `inspect`.
+"""Rankings of each user and scores of each row: the file format behind `recsys compare`, the report and `inspect`.
 
-evaluation.json has the figures; this file has what they are figures of, so that two runs can be compared user by user, and
-a user's recommendations shown, without asking the model again. It knows no torch.
+evaluation.json holds metrics; this file holds the rankings and scores behind them. With it, two runs are compared user
+by user and recommendations are shown without scoring again. The module does not import torch.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ class Rankings:
 
     Attributes:
         split: `valid` or `test`.
-        k: The cut-offs, ascending; P is the largest.
-        protocol: How it was measured, in words, as in evaluation.json.
-        problem: Hash of what was asked of the rankings, in raw values: users, what they should find, what they have seen,
-            candidates, cut-offs. Rankings of equal problems may be compared user by user, whatever data was prepared.
-        rows: Hash of the rows in file order, in raw values and with their labels: where it is equal, row i is row i.
-        users: Encoded users, ascending; shape (U,). No users where nothing was ranked; in a split by user nobody has an id of
-            his own, so all are 2 (unseen), and their hashes tell them apart.
-        user_hashes: Hash of each user's raw value: the same user has the same in every prepared data; shape (U,), uint64.
-        num_relevant: How much there was to find, at least 1; shape (U,).
-        items: By system, the model first: encoded items, best first, 0 where there is none; shape (U, P).
-        hits: By system: whether that item should be found; shape (U, P).
-        drawn: Encoded items that each user's ranking was sampled from, beside what should be found; shape (U, C), and C is
-            0 where all candidates were ranked. A 0 in it is none.
+        k: Cut-offs, ascending; the largest is P.
+        protocol: Protocol in words, as in evaluation.json.
+        problem: Fingerprint of the ranking problem in raw values: users, ground truth, seen items, candidates,
+            cut-offs. Equal fingerprints allow paired tests, even between differently prepared data.
+        rows: Fingerprint of the rows with labels, in file order and raw values: if equal, row i is the same row.
+        users: Encoded users, ascending; shape (U,). Empty without rankings. Cold-start users share the id 2 (unseen)
+            and differ by hash.
+        user_hashes: Hash of each user's raw value, equal in every prepared data; shape (U,), uint64.
+        num_relevant: Size of each user's ground truth, at least 1; shape (U,).
+        items: By system, the model first: encoded items, best first, padded with 0; shape (U, P).
+        hits: By system: whether the item at a rank is in the ground truth; shape (U, P).
+        sampled: Encoded sampled candidates of each user, padded with 0; shape (U, C), with C = 0 in a full ranking.
         logits: The model's score of each row, in file order; shape (N,).
-        labels: The main label of each row; shape (N,), uint8, or float32 where it is a number.
-        task: What the label is: then scores are logits of labels of 0 and 1, or the numbers themselves.
+        labels: The main label of each row; shape (N,), uint8, or float32 for numeric labels.
+        task: Task of the label: scores are logits of binary labels, or predictions of numeric labels.
         row_users: Encoded user of each row; shape (N,).
         row_items: Encoded item of each row; shape (N,).
-        row_clusters: Rows of one user have the same number; a row whose user is not known has one of its own; shape (N,).
+        row_clusters: Cluster of each row: rows of one user share a number, and a row without a user is its own cluster;
+            shape (N,).
     """
 
     split: str
@@ -62,7 +62,7 @@ class Rankings:
     num_relevant: npt.NDArray[np.int64]
     items: dict[str, npt.NDArray[np.int32]]
     hits: dict[str, npt.NDArray[np.bool_]]
-    drawn: npt.NDArray[np.int32]
+    sampled: npt.NDArray[np.int32]
     logits: npt.NDArray[np.float32]
     labels: npt.NDArray[np.uint8] | npt.NDArray[np.float32]
     row_users: npt.NDArray[np.int32]
@@ -72,14 +72,14 @@ class Rankings:
 
     @property
     def systems(self) -> tuple[str, ...]:
-        """Who ranked: the model first, then the baselines."""
+        """Names of the systems: the model first, then the baselines."""
         return tuple(self.items)
 
     def save(self, path: Path) -> None:
-        """Write one safetensors file: to a temporary name beside `path`, then renamed."""
+        """Write one safetensors file atomically: under a temporary name in the folder of `path`, then renamed."""
         meta = {"version": VERSION, "systems": self.systems}
         meta |= {name: getattr(self, name) for name in ("split", "k", "protocol", "problem", "rows", "task")}
-        tensors: dict[str, npt.NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
+        tensors: dict[str, npt.NDArray[Any]] = {name: getattr(self, field) for field, name in _TENSORS.items()}
         tensors |= {_ITEMS + system: items for system, items in self.items.items()}
         tensors |= {_HITS + system: hits.astype(np.uint8) for system, hits in self.hits.items()}
         contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
@@ -88,16 +88,16 @@ class Rankings:
 
     @classmethod
     def read(cls, path: Path) -> Rankings:
-        """Read what `save` wrote.
+        """Read a file written by `save`.
 
         Raises:
-            DataError: The file is missing, broken, or not of this version.
+            DataError: The file is missing, damaged, or of another version.
         """
         try:
             with safe_open(path, framework="np") as file:
                 meta = json.loads((file.metadata() or {})[_META])
                 if meta["version"] != VERSION:
-                    raise ValueError(f"it is of version {meta['version']}, and this is {VERSION}")
+                    raise ValueError(f"version {meta['version']}, expected {VERSION}")
                 return cls(
                     split=meta["split"],
                     k=tuple(meta["k"]),
@@ -107,22 +107,12 @@ class Rankings:
                     task=meta.get("task", "binary"),
                     items={system: file.get_tensor(_ITEMS + system) for system in meta["systems"]},
                     hits={system: file.get_tensor(_HITS + system) != 0 for system in meta["systems"]},
-                    **{name: file.get_tensor(name) for name in _ARRAYS},
+                    **{field: file.get_tensor(name) for field, name in _TENSORS.items()},
                 )
         except (OSError, SafetensorError, KeyError, ValueError) as error:
-            raise DataError(
-                f"{path}: not the rankings of an evaluation of this version: {error}", hint="recsys evaluate --force"
-            ) from error
+            raise DataError(f"{path}: cannot read rankings: {error}", hint="recsys evaluate --force") from error
 
 
-_ARRAYS = (
-    "users",
-    "user_hashes",
-    "num_relevant",
-    "drawn",
-    "logits",
-    "labels",
-    "row_users",
-    "row_items",
-    "row_clusters",
-)
+_SAME_NAME = ("users", "user_hashes", "num_relevant", "logits", "labels", "row_users", "row_items", "row_clusters")
+_TENSORS = dict(zip(_SAME_NAME, _SAME_NAME, strict=True)) | {"sampled": "drawn"}
+"""Names of the tensors in the file, by attribute."""

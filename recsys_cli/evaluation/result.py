@@ -1,4 +1,4 @@
-"""What an evaluation found, as frozen types: the treaty between measuring, evaluation.json, the table and the report."""
+"""Evaluation results as frozen types: the interface between `measure`, evaluation.json, tables and the report."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
     from recsys_cli.etl.frames import Library
 
 MODEL = "model"
-"""Name of the system that is being evaluated; the others are baselines."""
+"""Name of the evaluated system; all others are baselines."""
 
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-def renamed(systems: Mapping[str, Found], own: str) -> dict[str, Found]:
-    """Return what was found by system with the model under its own name; a baseline of the same name says that it is one."""
+def renamed(systems: Mapping[str, Result], own: str) -> dict[str, Result]:
+    """Return results by system with the model's own name; a baseline of the same name gets the suffix ` (baseline)`."""
     names = {name: own if name == MODEL else name for name in systems}
     return {
-        (f"{called} (baseline)" if called == own.removesuffix(f" {MARK}") and name != MODEL else called): systems[name]
-        for name, called in names.items()
+        (f"{shown} (baseline)" if shown == own.removesuffix(f" {MARK}") and name != MODEL else shown): systems[name]
+        for name, shown in names.items()
     }
 
 
 class Frozen(BaseModel):
-    """What all results share: they do not change, and unknown keys are errors."""
+    """Base of all results: immutable, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Estimate(Frozen):
-    """One figure and its 95 % interval; None where it is not defined, such as the AUC of rows of one class."""
+    """A metric with its 95 % confidence interval; None if undefined, such as the AUC of rows of one class."""
 
     value: float | None
-    """The figure over all rows or users."""
+    """The metric over all rows or users."""
     low: float | None = None
     """Lower end of the interval."""
     high: float | None = None
@@ -50,7 +50,7 @@ class Estimate(Frozen):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval; None where there is none."""
+        """The 95 % confidence interval; None without one."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
@@ -59,205 +59,203 @@ Estimates = dict[str, Estimate]
 
 
 class Curve(Frozen):
-    """Points of a line to draw."""
+    """Points of a line plot."""
 
     x: tuple[float, ...]
-    """Where, such as the false positive rate or the mean prediction of a bin."""
+    """Such as the false positive rate, or the mean prediction of a bin."""
     y: tuple[float, ...]
-    """What, such as the true positive rate or the mean label of a bin; as long as x."""
+    """Such as the true positive rate, or the mean label of a bin; as long as x."""
 
 
 class Counts(Frozen):
-    """How much the figures rest on."""
+    """Counts of rows, users and items behind the metrics."""
 
     rows: int
     """Rows of the split."""
     positive: int
-    """Those with label 1; where labels are numbers, those above the mean of train."""
+    """Rows with label 1; for numeric labels, rows with a label above the mean of train."""
     train_rows: int
-    """Rows that the model and the baselines learnt from."""
+    """Training rows of the model and the baselines."""
     unknown_user_rows: int
-    """Rows of the split whose user has no id of its own (unseen in train, or null)."""
+    """Rows of the split with a user absent from train, or null."""
     unknown_item_rows: int
-    """The same for items."""
+    """Rows of the split with an item absent from train, or null."""
     users: int
-    """Users of the split, as far as they can be told apart."""
+    """Users of the split with a distinct id."""
     users_without_relevant: int
-    """Those of them with nothing to find; left out of the ranking."""
+    """Users without relevant held-out items; left out of the ranking."""
     users_eligible: int
-    """The others: those that a full ranking would rank for."""
+    """Users with relevant held-out items."""
     users_ranked: int
-    """Those that were ranked for: all, or a sample."""
+    """Ranked users: all eligible users, or a sample."""
     users_without_recommendations: int
     """Ranked users who have seen all candidates; they count as zero."""
     users_new: int = 0
-    """Ranked users whom train does not know."""
+    """Ranked cold-start users."""
     users_new_with_history: int = 0
-    """Those of them of whom something is known before what they should find."""
+    """Ranked cold-start users with interactions before their ground truth."""
     users_folded_in: int = 0
-    """Users of a split by user, whom train does not have: a part of their rows describes them."""
+    """Users after a split by user: absent from train, with a part of their rows as history."""
     candidates: int
-    """Items that were ranked."""
+    """Items in a ranking."""
     candidates_cold: int = 0
-    """Those of them that train does not know: they are in the joined item table."""
+    """Candidates absent from train, from the joined item table."""
     relevant: int
-    """Interactions that the rankings should find, over the ranked users."""
+    """Ground-truth interactions of the ranked users."""
     relevant_unreachable: int
-    """Those of them whose item is no candidate: misses for every system."""
+    """Ground-truth interactions with items outside the candidates: misses for every system."""
 
     @property
     def is_sample(self) -> bool:
-        """Whether the ranking figures are of a sample of users."""
+        """Whether the ranking metrics are of a sample of users."""
         return self.users_ranked < self.users_eligible
 
     @property
     def users_in_words(self) -> str:
-        """Whom the ranking figures are of; has to stand wherever they are shown."""
-        new = f", {self.users_new:,} of them new" if self.users_new and not self.users_folded_in else ""
+        """The ranked users in words; shown next to all ranking metrics."""
+        new = f", {self.users_new:,} of them cold-start" if self.users_new and not self.users_folded_in else ""
         if self.is_sample:
             return f"a sample of {self.users_ranked:,} of {self.users_eligible:,} users{new}"
         return f"all {self.users_ranked:,} users{new}"
 
 
 class Protocol(Frozen):
-    """How it was measured, in words for the reader."""
+    """The evaluation protocol in words."""
 
     split: str
-    """Which rows."""
+    """Rows."""
     candidates: str
-    """What is ranked; begins with SAMPLED where that is not the full catalogue."""
+    """Candidates; starts with SAMPLED unless they are the full catalog."""
     seen: str
-    """What is filtered."""
+    """Seen items, filtered from rankings."""
     relevant: str
-    """What should be found."""
+    """Ground truth."""
     users: str
-    """Who is ranked for."""
+    """Ranked users."""
     intervals: str
-    """What the intervals are."""
+    """Method of the confidence intervals."""
 
 
 class Ceiling(Frozen):
-    """What the generator of synthetic data allows at best."""
+    """Best possible metric on synthetic data."""
 
     label: str
-    """The label that it holds for."""
+    """Label of the ceiling."""
     auc: float
-    """AUC of the score without its noise."""
+    """AUC of the generator's score without noise."""
 
 
 class Cohort(Frozen):
-    """The same figures for a part of the users or of the items."""
+    """Metrics of a group of users or items."""
 
     name: str
-    """Such as `tail items`."""
+    """Name, such as `tail items`."""
     about: str
-    """Which they are, in words."""
+    """Definition in words."""
     rows: int
-    """Rows of the split that belong to it."""
+    """Rows of the split in the cohort."""
     users: int
-    """Users whose rankings are measured; 0 where its rankings are not."""
+    """Users with ranking metrics; 0 without rankings."""
     pointwise: dict[str, Estimates]
-    """By system: the AUC of its rows, or of labels that are numbers the RMSE."""
+    """By system: AUC of the rows, or RMSE for numeric labels."""
     ranking: dict[str, Estimates]
-    """By system: the rankings of its users; or, of items, how well those of its items that should be found are found."""
+    """By system: ranking metrics of the users; of an item cohort, over users with such items in their ground truth,
+    counting only these."""
 
 
 class Measurements(Frozen):
-    """What measuring a model found."""
+    """Results of `measure`."""
 
     split: str
     """`valid` or `test`."""
     pointwise: dict[str, Estimates]
-    """By system, the model first: how well single rows are predicted."""
+    """Pointwise metrics by system, the model first."""
     ranking: dict[str, Estimates]
-    """By system, the model first: how well the catalogue is ranked; empty where it could not be, and `notes` says why."""
+    """Ranking metrics by system, the model first; empty without a ranking, with the reason in `notes`."""
     beyond: dict[str, Estimates]
-    """By system, the model first: what the rankings show, whether right or wrong; figures of all lists together have no
-    interval."""
+    """Beyond-accuracy metrics by system, the model first; metrics over all lists at once have no interval."""
     cohorts: tuple[Cohort, ...]
-    """The same for parts of the users and items; those without rows, and those that are everybody, are left out."""
+    """Metrics by group of users or items; cohorts without rows, or with all rows, are left out."""
     reliability: Curve
-    """Mean label over mean prediction of the model, by bins of equal mass; empty where its scores are no logits, and of labels
-    that are numbers."""
+    """The model's mean label over mean prediction, by bins of equal mass; empty for non-probabilistic models and
+    numeric labels."""
     roc: dict[str, Curve]
-    """True over false positive rate, by system; none of labels that are numbers."""
+    """True over false positive rate, by system; empty for numeric labels."""
     precision_recall: dict[str, Curve]
-    """Precision over recall, by system; none of labels that are numbers."""
+    """Precision over recall, by system; empty for numeric labels."""
     label_mean: float | None = None
-    """Of a label that is a number, its mean in train: then figures of rows are of errors, in its units. None where it is 0 or 1."""
+    """Mean of a numeric label in train; pointwise metrics are then errors in its unit. None for binary labels."""
     counts: Counts
-    """How much it rests on."""
+    """Counts behind the metrics."""
     protocol: Protocol
-    """How it was measured."""
+    """Protocol in words."""
     verdict: tuple[str, ...] = ()
-    """Whether the model beats the baselines by paired tests, in sentences."""
+    """Paired tests of the model against the baselines, in sentences."""
     notes: tuple[str, ...] = ()
-    """What a reader of the figures has to know."""
+    """Notes on the metrics for readers."""
     seconds: dict[str, float]
-    """How long the parts took."""
+    """Duration of each part."""
 
 
 class Evaluation(Measurements):
-    """Everything about one evaluation of one run."""
+    """The evaluation of one run."""
 
     key: str
-    """What it depends on, as one hash: the run and the config."""
+    """Hash of the run and the config."""
     run: str
-    """Name of the run's folder."""
+    """Folder name of the run."""
     model: str
     """Name of the model."""
     dataset: str
-    """What its data is called: the name of the dataset, or of the files that it was read from."""
+    """Name of the dataset or of its files."""
     selected: tuple[Selection, ...] = ()
-    """What the measured rows chose themselves, the epoch or the trial: then figures of the model are too good."""
+    """Choices made on the evaluated rows, epoch or trial: the model's metrics are then optimistic."""
     ceiling: Ceiling | None = None
-    """What the data allows, where that is known."""
+    """Best possible metric; None for real data."""
     device: str
-    """Where the model was scored."""
+    """Device of the model."""
     config: EvaluateConfig
-    """What was asked for; its seed decides the sample and the resamples."""
+    """Evaluation settings; the seed determines the sample and the resamples."""
 
     @property
     def systems(self) -> dict[str, Estimates]:
-        """All figures by system, the model first, and then by metric."""
-        found: dict[str, Estimates] = {}
+        """All metrics by system, the model first."""
+        merged: dict[str, Estimates] = {}
         for part in (self.ranking, self.pointwise, self.beyond):
             for system, estimates in part.items():
-                found[system] = found.get(system, {}) | estimates
-        return found
+                merged[system] = merged.get(system, {}) | estimates
+        return merged
 
     @property
     def metrics(self) -> Estimates:
-        """The model's figures by metric, such as `ndcg@10` or `auc`."""
+        """The model's metrics by name, such as `ndcg@10` or `auc`."""
         return self.systems.get(MODEL, {})
 
     def to_frame(self, library: Library = "polars") -> Any:
-        """Return all figures as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`).
+        """Return all metrics as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`).
 
         Columns: system, metric, value, low, high.
         """
         from recsys_cli.etl.frames import rows_to_frame
 
-        rows = ((system, name, *one) for system, found in self.systems.items() for name, one in _values(found))
+        rows = ((system, name, *one) for system, metrics in self.systems.items() for name, one in _values(metrics))
         return rows_to_frame(("system", "metric", "value", "low", "high"), rows, library)
 
     @classmethod
     def read(cls, path: Path) -> Evaluation:
-        """Read what the evaluate stage wrote.
+        """Read an evaluation.json.
 
         Raises:
-            MissingArtifactError: There is no such file.
-            DataError: The file is damaged, or not of this version.
+            MissingArtifactError: The file does not exist.
+            DataError: The file is damaged, or of another version.
         """
-        found = {name: value for name, value in read_evaluation(path).items() if name != "files"}
+        content = {name: value for name, value in read_evaluation(path).items() if name != "files"}
         try:
-            return cls.model_validate(found)
+            return cls.model_validate(content)
         except ValueError as error:
-            raise DataError(
-                f"{path}: not an evaluation that this version reads: {error}", hint="recsys evaluate --force"
-            ) from error
+            raise DataError(f"{path}: cannot read evaluation: {error}", hint="recsys evaluate --force") from error
 
 
-def _values(found: Estimates) -> Iterator[tuple[str, tuple[float | None, ...]]]:
-    for name, one in found.items():
-        yield name, (one.value, one.low, one.high)
+def _values(metrics: Estimates) -> Iterator[tuple[str, tuple[float | None, ...]]]:
+    for name, estimate in metrics.items():
+        yield name, (estimate.value, estimate.low, estimate.high)

@@ -1,4 +1,4 @@
-"""95 % intervals of figures of rows: linearized, with users as the unit of chance."""
+"""95 % confidence intervals of pointwise metrics: linearized, with users as clusters."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ScoredRows:
 
     Attributes:
         tally: The rows grouped by score.
-        group: Group of each row, shape (N,).
+        group: Score group of each row, shape (N,).
         positive: Rows with label 1, shape (N,).
-        clusters: Which of them depend on each other.
+        clusters: Clusters of dependent rows, one for each user.
     """
 
     tally: ScoreCounts
@@ -37,22 +37,22 @@ class ScoredRows:
 
     @classmethod
     def of(cls, labels: npt.NDArray[np.float32], scores: npt.ArrayLike, clusters: Clusters) -> ScoredRows:
-        """Group rows by score: labels of 0 and 1, (N,), and scores, (N,)."""
+        """Group rows by score: binary labels, (N,), and scores, (N,)."""
         tally, group = ScoreCounts.grouped(labels, scores)
         return cls(tally, group, labels > 0.5, clusters)
 
     @classmethod
     def of_errors(cls, labels: npt.NDArray[np.float32], predictions: npt.ArrayLike, clusters: Clusters) -> ScoredRows:
-        """Group rows by how far a prediction is above the label, both (N,); see `Tally.of_errors`."""
+        """Group rows by error, prediction minus label, both (N,); see `ScoreCounts.of_errors`."""
         errors = np.asarray(predictions, dtype=np.float64) - labels
         return cls.of(np.ones(len(errors), np.float32), errors, clusters)
 
     def of_rows(self, values: tuple[Floats, Floats]) -> Floats:
-        """Return what each row has of what positive and negative rows of each score have; shape (N,)."""
+        """Expand values of positive and negative rows by score group to one value per row; shape (N,)."""
         return np.where(self.positive, values[0][self.group], values[1][self.group])
 
-    def shares(self) -> Floats:
-        """Return the weight of each cluster: the mean of its shares of both classes where there are two; shape (C,)."""
+    def cluster_weights(self) -> Floats:
+        """Return the weight of each cluster: its share of rows, averaged over the classes; shape (C,)."""
         num_positive, num_rows = np.count_nonzero(self.positive), len(self.positive)
         if num_positive in {0, num_rows}:
             return self.clusters.shares()
@@ -63,36 +63,41 @@ class ScoredRows:
 def pointwise_estimates(
     rows: ScoredRows, metrics: Mapping[str, PointwiseMetric], *, resamples: int, seed: int
 ) -> dict[str, Estimate]:
-    """Compute figures of rows, with intervals that treat the rows of a user as one draw.
+    """Compute pointwise metrics with cluster-robust intervals: the rows of a user are one cluster.
 
     Args:
         rows: The rows.
-        metrics: What to compute, by name.
-        resamples: How often the parts of a figure without a slope are drawn.
-        seed: Decides those draws.
+        metrics: Metrics by name.
+        resamples: Number of normal samples for a metric without a derivative, such as ECE.
+        seed: Seed of these samples.
     """
-    shares = rows.shares()
-    found: dict[str, Estimate] = {}
+    cluster_weights = rows.cluster_weights()
+    estimates: dict[str, Estimate] = {}
     for name, metric in metrics.items():
         value = metric.compute(rows.tally)
         if not np.isfinite(value):
-            found[name] = Estimate(value=None)
+            estimates[name] = Estimate(value=None)
         elif metric.parts is not None:
-            found[name] = _of_parts(value, rows, metric, resamples=resamples, seed=mix(seed, _PARTS))
+            estimates[name] = _of_parts(value, rows, metric, resamples=resamples, seed=mix(seed, _PARTS))
         else:
             sums = rows.clusters.sums(rows.of_rows(metric.influence(rows.tally)))
             most = 1.0 if metric.better == "higher" else math.inf
-            found[name] = _around(value, jackknife(sums, shares), most=most)
-    return found
+            estimates[name] = _around(value, jackknife(sums, cluster_weights), most=most)
+    return estimates
 
 
 def weighted_estimate(values: Floats, weights: Floats) -> Estimate:
-    """Average values (U,) between 0 and 1 by weights (U,), one of each user, with an interval over users."""
+    """Return the weighted mean over users of values in [0, 1], with its interval.
+
+    Args:
+        values: One value per user, shape (U,).
+        weights: One weight per user, shape (U,).
+    """
     if not len(values):
         return Estimate(value=None)
-    shares = weights / weights.sum()
-    value = float(values @ shares)
-    return _around(value, jackknife(shares * (values - value), shares), most=1.0)
+    cluster_weights = weights / weights.sum()
+    value = float(values @ cluster_weights)
+    return _around(value, jackknife(cluster_weights * (values - value), cluster_weights), most=1.0)
 
 
 def _around(value: float, spread: Spread, *, most: float) -> Estimate:
@@ -101,11 +106,11 @@ def _around(value: float, spread: Spread, *, most: float) -> Estimate:
 
 
 def _of_parts(value: float, rows: ScoredRows, metric: PointwiseMetric, *, resamples: int, seed: int) -> Estimate:
-    """Return the interval of a sum of absolute values, from normal draws of the parts.
+    """Return the interval of a sum of absolute values, from normal samples of its parts.
 
-    The draws lie too high, because they have the noise of the rows and their own on top. The interval goes down to 0 where noise
-    alone gives such a value, and else to where draws are reflected at the value (the basic bootstrap: Davison and Hinkley, 1997,
-    section 5.2). It goes up to where they are: reflecting the upper end too would promise too much near 0.
+    Samples are biased upwards: they have the noise of the rows plus their own. The lower end is 0 if noise alone gives
+    such a value, else the quantile reflected at the value (basic bootstrap: Davison and Hinkley, 1997, section 5.2).
+    The upper end is the plain quantile: a reflected one would be too low near 0.
     """
     assert metric.parts is not None
     of_score, parts = metric.parts(rows.tally)
@@ -114,7 +119,7 @@ def _of_parts(value: float, rows: ScoredRows, metric: PointwiseMetric, *, resamp
     wider = Spread(1.0, freedom).margin / Spread(1.0).margin
     normal = np.random.default_rng(seed).normal(scale=wider, size=(resamples, len(parts)))
     noise = normal @ (axes * np.sqrt(np.maximum(variances, 0))).T
-    top, of_noise = (float(np.quantile(np.abs(drawn).sum(axis=1), 0.975)) for drawn in (parts + noise, noise))
+    top, of_noise = (float(np.quantile(np.abs(sample).sum(axis=1), 0.975)) for sample in (parts + noise, noise))
     low = 0.0 if value <= of_noise else min(max(0.0, 2 * value - top), value)
     return Estimate(value=value, low=low, high=max(top, value))
 
@@ -124,19 +129,19 @@ def _covariance(rows: ScoredRows, part: npt.NDArray[np.int64], parts: Floats, ad
 
     Args:
         rows: The rows.
-        part: Which part each row belongs to, (N,).
+        part: Part of each row, (N,).
         parts: The parts, (B,).
-        added: What each row adds to its part, (N,).
+        added: Influence of each row on its part, (N,).
     """
-    clusters, shares, width = rows.clusters, rows.clusters.shares(), len(parts)
+    clusters, cluster_weights, width = rows.clusters, rows.clusters.shares(), len(parts)
     total = np.zeros((width, width))
     for start in range(0, clusters.count, _CLUSTERS_AT_ONCE):
         stop = min(start + _CLUSTERS_AT_ONCE, clusters.count)
         chosen = (clusters.index >= start) & (clusters.index < stop)
         cell = (clusters.index[chosen] - start) * width + part[chosen]
         sums = np.bincount(cell, weights=added[chosen], minlength=(stop - start) * width).reshape(-1, width)
-        share = shares[start:stop, None]
+        share = cluster_weights[start:stop, None]
         scaled = (sums - share * parts) / np.maximum(1 - share, 1e-9)
         total += scaled.T @ scaled
     number = max(2, clusters.count)
-    return total * (number - 1) / number, max(1.0, 1 / float(shares @ shares) - 1)
+    return total * (number - 1) / number, max(1.0, 1 / float(cluster_weights @ cluster_weights) - 1)

@@ -1,4 +1,4 @@
-"""How rankings get their scores from a model, which may only be asked for rows."""
+"""Scores of all candidates for rankings, from any kind of model."""
 
 from __future__ import annotations
 
@@ -17,50 +17,49 @@ from recsys_cli.loader import DimensionTables
 from recsys_cli.models.model import Model
 
 NOT_A_NUMBER = "train again with a lower train.learning_rate or with train.precision=fp32"
-"""What to do about a model whose scores are not finite."""
-_NO_NUMBER = "the model scores some pair of user and item with no number"
-_MODERATE = 1e15
-"""Products of vectors whose numbers are smaller than it are finite, however long the vectors are."""
+"""Hint for a model with non-finite scores."""
+_NOT_FINITE = "the model's score of a user-item pair is not finite"
+_SAFE_MAGNITUDE = 1e15
+"""Dot products of vectors with smaller elements are finite, for any number of dimensions."""
 
 
 def why_not(
     model: Model, held_out: HeldOut, tables: DimensionTables, schema: Schema, *, device: torch.device | str
 ) -> str | None:
-    """Return why a model cannot rank, or that there is nothing to rank, as a sentence without its dot; None where it can."""
+    """Return the reason against a ranking as a clause without a full stop; None if the model can rank."""
     if not len(held_out.user_idx) or not len(held_out.candidates):
-        return "no user that train knows has anything to find in this split"
+        return "no user of train has relevant held-out items in this split"
     return cannot_rank(model, tables, schema, device=device)
 
 
 def cannot_rank(model: Model, tables: DimensionTables, schema: Schema, *, device: torch.device | str) -> str | None:
-    """Return why a model cannot score items that a user has not met, as a sentence without its dot; None where it can."""
+    """Return the reason why a model cannot score unseen items, as a clause without a full stop; None if it can."""
     if model.scoring != "pairs":
         return None
-    nobody = torch.full((1,), PADDING, dtype=torch.int32, device=device)
-    known = tables.join({schema.only(Role.USER).name: nobody, schema.only(Role.ITEM).name: nobody})
-    unknown = [column.name for column in schema.features if column.name not in known]
-    if unknown:
-        return f"{', '.join(unknown)} belongs to an interaction, so it is not known for items not met yet"
+    padding = torch.full((1,), PADDING, dtype=torch.int32, device=device)
+    available = tables.join({schema.only(Role.USER).name: padding, schema.only(Role.ITEM).name: padding})
+    missing = [column.name for column in schema.features if column.name not in available]
+    if missing:
+        return f"candidates have no interaction features, but the model needs {', '.join(missing)}"
     return None
 
 
 class ModelScorer:
-    """Scores the cross product of users and candidates with a model: by its own way to do so, or pair by pair in tiles.
+    """Scores the cross product of users and candidates: by the model's own method, or pair by pair in tiles.
 
-    A tile has about as many users as items: models that look at each distinct id of a batch once (a lookup, the first
-    dense layer) then have very little to look at. Vectors of the candidates are asked for once, so a scorer is good for a
-    model that does not change meanwhile.
+    A tile has about as many users as items: models that process each distinct id of a batch once (a lookup, the first
+    dense layer) then do the least work. Candidate vectors are computed once, so a scorer is valid only while the model
+    does not change.
 
-    Of items that train does not know a model that looks at features scores those that the joined table has. For all other
-    models they come last, equal to what they score lowest.
+    Content-based models score cold items of the joined table. For all other models cold items rank last, with the
+    lowest score.
 
     Args:
         model: In evaluation mode, on the tables' device.
         tables: Features by id.
-        schema: Names the user and the item column.
-        candidates: Encoded items, and behind them rows of the joined table that train does not know; shape (I,), on the tables'
-            device.
-        batch_size: Pairs of a tile at most; changes nothing but memory.
+        schema: Schema with the user and the item column.
+        candidates: Encoded items, followed by table rows of cold items; shape (I,), on the tables' device.
+        batch_size: Maximum pairs in a tile; affects only memory.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class ModelScorer:
         self._tables = tables
         self._user, item = schema.only(Role.USER).name, schema.only(Role.ITEM)
         self._item = item.name
-        # Cold items stand last among candidates.
+        # Cold items are the last candidates.
         num_scored = len(candidates) if model.by_content else int((candidates < int(item.cardinality or 0)).sum())
         self._items = candidates[:num_scored].to(torch.int32)
         self._num_last = len(candidates) - num_scored
@@ -81,20 +80,20 @@ class ModelScorer:
         """Return the scores of U users for all candidates, shape (U, I).
 
         Raises:
-            TrainingError: A score is not a finite number.
+            TrainingError: A score is not finite.
         """
         users = torch.from_numpy(user_idx).to(self._items.device)
         with torch.inference_mode():
             if self._model.scoring == "dot_product":
                 return self._with_last(self._by_vector(users))
             scores = self._by_model(users)
-            # A sum is finite if all are, but for overflow; looking at each one would take longer than ranking them.
+            # A finite sum implies finite scores; the slow check of each score follows only a sum that overflowed.
             if not (torch.isfinite(scores.sum()) or torch.isfinite(scores).all()):
-                raise TrainingError(_NO_NUMBER, hint=NOT_A_NUMBER)
+                raise TrainingError(_NOT_FINITE, hint=NOT_A_NUMBER)
             return self._with_last(scores)
 
     def _with_last(self, scores: Tensor) -> Tensor:
-        """Return scores (U, S) and behind them those of items that the model knows nothing of; laid out as they are."""
+        """Append the scores of cold items to scores (U, S); the memory layout stays."""
         if not self._num_last:
             return scores
         lowest = scores.amin(dim=1) if scores.shape[1] else scores.new_zeros(len(scores))
@@ -105,10 +104,10 @@ class ModelScorer:
     def _by_vector(self, users: Tensor) -> Tensor:
         if self._vectors is None:
             self._vectors = self._model.item_vectors(self._items.long())
-            _look_at(self._vectors)
+            _check_finite(self._vectors)
         vectors = self._model.user_vectors(users)
-        _look_at(vectors)
-        return (self._vectors @ vectors.T).T  # so that a candidate's scores are neighbours: rankings are fastest then
+        _check_finite(vectors)
+        return (self._vectors @ vectors.T).T  # contiguous scores of a candidate make the fastest rankings
 
     def _by_model(self, users: Tensor) -> Tensor:
         if self._model.scoring != "pairs":
@@ -126,13 +125,13 @@ class ModelScorer:
         return scores
 
     def _tile(self, users: Tensor, items: Tensor) -> Tensor:
-        """Score every user for every item, each pair as a row of one batch; shape (U, I)."""
+        """Score each user-item pair as a row of one batch; shape (U, I)."""
         ids = {self._user: users.repeat_interleave(len(items)), self._item: items.repeat(len(users))}
         logits = self._model.score(Batch(self._tables.join(ids), {}))
         return logits.view(len(users), len(items))
 
 
-def _look_at(vectors: Tensor) -> None:
-    """Stop where vectors could make a product that is not finite: looking at the products would take far longer."""
-    if vectors.numel() and not vectors.abs().amax() < _MODERATE:
-        raise TrainingError(_NO_NUMBER, hint=NOT_A_NUMBER)
+def _check_finite(vectors: Tensor) -> None:
+    """Raise if products of the vectors could overflow: a check of the products would take far longer."""
+    if vectors.numel() and not vectors.abs().amax() < _SAFE_MAGNITUDE:
+        raise TrainingError(_NOT_FINITE, hint=NOT_A_NUMBER)

@@ -1,4 +1,4 @@
-"""Figures of rows that chose something: the best of several epochs or trials on some rows looks better there than it is."""
+"""Selection bias: metrics on the rows that chose the best epoch or trial are optimistic."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 Selection = Literal["epoch", "trial"]
-"""What was chosen by its figures on the reported rows: the epoch whose weights are kept, or the values that a study tried."""
+"""Choice made on the reported rows: the best epoch of a run, or the best trial of a study."""
 
 MARK = "†"
-"""Stands beside the name of a model whose figures are of such rows."""
+"""Mark behind the name of a model with optimistic metrics."""
 
 
 def marked(name: str, selected: Sequence[Selection]) -> str:
-    """Return a name with the mark where it needs one."""
+    """Return a model's name, marked if its metrics are optimistic."""
     return f"{name} {MARK}" if selected else name
 
 
 def note(selected: Sequence[Selection], split: str, *, has_test: bool) -> str:
-    """Say what was chosen, and how to have figures of rows that chose nothing.
+    """Explain the selection bias and how to avoid it.
 
     Args:
-        selected: At least one.
-        split: The split that was measured.
+        selected: Choices made on the split; at least one.
+        split: The evaluated split.
         has_test: Whether the data has a test split.
     """
-    what = " and the ".join(selected)
+    choices, verb = " and ".join(selected), "was" if len(selected) == 1 else "were"
     instead = (
         "measure on test: recsys evaluate evaluate.split=test"
         if has_test
-        else "for figures without that, give the data a test split: recsys run CONFIG split.test=0.1"
+        else "for unbiased metrics, add a test split: recsys run CONFIG split.test=0.1"
     )
-    return f"{MARK} The rows of {split} chose the {what}, so the figures of the model are too good; {instead}."
+    return f"{MARK} The best {choices} {verb} chosen on {split}, so the model's metrics are optimistic; {instead}."
 
 
 def legend(by_model: Mapping[str, Sequence[Selection]], split: str) -> str | None:
-    """Say it of several models in one sentence; None where no rows chose anything.
+    """Explain the mark for several models in one sentence; None if no model has it.
 
     Args:
-        by_model: What was chosen, by the models' names.
-        split: The split that was measured.
+        by_model: Choices made on the split, by model.
+        split: The evaluated split.
     """
-    chosen = dict.fromkeys(what for selected in by_model.values() for what in selected)
-    if not chosen:
+    choices = dict.fromkeys(choice for selected in by_model.values() for choice in selected)
+    if not choices:
         return None
-    return f"{MARK} the rows of {split} chose its {' or '.join(chosen)}, so its figures are too good"
+    return f"{MARK} the best {' or '.join(choices)} was chosen on {split}, so its metrics are optimistic"

@@ -1,4 +1,4 @@
-"""What a model and the baselines are asked on a split of prepared data: rows to score, and a ranking problem."""
+"""The evaluation task of a model and the baselines on a split: rows to score, and a ranking problem."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from recsys_cli.evaluation.held_out import HeldOut, Ints, hold_out
 from recsys_cli.evaluation.new_users import SplitByUser
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import Protocol
-from recsys_cli.evaluation.sampling import drawn
+from recsys_cli.evaluation.sampling import sample_candidates
 from recsys_cli.metrics import Ranked
 
 
 @dataclass(frozen=True)
 class EvaluationTask:
-    """The questions.
+    """Rows to score and a ranking problem.
 
     Attributes:
         split: `valid` or `test`.
-        by_user: The rows, and what was known before.
-        held_out: Whom to rank for, what, and what they should find.
+        by_user: Rows of the split and interactions before it.
+        held_out: Ranked users, candidates and ground truth.
     """
 
     split: str
@@ -35,17 +35,17 @@ class EvaluationTask:
 
     @classmethod
     def of(cls, by_user: SplitByUser, split: str, config: EvaluateConfig) -> EvaluationTask:
-        """Work out the ranking problem.
+        """Derive the ranking problem from the rows.
 
         Args:
-            by_user: What was read of the split.
+            by_user: Rows of the split and interactions before it.
             split: `valid` or `test`.
-            config: Whom to rank for, what, and what they should find.
+            config: Relevance, candidates, cut-offs and sample of users.
         """
-        users, items, met = by_user.users, by_user.items, by_user.train.observed()
-        candidates = by_user.cold.candidates(met)
+        users, items, observed = by_user.users, by_user.items, by_user.train.observed()
+        candidates = by_user.cold.candidates(observed)
         held_out = hold_out(
-            by_user.wanted,
+            by_user.ground_truth,
             by_user.history,
             candidates=candidates,
             num_items=len(items),
@@ -53,13 +53,15 @@ class EvaluationTask:
             user_hashes=users,
         )
         if config.candidates != "all":
-            counts = np.bincount(met.item_idx, minlength=len(items))[candidates]
-            held_out = drawn(held_out, counts, users=users[held_out.user_idx], items=items[candidates], config=config)
+            counts = np.bincount(observed.item_idx, minlength=len(items))[candidates]
+            held_out = sample_candidates(
+                held_out, counts, users=users[held_out.user_idx], items=items[candidates], config=config
+            )
         return cls(split, by_user, held_out)
 
     @property
     def new_users(self) -> Ints:
-        """Those whom train does not know and who are ranked for, ascending."""
+        """Ranked cold-start users, ascending."""
         return self.held_out.user_idx[self.by_user.new.among(self.held_out.user_idx)]
 
     def rankings(
@@ -69,23 +71,30 @@ class EvaluationTask:
         protocol: Protocol,
         config: EvaluateConfig,
     ) -> Rankings:
-        """Return the answers, as they are kept: rankings by system, and the model's scores of the rows, shape (N,)."""
+        """Return rankings and row scores in the format of rankings.safetensors.
+
+        Args:
+            ranked: Rankings by system; empty without rankings.
+            logits: The model's score of each row, shape (N,).
+            protocol: Protocol in words.
+            config: Cut-offs.
+        """
         held_out, users, items = self.held_out, self.by_user.users, self.by_user.items
         rows, new = self.by_user.rows, self.by_user.new
-        there = held_out.user_idx if ranked else held_out.user_idx[:0]
-        candidates = np.append(held_out.candidates, 0).astype(np.int32)  # place -1 is no item
+        ranked_users = held_out.user_idx if ranked else held_out.user_idx[:0]
+        candidates = np.append(held_out.candidates, 0).astype(np.int32)  # position -1 decodes to 0: no item
         return Rankings(
             split=self.split,
             k=tuple(sorted(set(config.k))),
             protocol=protocol.model_dump(),
             problem=problem_hash(held_out, users=users[held_out.user_idx], items=items, k=config.k),
             rows=rows_hash(rows, users=users, items=items),
-            users=new.hidden_ids(there),
-            user_hashes=users[there],
-            num_relevant=held_out.num_relevant[: len(there)],
+            users=new.hidden_ids(ranked_users),
+            user_hashes=users[ranked_users],
+            num_relevant=held_out.num_relevant[: len(ranked_users)],
             items={name: candidates[lists.candidates] for name, lists in ranked.items()},
             hits={name: lists.hits for name, lists in ranked.items()},
-            drawn=candidates[_padded(held_out)] if ranked else np.empty((0, 0), np.int32),
+            sampled=candidates[_padded(held_out)] if ranked else np.empty((0, 0), np.int32),
             logits=logits,
             labels=rows.labels.astype(np.uint8) if rows.mean is None else rows.labels,
             row_users=new.hidden_ids(rows.user_idx),
@@ -96,10 +105,10 @@ class EvaluationTask:
 
 
 def _padded(held_out: HeldOut) -> npt.NDArray[np.int64]:
-    """Return the drawn places of each user, with -1 behind them, shape (U, C); C is 0 where none are drawn."""
-    if held_out.drawn is None:
+    """Return each user's sampled candidate positions, padded with -1; shape (U, C), with C = 0 without sampling."""
+    if held_out.sampled is None:
         return np.empty((len(held_out.user_idx), 0), np.int64)
-    lengths = held_out.drawn.lengths
+    lengths = held_out.sampled.lengths
     padded = np.full((len(lengths), int(lengths.max(initial=0))), -1, dtype=np.int64)
-    padded[np.arange(padded.shape[1]) < lengths[:, None]] = held_out.drawn.values
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = held_out.sampled.values
     return padded

@@ -15,7 +15,7 @@ from recsys_cli.models.model import TrainingContext
 from recsys_cli.workspace import PreparedData
 
 _BATCH_ROWS = 65_536
-"""Rows of a batch of whole rows; changes nothing but speed and memory."""
+"""Batch size of whole rows; affects only speed and memory."""
 
 
 def make_context(
@@ -26,15 +26,15 @@ def make_context(
     memory: int = 4_096,
     read: Interactions | None = None,
 ) -> TrainingContext:
-    """Return the context of some splits; rows are read on demand.
+    """Return the training context of some splits; rows are read on demand.
 
     Args:
-        data: The prepared data.
-        splits: Train, or train and valid. Sampled negatives are no interactions.
+        data: Prepared data.
+        splits: `train`, or `train` and `valid`. Sampled negatives are excluded from the interactions.
         device: Device of features and batches.
-        tables: Loaded tables of the same data on that device, if there are any.
-        memory: Memory budget of reading whole rows, in MiB.
-        read: Interactions of these splits, if they are loaded.
+        tables: Loaded dimension tables of the same data on that device.
+        memory: Memory budget of the loader, in MiB.
+        read: Loaded interactions of these splits.
     """
 
     @cache

@@ -1,4 +1,4 @@
-"""What single users have met, and who has met single items: the rows of a few ids, split by split."""
+"""Interactions of single users and items, split by split."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class Interaction:
-    """That a user met an item.
+    """One interaction of a user with an item.
 
     Attributes:
-        item_idx: Encoded item; of one that train does not know the row of the joined table, where it has one.
+        item_idx: Encoded item; of a cold item its row of the joined table, if it has one.
         label: The main label.
-        is_positive: Whether it is 1, or where it is a number above the mean of train.
-        time: When, in the unit of the data; None where it has no times.
-        split: Which split the row is in.
-        row_number: The row's number in the raw input, which orders rows of one time; 0 where it is not known.
+        is_positive: Label 1; for numeric labels, a label above the mean of train.
+        time: Timestamp in the unit of the data; None in data without times.
+        split: Split of the row.
+        row_number: Row number in the raw input, which orders rows of equal time; 0 if unavailable.
     """
 
     item_idx: int
@@ -39,7 +39,7 @@ class Interaction:
 
 @dataclass(frozen=True)
 class SplitInteractions:
-    """The rows that happened, by split, without those that were drawn."""
+    """Interactions by split, without sampled negatives."""
 
     rows: dict[str, Interactions]
 
@@ -52,7 +52,7 @@ class SplitInteractions:
 
 
 def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interactions]:
-    """Read the rows of one user or one item that happened, with times, by the splits that have rows; no others are kept."""
+    """Read the interactions of one user or one item with times, by split; splits without rows are left out."""
     only = {data.schema.only(role).name: encoded}
     return {
         split: read_interactions(data, split, times=True, only=only, cold_items=True).observed()
@@ -61,35 +61,37 @@ def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interacti
     }
 
 
-def newest_first(found: dict[str, Interactions], splits: Sequence[str]) -> list[Interaction]:
-    """Return the rows of some splits one by one, the newest by (time, row number) first; as they stand where there are no times."""
-    rows = (met for split in splits if split in found for met in _one_by_one(found[split], split))
-    return sorted(rows, key=lambda met: (-(met.time or 0), -met.row_number))
+def newest_first(by_split: dict[str, Interactions], splits: Sequence[str]) -> list[Interaction]:
+    """Return the rows of some splits, sorted by falling (time, row number); in file order in data without times."""
+    rows = (row for split in splits if split in by_split for row in _one_by_one(by_split[split], split))
+    return sorted(rows, key=lambda row: (-(row.time or 0), -row.row_number))
 
 
-def to_find(
-    found: dict[str, Interactions], splits: Sequence[str], before: Sequence[Interaction], *, relevant: str | float
+def find_ground_truth(
+    by_split: dict[str, Interactions], splits: Sequence[str], before: Sequence[Interaction], *, relevant: str | float
 ) -> list[Interaction]:
-    """Return what a ranking for a user should find: as `hold_out` counts it.
+    """Return the ground truth of a user's ranking, by the rules of `hold_out`.
 
     Args:
-        found: The user's rows, by split.
-        splits: Those that are held out.
-        before: Those that the user had met before, which are not to be found again.
-        relevant: As `evaluate.relevance`: `positive`, `all`, or the least label.
+        by_split: The user's rows, by split.
+        splits: Held-out splits.
+        before: The user history; its items are excluded.
+        relevant: `evaluate.relevance`: `positive`, `all`, or the lowest relevant label.
 
     Returns:
-        A row for each item; for each row of items without an id of their own, which nothing can find.
+        One row for each item; one for each interaction with an item without an id, which no system can recommend.
     """
-    seen = {met.item_idx for met in before if met.item_idx >= FIRST}
-    rows = {split: found[split].chosen(is_relevant(found[split], relevant)) for split in splits if split in found}
-    wanted = [met for met in newest_first(rows, splits) if met.item_idx not in seen]
-    unknown = [met for met in wanted if met.item_idx < FIRST]
-    return [*{met.item_idx: met for met in wanted if met.item_idx >= FIRST}.values(), *unknown]
+    seen = {row.item_idx for row in before if row.item_idx >= FIRST}
+    rows = {
+        split: by_split[split].chosen(is_relevant(by_split[split], relevant)) for split in splits if split in by_split
+    }
+    relevant_rows = [row for row in newest_first(rows, splits) if row.item_idx not in seen]
+    unknown = [row for row in relevant_rows if row.item_idx < FIRST]
+    return [*{row.item_idx: row for row in relevant_rows if row.item_idx >= FIRST}.values(), *unknown]
 
 
 def num_positive(rows: Interactions) -> int:
-    """Return how many rows are for the item: see `Interactions.positive`."""
+    """Return the number of positives: see `Interactions.positive`."""
     return int(np.count_nonzero(rows.positive))
 
 

@@ -1,4 +1,4 @@
-"""Figures that are measured again and again while a model is trained: what does not change between is prepared once."""
+"""Validation metrics measured every epoch; the data behind them is prepared once."""
 
 from __future__ import annotations
 
@@ -30,99 +30,101 @@ from recsys_cli.workspace import PreparedData
 
 
 def of_rankings(
-    model: Model, wanted: CutOff, data: PreparedData, *, config: EvaluateConfig, place: ComputeSettings
+    model: Model, metric: CutOff, data: PreparedData, *, config: EvaluateConfig, compute: ComputeSettings
 ) -> Callable[[], float]:
-    """Prepare a ranking of the valid split; return what measures a model by it, as `recsys evaluate` does of its warm users.
+    """Prepare a ranking of the valid split; return a function that computes the metric for the current weights.
 
-    Users whom train does not know are left out. Before valid nothing is known of them, so they cannot tell which epoch is best;
-    `recsys evaluate` ranks for them too, because a recommender has to serve them. After a split by user there is nobody else: a
-    model that folds in is measured on these as `recsys evaluate` does, by the later part of each user's rows after the earlier
-    one. For other models there is nothing to measure, and an epoch is chosen by a figure of rows.
+    Cold-start users are left out, unlike in `recsys evaluate`: without interactions before valid they do not help to
+    choose an epoch. After a split by user all users are cold-start users: a model with fold-in ranks the later part of
+    each user's rows after the earlier one, as in `recsys evaluate`. Other models need a pointwise metric to choose an
+    epoch.
 
     Args:
-        model: On its device, and as it is whenever it is measured.
-        wanted: The metric and its cut-off.
-        data: Whose valid split to rank for.
-        config: Whom to rank for, and what they should find.
-        place: Where to rank.
+        model: On its device; measured with its weights at call time.
+        metric: Ranking metric and cut-off.
+        data: Prepared data with a valid split.
+        config: Relevance, candidates and sample of users.
+        compute: Device of the ranking.
 
     Raises:
-        ConfigError: The data cannot be ranked, or there is nothing to find.
+        ConfigError: The model cannot rank, or there is no ground truth.
     """
     rows = read_interactions(data, "valid", cold_items=True).observed()
     if model.folds_in and not np.any(rows.user_idx >= FIRST):
         by_user = SplitByUser.read(data, "valid", seed=config.seed)
         if by_user.num_folded:
-            return _of_new_users(model, wanted, data, by_user, config=config, place=place)
-    met, cold = read_interactions(data, "train", cold_items=True).observed(), ColdItems.of(data)
-    candidates = cold.candidates(met)
+            return _of_new_users(model, metric, data, by_user, config=config, compute=compute)
+    train, cold = read_interactions(data, "train", cold_items=True).observed(), ColdItems.of(data)
+    candidates = cold.candidates(train)
     users = value_hashes(data, data.schema.only(Role.USER))
     held_out = hold_out(
-        rows, met, candidates=candidates, num_items=cold.first + cold.number, config=config, user_hashes=users
+        rows, train, candidates=candidates, num_items=cold.first + cold.number, config=config, user_hashes=users
     )
-    tables = DimensionTables(data, device=place.device)
-    if (reason := why_not(model, held_out, tables, data.schema, device=place.device)) is not None:
+    tables = DimensionTables(data, device=compute.device)
+    if (reason := why_not(model, held_out, tables, data.schema, device=compute.device)) is not None:
         all_new = not np.any(rows.user_idx >= FIRST)
-        raise _not_measured(wanted, reason, model, data, all_new=all_new)
-    places = torch.from_numpy(candidates).to(place.device)
+        raise _not_measured(metric, reason, model, data, all_new=all_new)
+    items = torch.from_numpy(candidates).to(compute.device)
 
     def measure() -> float:
-        scorer = ModelScorer(model, tables, data.schema, places, batch_size=config.batch_size)
-        return _mean(wanted, held_out, scorer, place)
+        scorer = ModelScorer(model, tables, data.schema, items, batch_size=config.batch_size)
+        return _mean(metric, held_out, scorer, compute)
 
     return measure
 
 
 def _of_new_users(
     model: Model,
-    wanted: CutOff,
+    metric: CutOff,
     data: PreparedData,
     by_user: SplitByUser,
     *,
     config: EvaluateConfig,
-    place: ComputeSettings,
+    compute: ComputeSettings,
 ) -> Callable[[], float]:
-    """Prepare a ranking for users whom train does not know; what measures it leaves the model with the history of train."""
-    asked, tables, schema = (
+    """Prepare a ranking for cold-start users; measuring it restores the model's train context."""
+    task, tables, schema = (
         EvaluationTask.of(by_user, "valid", config),
-        DimensionTables(data, device=place.device),
+        DimensionTables(data, device=compute.device),
         data.schema,
     )
-    if (reason := why_not(model, asked.held_out, tables, schema, device=place.device)) is not None:
-        raise _not_measured(wanted, reason, model, data, all_new=False)
-    candidates = torch.from_numpy(asked.held_out.candidates).to(place.device)
-    loans = TemporaryIds(
-        asked.new_users, by_user.cold.hidden(by_user.history), schema.only(Role.USER).own_ids, tables.join
+    if (reason := why_not(model, task.held_out, tables, schema, device=compute.device)) is not None:
+        raise _not_measured(metric, reason, model, data, all_new=False)
+    candidates = torch.from_numpy(task.held_out.candidates).to(compute.device)
+    temporary = TemporaryIds(
+        task.new_users, by_user.cold.hidden(by_user.history), schema.only(Role.USER).own_ids, tables.join
     )
-    known = make_context(data, "train", device=place.device, tables=tables, read=by_user.hidden(by_user.before))
+    train_context = make_context(
+        data, "train", device=compute.device, tables=tables, read=by_user.hidden(by_user.before)
+    )
 
     def make() -> ModelScorer:
         return ModelScorer(model, tables, schema, candidates, batch_size=config.batch_size)
 
     def measure() -> float:
         try:
-            return _mean(wanted, asked.held_out, FoldInScorer(model, make, by_user.new, loans, candidates), place)
+            return _mean(metric, task.held_out, FoldInScorer(model, make, by_user.new, temporary, candidates), compute)
         finally:
-            model.set_context(known)
+            model.set_context(train_context)
 
     return measure
 
 
-def _mean(wanted: CutOff, held_out: HeldOut, scorer: Scorer, place: ComputeSettings) -> float:
+def _mean(metric: CutOff, held_out: HeldOut, scorer: Scorer, compute: ComputeSettings) -> float:
     def progress(done: int) -> None:
-        name = f"{wanted.metric.name}@{wanted.k}"
-        place.emit(Progress(f"rank for {name}", done, len(held_out.user_idx), unit="users"))
+        name = f"{metric.metric.name}@{metric.k}"
+        compute.emit(Progress(f"rank for {name}", done, len(held_out.user_idx), unit="users"))
 
-    hits, _ = rank(held_out, scorer, cut_off=wanted.k, progress=progress)
-    return float(wanted.metric.compute(hits, wanted.k).mean())
+    hits, _ = rank(held_out, scorer, cut_off=metric.k, progress=progress)
+    return float(metric.metric.compute(hits, metric.k).mean())
 
 
-def _not_measured(wanted: CutOff, reason: str, model: Model, data: PreparedData, *, all_new: bool) -> ConfigError:
-    """Return the error of a ranking that cannot be measured; the hint names figures that this model has."""
+def _not_measured(metric: CutOff, reason: str, model: Model, data: PreparedData, *, all_new: bool) -> ConfigError:
+    """Return the error for an unavailable ranking metric; its hint names available metrics."""
     default = TASKS[data.schema.label.task].default.name
     has_loss = model.rows == "interactions"
-    later = "; only recsys evaluate ranks for users whom train does not know" if all_new else ""
+    cold_start = "; only recsys evaluate ranks for cold-start users" if all_new else ""
     return ConfigError(
-        f"{wanted.metric.name}@{wanted.k} cannot be measured: {reason}",
-        hint=f"set train.monitor to {default}{' or loss' if has_loss else ''}{later}",
+        f"{metric.metric.name}@{metric.k} cannot be measured: {reason}",
+        hint=f"set train.monitor to {default}{' or loss' if has_loss else ''}{cold_start}",
     )

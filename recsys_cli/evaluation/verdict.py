@@ -1,4 +1,4 @@
-"""Says whether a model beats the baselines: paired tests on the rows and the users that all of them were asked about."""
+"""Verdict on the model against the baselines: paired tests on the same rows and users."""
 
 from __future__ import annotations
 
@@ -19,79 +19,79 @@ from recsys_cli.metrics.label_task import COMPARED, headlines
 from recsys_cli.metrics.log_loss import LOG_LOSS
 
 _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "noise": "noise"}
-_LABELS_ALONE = (
-    "The model predicts the labels of given rows; it has not learned which items users choose. To rank the catalog take ease or "
-    "sasrec: recsys run CONFIG model.name=ease (recsys ls models says which model is for what)."
+_NO_RANKING_OBJECTIVE = (
+    "The model predicts labels of given rows, not which items users choose. To rank the catalog, train ease or sasrec: recsys "
+    "run CONFIG model.name=ease (recsys ls models lists the purpose of each model)."
 )
 
 
 def verdicts(
-    found: MeasuredRows,
+    measured: MeasuredRows,
     rows: Interactions,
     ranked: Mapping[str, Ranked],
     config: EvaluateConfig,
     *,
-    of_labels: bool,
+    predicts_labels: bool,
 ) -> tuple[str, ...]:
-    """Return the sentences: of the rows, and of the rankings where there are any.
+    """Return the verdict in sentences: on the rows, and on the rankings if any.
 
     Args:
-        found: What was measured of the rows.
-        rows: The rows, with an id for every user who can be told apart.
-        ranked: By system, the model first, for the same users.
+        measured: Pointwise scores and metrics.
+        rows: The rows, with distinct ids for cold-start users.
+        ranked: Rankings by system, the model first, for the same users.
         config: Cut-offs, number of resamples and seed.
-        of_labels: Whether the model tells how likely labels are, and not what is chosen.
+        predicts_labels: Whether the model predicts labels and not choices.
     """
-    return (*_of_rows(found, rows, config), *_of_rankings(ranked, config, of_labels=of_labels))
+    return (*_of_rows(measured, rows, config), *_of_rankings(ranked, config, predicts_labels=predicts_labels))
 
 
-def _of_rows(found: MeasuredRows, rows: Interactions, config: EvaluateConfig) -> Iterator[str]:
-    """Say how the AUC compares, or of labels that are numbers the RMSE; nothing where the model's is not defined.
+def _of_rows(measured: MeasuredRows, rows: Interactions, config: EvaluateConfig) -> Iterator[str]:
+    """Yield the test of AUC, or of RMSE for numeric labels; none if it is undefined.
 
-    A log loss that is worse than a baseline's is said too: an order may be right where probabilities are wrong.
+    A significantly worse log loss is reported too: a good order can have inaccurate probabilities.
     """
-    own = found.estimates[MODEL]
+    own = measured.estimates[MODEL]
     for name in headlines(own)[:1]:
         if own[name].value is not None:
-            yield _sentence(*_compared(found, rows, COMPARED[name], config))
+            yield _sentence(*_compared(measured, rows, COMPARED[name], config))
     if LOG_LOSS.name in own and own[LOG_LOSS.name].value is not None:
-        title, by = _compared(found, rows, LOG_LOSS, config)
+        title, by = _compared(measured, rows, LOG_LOSS, config)
         if by["worse"]:
-            yield f"By {title} the model is worse than {joined(by['worse'])}: its probabilities are off."
+            yield f"By {title}, the model is significantly worse than {joined(by['worse'])}: its probabilities are inaccurate."
 
 
 def _compared(
-    found: MeasuredRows, rows: Interactions, metric: PointwiseMetric, config: EvaluateConfig
+    measured: MeasuredRows, rows: Interactions, metric: PointwiseMetric, config: EvaluateConfig
 ) -> tuple[str, dict[Verdict, list[str]]]:
     assert metric.by_row is not None
     labels, clusters = rows.labels != 0, Clusters.of_users(rows.user_idx)
     systems = {
         name: Outcomes({}, {metric.name: metric.by_row.values(rows.labels, scores)}, labels, clusters)
-        for name, scores in found.scores.items()
+        for name, scores in measured.scores.items()
     }
     return _tested(systems, metric.name, config)
 
 
-def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, of_labels: bool) -> Iterator[str]:
-    """Say how NDCG at the first cut-off compares, and why the model can be worse; nothing where nobody was ranked for."""
+def _of_rankings(ranked: Mapping[str, Ranked], config: EvaluateConfig, *, predicts_labels: bool) -> Iterator[str]:
+    """Yield the test of NDCG at the first cut-off, and an explanation for a worse model; none without rankings."""
     if not ranked or not len(ranked[MODEL].num_relevant):
         return
     k = min(config.k)
     metric = f"{config.label}ndcg@{k}"
-    found = {
+    outcomes = {
         name: Outcomes.of_users({metric: np.asarray(RANKING["ndcg"].compute(hits, k), np.float64)})
         for name, hits in ranked.items()
     }
-    title, by = _tested(found, metric, config)
+    title, by = _tested(outcomes, metric, config)
     yield _sentence(title, by)
-    if by["worse"] and of_labels:
-        yield _LABELS_ALONE
+    if by["worse"] and predicts_labels:
+        yield _NO_RANKING_OBJECTIVE
 
 
 def _tested(
     systems: Mapping[str, Outcomes], metric: str, config: EvaluateConfig
 ) -> tuple[str, dict[Verdict, list[str]]]:
-    """Return what a figure is called, and which baselines the model is better or worse than."""
+    """Return the title of a metric, and the baselines by the model's verdict against them."""
     (figure,) = figures_of(systems, [metric], resamples=config.bootstrap, seed=config.seed)
     by: dict[Verdict, list[str]] = {"better": [], "worse": [], "noise": []}
     for name, difference in figure.differences.items():
@@ -100,6 +100,10 @@ def _tested(
 
 
 def _sentence(title: str, by: Mapping[Verdict, list[str]]) -> str:
-    words: dict[Verdict, str] = {"better": "better than", "worse": "worse than", "noise": "not to be told apart from"}
-    parts = [f"{said} {joined(by[verdict])}" for verdict, said in words.items() if by[verdict]]
-    return f"By {title} the model is {joined(parts)}."
+    words: dict[Verdict, str] = {
+        "better": "significantly better than",
+        "worse": "significantly worse than",
+        "noise": "not significantly different from",
+    }
+    parts = [f"{text} {joined(by[verdict])}" for verdict, text in words.items() if by[verdict]]
+    return f"By {title}, the model is {joined(parts)}."

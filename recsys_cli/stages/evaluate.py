@@ -113,7 +113,7 @@ def _write(run: TrainedRun, evaluation: Evaluation, rankings: Rankings, shown: R
         history=read_history(run.metrics),
         config=run.config.read_text(encoding="utf-8"),
         manifest=run.manifest,
-        shown=shown,
+        rankings=shown,
     )
     write_text(run.report, page)
     rankings.save(run.rankings)
@@ -135,7 +135,7 @@ def _measure(
     device = hardware.device(whole.train.device)
     place = ComputeSettings(device=device, memory=whole.train.memory_mib, emit=emit)
     keep_freed_memory()
-    found, rankings = measure(model_of(run, whole, data).to(device), data, config, place=place)
+    found, rankings = measure(model_of(run, whole, data).to(device), data, config, compute=place)
     leakage = getattr(whole.split, "leakage", None)
     notes = (*found.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))
     return found.model_copy(update={"notes": notes}), rankings

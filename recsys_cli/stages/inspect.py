@@ -18,7 +18,7 @@ from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.recommend import RecommendingModel
 from recsys_cli.evaluation.result import MODEL, Evaluation
-from recsys_cli.evaluation.user_history import newest_first, num_positive, rows_of, to_find
+from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, num_positive, rows_of
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import count_items
@@ -49,7 +49,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     found = rows_of(desk.data, Role.USER, user_idx)
     history = newest_first(found, desk.earlier)
     held_out = (desk.split,) if desk.split else ()
-    relevant = to_find(found, held_out, history, relevant=desk.config.evaluate.relevance)
+    relevant = find_ground_truth(found, held_out, history, relevant=desk.config.evaluate.relevance)
     wanted, seen = ({met.item_idx for met in rows} for rows in (relevant, history))
     advisor = desk.ask(found)
     can = advisor.why_not is None
@@ -155,7 +155,7 @@ class _InspectContext:
         model = model_of(self.run, self.config, self.data)
         met = sum((found[split] for split in self.earlier[1:]), found["train"])
         return RecommendingModel(
-            model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size, met=met
+            model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size, history=met
         )
 
     def seconds(self, time: float | None) -> float | None:
@@ -210,7 +210,7 @@ def _recommended_to(item_idx: int, rankings: Rankings, names: IdNames, *, k: int
         "k": min(k, max(rankings.k)),
         "split": rankings.split,
         "users_ranked": len(rankings.users),
-        "sampled": rankings.drawn.shape[1] > 0,
+        "sampled": rankings.sampled.shape[1] > 0,
         "systems": {system: int(np.count_nonzero(found)) for system, found in within.items()},
         "users": [
             {

@@ -43,7 +43,7 @@ def monitor_of(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Mo
         return found
     if isinstance(metric, CutOff):
         place = ComputeSettings(device=model.device, emit=emit)
-        ranked = of_rankings(model, metric, data, config=EvaluateConfig(), place=place)
+        ranked = of_rankings(model, metric, data, config=EvaluateConfig(), compute=place)
         return replace(found, measure=lambda _: ranked())
     return replace(found, measure=lambda scored: metric.of_rows(scored.labels, scored.scores))
 

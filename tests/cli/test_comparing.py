@@ -81,7 +81,7 @@ def test_data_that_was_prepared_anew_holds_out_the_same(benched: Recsys) -> None
     name = benched("evaluate", "--json").json["run"]
     refused = benched("compare", first["name"], name)
     assert refused.code == 2
-    assert "holds out other rows" in refused.err
+    assert "differ in held-out rows" in refused.err
 
 
 def test_a_page_that_cannot_be_written_is_told_before_the_work(recsys: Recsys) -> None:
@@ -99,7 +99,7 @@ def test_a_config_without_a_bench_is_told_what_to_write(recsys: Recsys, ratings:
     assert "models: [popularity" in answer.err
 
 
-def test_a_run_that_is_not_there_is_told(recsys: Recsys) -> None:
+def test_a_missing_run_is_an_error(recsys: Recsys) -> None:
     answer = recsys("compare", "one", "two")
     assert answer.code == 3
     assert "no run 'one'" in answer.err

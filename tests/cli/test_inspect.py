@@ -135,12 +135,12 @@ def test_run_may_be_named_and_is_else_that_of_the_last_config(trained: Recsys) -
 def test_unknown_ids_name_those_that_are_near(trained: Recsys) -> None:
     answer = trained("inspect", "user", "kem")
     assert answer.code == 2
-    assert "error: train has no user 'kem'; near it are cem" in answer.err
-    assert "hint: an ID is a value of userId in the raw data, of which there are 3 in train" in answer.err
-    assert "near it are 1 (Toy Story (1995))" in trained("inspect", "item", "Toi Story (1995)").err
+    assert "error: unknown user 'kem'; similar: cem" in answer.err
+    assert "hint: use a value of userId in the raw data: 3 are in train" in answer.err
+    assert "similar: 1 (Toy Story (1995))" in trained("inspect", "item", "Toi Story (1995)").err
     assert trained("inspect", "item", "toy", "--json").json["item"] == "1"
-    assert "neither train nor the joined table has item '5'; near it are 4, 3, 2" in trained("inspect", "item", "5").err
-    assert "there are 3 in train and 1 more in the joined table" in trained("inspect", "item", "5").err
+    assert "unknown item '5'; similar: 4, 3, 2" in trained("inspect", "item", "5").err
+    assert "3 are in train and 1 more in the joined table" in trained("inspect", "item", "5").err
 
 
 def test_a_user_of_the_test_split_alone_is_said_to_be_there(recsys: Recsys, tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_a_user_of_the_test_split_alone_is_said_to_be_there(recsys: Recsys, tmp_
         assert recsys("-q", *line).code == 0
     answer = recsys("inspect", "user", "dan")
     assert answer.code == 2
-    assert "error: user 'dan' is in test, not in train; only users of train are shown" in answer.err
-    assert "hint: take one of the 3 users of train, such as " in answer.err
-    assert "train has no user 'dana'" in recsys("inspect", "user", "dana").err
+    assert "error: user 'dan' is in test, not in train; only users of train can be inspected" in answer.err
+    assert "hint: choose one of the 3 users of train, such as " in answer.err
+    assert "unknown user 'dana'" in recsys("inspect", "user", "dana").err
 
 
 def test_a_cold_item_has_no_place_among_those_of_train(trained: Recsys) -> None:
@@ -172,7 +172,7 @@ def test_a_model_that_cannot_recommend_says_why(recsys: Recsys, ratings: Path) -
     found = recsys("inspect", "user", "u1", "--json").json
     assert found["recommended"] == []
     assert found["notes"] == [
-        "the model cannot recommend: device belongs to an interaction, so it is not known for items not met yet"
+        "the model cannot recommend: candidates have no interaction features, but the model needs device"
     ]
     assert found["history"][0]["title"] is None
 
@@ -196,7 +196,7 @@ def test_users_of_a_split_by_user_are_shown_by_hash_with_the_part_that_describes
         assert done.code == 0, done.err
 
     page = (run_of() / "report.html").read_text()
-    users = re.findall(r"<h3>User (#[0-9a-f]{8})</h3>\n<p class=\"remark\">(\d+) rows before", page)
+    users = re.findall(r"<h3>User (#[0-9a-f]{8})</h3>\n<p class=\"remark\">History: (\d+) interactions", page)
     assert len(users) == 5
     assert all(int(rows) >= 4 for _, rows in users)  # four fifths of about 20 rows
     assert "<td></td><td>i" in page
@@ -204,7 +204,7 @@ def test_users_of_a_split_by_user_are_shown_by_hash_with_the_part_that_describes
     rows = {f"#{value:016x}"[:9]: row for row, value in enumerate(rankings.user_hashes)}
     found_of_them = sum(int(rankings.hits["model"][rows[name]].sum()) for name, _ in users)
     assert found_of_them > 0
-    assert page.count("<td>place ") == found_of_them  # what should be found is theirs
+    assert page.count("<td>rank ") == found_of_them  # what should be found is theirs
     found = recsys("inspect", "item", "i1", "--json").json["recommended"]["users"]
     assert all(one["user"].startswith("#") for one in found)
 

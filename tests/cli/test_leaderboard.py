@@ -62,25 +62,25 @@ def test_figures_are_whole_at_any_width(width: int) -> None:
     assert ("5 min" in text) == (width >= 80)
 
 
-def test_what_failed_is_told_once_with_its_seeds_and_what_to_do() -> None:
+def test_equal_failures_are_shown_once_with_their_seeds_and_a_hint() -> None:
     text = drawn(board(), 200)
     assert "gru4rec, seed 3 failed: no memory (a smaller batch)\n" in text
     assert "fm, seeds 1, 2, 3 failed: not finite\n" in text
-    assert "tries again what failed" in text
+    assert "to retry failures" in text
 
 
-def test_with_one_seed_all_that_is_said_of_seeds_is_that_their_spread_is_not_known() -> None:
+def test_one_seed_has_a_note_on_the_missing_variance() -> None:
     text = drawn({**board(seeds=(1,)), "failures": []}, 200)
     assert (
         text.count("seed")
-        == text.count("one seed: how far training varies from seed to seed is not in the intervals") * 3
+        == text.count("one seed: the intervals do not include the variance of training over seeds") * 2
     )
     assert "one seed" in text
-    assert "tries again" not in text
+    assert "to retry" not in text
     assert "±" not in text
 
 
-def test_a_paper_has_what_is_best_bold_and_what_is_worse_marked() -> None:
+def test_latex_leaderboard_has_best_values_bold_and_worse_ones_marked() -> None:
     found = board()
     found.pop("report")
     apart = {"value": -0.01, "low": -0.02, "high": -0.005, "p": 0.001, "p_holm": 0.003}
@@ -91,24 +91,24 @@ def test_a_paper_has_what_is_best_bold_and_what_is_worse_marked() -> None:
     found["standings"][1]["scores"] = {**found["standings"][1]["scores"], "recall@10": {**worst, "deviation": 0.0021}}
     lines = paper_leaderboard(Leaderboard.model_validate(found)).splitlines()
     assert lines[0] == r"% \usepackage{booktabs}"
-    assert r"$^{-}$ worse than the first by NDCG@10: paired tests, Holm, p < 0.05" in lines[1]
+    assert r"$^{-}$ significantly worse than the best by NDCG@10: paired tests, Holm-corrected p < 0.05" in lines[1]
     assert r"\begin{tabular}{lrrr}" in lines
     assert r"ease & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- & \textbf{0.2400} $\pm$ -- \\" in lines
     (mlp,) = (line for line in lines if line.startswith("mlp"))
     assert mlp.startswith(
-        r"mlp embedding\_dim=32, hidden_dims=[128,128], epochs=9 & 0.2300$^{-}$ $\pm$ 0.0021 & 0.1000 $\pm$ 0.0021 &"
+        r"mlp embedding\_dim=32, hidden\_dims=[128,128], epochs=9 & 0.2300$^{-}$ $\pm$ 0.0021 & 0.1000 $\pm$ 0.0021 &"
     )
     assert r"gru4rec & \textbf{0.2200} $\pm$ 0.0034 &" in "\n".join(lines)
     assert r"item mean (baseline) & \textbf{0.2100} $\pm$ -- & -- &" in "\n".join(lines)
 
 
-def test_a_model_whose_epoch_was_chosen_by_these_rows_is_marked() -> None:
+def test_a_model_with_its_epoch_chosen_on_the_split_is_marked() -> None:
     found = board()
     found["standings"][2]["selected"] = ["epoch"]
     text = drawn(found, 200)
     assert "gru4rec †" in text
     assert "ease †" not in text
-    assert "† the rows of test chose its epoch, so its figures are too good" in text
+    assert "† the best epoch was chosen on test, so its metrics are optimistic" in text
     assert r"gru4rec $^{\dagger}$" in paper_leaderboard(
         Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
     )

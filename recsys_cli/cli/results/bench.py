@@ -34,7 +34,7 @@ def result(found: Leaderboard, *, html: Path | None) -> dict[str, Any]:
 
 def draw(to: Console, found: Mapping[str, Any]) -> None:
     """Show the table, what failed, and who may be as good as the best."""
-    from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, failures_in_words, in_words
+    from recsys_cli.evaluation.compare.leaderboard import RETRY_NOTE, Leaderboard, failures_in_words, in_words
     from recsys_cli.metrics.named import title_of
 
     board = Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
@@ -46,7 +46,7 @@ def draw(to: Console, found: Mapping[str, Any]) -> None:
     for what, message, hint in failures_in_words(board):
         line(to, f"{what} failed: {message}{f' ({hint})' if hint else ''}", style="yellow")
     if board.failures:
-        line(to, AGAIN, style="dim")
+        line(to, RETRY_NOTE, style="dim")
     if found["report"]:
         line(to, f"page: {found['report']}")
 

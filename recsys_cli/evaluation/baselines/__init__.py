@@ -1,4 +1,4 @@
-"""What the model is measured against: by single rows one file each, and one line here; by rankings models of the registry."""
+"""Baselines of every evaluation: pointwise ones are defined here, ranking ones are models of the registry."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ POINTWISE: dict[str, type[PointwiseBaseline]] = {
     "item mean": ItemMean,
     "constant": ConstantBaseline,
 }
-"""Of labels of 0 and 1, by name, in the order of tables."""
+"""Baselines for binary labels by name, in table order."""
 
 OF_NUMBERS: dict[str, type[NumberBaseline]] = {
     "user and item mean": UserItemMean,
     "constant": ConstantBaseline,
 }
-"""Of labels that are numbers, by name, in the order of tables."""
+"""Baselines for numeric labels by name, in table order."""
 
 __all__ = ["OF_NUMBERS", "POINTWISE", "RANKING", "NumberBaseline", "PointwiseBaseline", "fit_baseline"]

@@ -1,4 +1,4 @@
-"""What a baseline is: fitted on train rows, asked for the same figures as the model on the same rows."""
+"""Interfaces of pointwise baselines: fitted on train rows, measured on the same rows as the model."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from recsys_cli.interactions import Interactions
 
 
 class PointwiseBaseline(Protocol):
-    """Predicts how likely the labels of single rows are."""
+    """Predicts the probability that a row's label is 1."""
 
     @classmethod
     def fit(cls, train: Interactions, *, num_items: int) -> PointwiseBaseline:
-        """Learn from train rows; item ids are below `num_items`."""
+        """Fit on train rows; item ids are below `num_items`."""
 
     def logits(self, rows: Interactions) -> npt.NDArray[np.float64]:
-        """Return one logit a row, shape (N,); must not look at the labels."""
+        """Return one logit per row, shape (N,), without use of the labels."""
 
 
 class NumberBaseline(Protocol):
-    """Predicts the labels of single rows, which are numbers."""
+    """Predicts numeric labels."""
 
     @classmethod
     def fit(cls, train: Interactions, *, num_items: int) -> NumberBaseline:
-        """Learn from train rows; item ids are below `num_items`."""
+        """Fit on train rows; item ids are below `num_items`."""
 
     def numbers(self, rows: Interactions) -> npt.NDArray[np.float64]:
-        """Return one number a row, in the label's units, shape (N,); must not look at the labels."""
+        """Return one prediction per row in the label's unit, shape (N,), without use of the labels."""
 
 
 def log_odds(probability: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return logits of probabilities, finite also for 0 and 1."""
+    """Return logits of probabilities, clipped to finite values."""
     clipped = np.clip(probability, 1e-6, 1 - 1e-6)
     return np.log(clipped / (1 - clipped))

@@ -1,4 +1,4 @@
-"""Fitted baselines beside the prepared data: a workspace fits EASE once, not beside every evaluation."""
+"""Cache of fitted baselines in the prepared data: EASE is fitted once, not in every evaluation."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _CHECKSUM = "checksum"
 
 
 class FittedCache:
-    """Weights of fitted models in a folder, by what they were fitted on.
+    """Weights of fitted models in a folder, keyed by model, options and training rows.
 
     Args:
-        folder: Made when the first model is saved; a folder that cannot be written keeps nothing.
+        folder: Created with the first file; a folder without write access caches nothing.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, name: str, options: dict[str, Any], rows: Interactions) -> Path:
-        """Return the file of a model: its name has the model's format, options and training rows, and this version."""
+        """Return the file of a model, keyed by package version, model format, options and training rows."""
         version = getattr(model_config_type(name), "format", 1)
         key = key_of("fitted", __version__, name, version, options, _checksum_of_rows(rows))
         return self.folder / f"{name}-{key[:16]}.safetensors"
 
     def load(self, model: Model, path: Path) -> bool:
-        """Fill a model with the weights of a file; False where there is none, or it is damaged."""
+        """Load a file into a model; return False if it is missing or damaged."""
         try:
             with safe_open(path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
@@ -53,15 +53,15 @@ class FittedCache:
             return False
         try:
             model.load_state_dict(tensors)
-        except RuntimeError:  # of another shape
+        except RuntimeError:  # tensors of another shape
             return False
         return True
 
     def save(self, model: Model, path: Path) -> None:
-        """Write a model's weights, whole or not at all."""
+        """Write a model's weights atomically."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
         with (
-            suppress(OSError, RecsysError),  # the evaluation has its model; a full disk is told of where results go
+            suppress(OSError, RecsysError),  # the cache is optional: a full disk is reported when results are written
             replacing(path, partial=f".{path.name}.{uuid.uuid4().hex[:8]}.partial") as partial,
         ):
             save_file(tensors, partial, metadata={_CHECKSUM: checksum_of_tensors(tensors)})

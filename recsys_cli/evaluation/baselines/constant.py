@@ -1,4 +1,4 @@
-"""The constant baseline: what is known without looking at the row."""
+"""The constant baseline: the mean label of train."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ConstantBaseline:
 
     @classmethod
     def fit(cls, train: Interactions, *, num_items: int) -> ConstantBaseline:
-        """Average the labels; 0.5 where there are none."""
+        """Average the labels; 0.5 without rows."""
         del num_items
         return cls(float(train.labels.mean(dtype=np.float64)) if len(train) else 0.5)
 

@@ -1,4 +1,4 @@
-"""The item mean baseline: how much is this item liked in general?"""
+"""The item mean baseline: the mean label of each item."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from recsys_cli.evaluation.baselines.constant import ConstantBaseline
 from recsys_cli.interactions import Interactions
 
 SMOOTHING = 5.0
-"""Every item starts with so many rows of the overall mean."""
+"""Pseudo-rows with the overall mean, added to every item."""
 
 
 @dataclass(frozen=True)
 class ItemMean:
-    """Predicts an item's mean label in train, drawn towards the overall mean where there are few rows.
+    """Predicts an item's mean label in train, shrunk towards the overall mean.
 
     Attributes:
-        means: By item id, shape (num_items,).
+        means: Mean by item id, shape (num_items,).
     """
 
     means: npt.NDArray[np.float64]
@@ -34,5 +34,5 @@ class ItemMean:
         return cls((positive + SMOOTHING * overall) / (rows + SMOOTHING))
 
     def logits(self, rows: Interactions) -> npt.NDArray[np.float64]:
-        """Return each row's item's logit."""
+        """Return the logit of each row's item."""
         return log_odds(self.means[rows.item_idx])

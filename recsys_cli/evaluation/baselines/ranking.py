@@ -1,4 +1,4 @@
-"""Which registered models every ranking is measured against, and within which limits."""
+"""Ranking baselines from the model registry, and their limits."""
 
 from __future__ import annotations
 
@@ -17,62 +17,62 @@ from recsys_cli.models.ease.model import most_items
 from recsys_cli.models.model import Model, TrainingContext
 
 WORK = 5e11
-"""Multiplications that a baseline may cost: about ten seconds on two cores, and less than one on a GPU."""
+"""Maximum multiplications of a baseline: about ten seconds on two cores, under one second on a GPU."""
 
 WORTH_KEEPING = 0.2
-"""Seconds of fitting from which a baseline is kept: popularity is counted sooner than read."""
+"""Minimum fitting time in seconds for the cache: popularity is counted faster than read."""
 
 
-def _as_it_is(_: Schema) -> dict[str, Any]:
+def _no_options(_: Schema) -> dict[str, Any]:
     return {}
 
 
 def _within_limits(schema: Schema) -> dict[str, Any]:
-    """Return how many items EASE may know: users times their square stay within `WORK`, and memory within its budget."""
+    """Limit the items of EASE: users times items squared stays within `WORK`, and memory within its budget."""
     num_users = max(1, len(schema.only(Role.USER).own_ids))
     budget = Config().memory_mib << 20
     return {"max_items": min(max(1, math.isqrt(int(WORK / num_users))), most_items(num_users, budget))}
 
 
 RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {
-    "popularity": _as_it_is,
+    "popularity": _no_options,
     "ease": _within_limits,
 }
-"""By name in the registry, in the order of tables: the options that it has beside a model."""
+"""Options of each baseline by registry name, in table order."""
 
 
 def fit_baseline(
     name: str,
     schema: Schema,
-    known: TrainingContext,
+    train: TrainingContext,
     history: TrainingContext,
     *,
     device: torch.device | str,
     cache: FittedCache | None = None,
 ) -> Model:
-    """Return a baseline that has learnt from the rows that models learn from, and knows what they know.
+    """Return a baseline fitted on the same rows as the models, with the same context.
 
     Args:
-        name: One of `RANKING`.
-        schema: The prepared columns.
-        known: The rows of train.
-        history: What users have met by now: train, or at a test valid too.
-        device: Where it computes.
-        cache: Where fitted models are kept; None fits anew.
+        name: Key of `RANKING`.
+        schema: Schema of the prepared data.
+        train: Context of train.
+        history: Context of the ranking: train, plus valid for test.
+        device: Device of the model.
+        cache: Cache of fitted models; None always fits.
     """
     options = RANKING[name](schema)
     model = build(name, options, schema).to(device)
     with torch.no_grad():
-        _fit(model.eval(), name, options, known, cache)
+        _fit(model.eval(), name, options, train, cache)
         model.set_context(history)
     return model
 
 
-def _fit(model: Model, name: str, options: dict[str, Any], known: TrainingContext, cache: FittedCache | None) -> None:
-    file = cache.path(name, options, known.interactions()) if cache is not None else None
+def _fit(model: Model, name: str, options: dict[str, Any], train: TrainingContext, cache: FittedCache | None) -> None:
+    file = cache.path(name, options, train.interactions()) if cache is not None else None
     if cache is not None and file is not None and cache.load(model, file):
         return
     started = time.perf_counter()
-    model.fit(known)
+    model.fit(train)
     if cache is not None and file is not None and time.perf_counter() - started >= WORTH_KEEPING:
         cache.save(model, file)

@@ -1,4 +1,4 @@
-"""The user and item mean baseline: how does this user rate, and how is this item rated?"""
+"""The user and item mean baseline: the overall mean plus user and item biases."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy.typing as npt
 
 from recsys_cli.interactions import Interactions
 
-# Chosen on a tenth of the train rows of MovieLens latest-small that was held out: an RMSE of 0.872, with 5 0.875, with 10 0.883.
+# RMSE on a held-out tenth of the train rows of MovieLens latest-small: 0.872; with 5: 0.875; with 10: 0.883.
 SMOOTHING = 2.0
-"""Every user and every item starts with so many rows that lie nowhere above or below what is expected of them."""
+"""Pseudo-rows with residual zero, added to every user and item."""
 ROUNDS = 10
-"""How often users and items are solved for in turn."""
+"""Rounds of alternating least squares."""
 
 
 @dataclass(frozen=True)
 class UserItemMean:
-    """Predicts the mean of train, and how far above it the user and the item are: the baseline of Koren (TKDD 2010, section 2.1).
+    """Predicts mean + user bias + item bias: the baseline of Koren (TKDD 2010, section 2.1).
 
     Attributes:
-        mean: Of all rows of train.
-        users: How far above it a user is, by id; shape (U,). Ids beyond them are at the mean.
-        items: The same of items; shape (num_items,).
+        mean: Mean label of train.
+        users: User biases by id, shape (U,). Ids from U on have no bias.
+        items: Item biases by id, shape (num_items,).
     """
 
     mean: float
@@ -32,21 +32,21 @@ class UserItemMean:
 
     @classmethod
     def fit(cls, train: Interactions, *, num_items: int) -> UserItemMean:
-        """Find both, each drawn towards 0 where there are few rows; of no rows all is 0."""
+        """Fit the biases by alternating least squares, each shrunk towards 0; all are 0 without rows."""
         mean = float(train.labels.mean(dtype=np.float64)) if len(train) else 0.0
-        left = train.labels.astype(np.float64) - mean
+        residuals = train.labels.astype(np.float64) - mean
         users, items = np.zeros(int(train.user_idx.max(initial=0)) + 1), np.zeros(num_items)
         for _ in range(ROUNDS):
-            items = _above(left - users[train.user_idx], train.item_idx, num_items)
-            users = _above(left - items[train.item_idx], train.user_idx, len(users))
+            items = _bias(residuals - users[train.user_idx], train.item_idx, num_items)
+            users = _bias(residuals - items[train.item_idx], train.user_idx, len(users))
         return cls(mean, users, items)
 
     def numbers(self, rows: Interactions) -> npt.NDArray[np.float64]:
-        """Return what each row's label should be."""
-        known = rows.user_idx < len(self.users)
-        of_user = np.where(known, self.users[np.where(known, rows.user_idx, 0)], 0.0)
+        """Return the predicted label of each row."""
+        has_bias = rows.user_idx < len(self.users)
+        of_user = np.where(has_bias, self.users[np.where(has_bias, rows.user_idx, 0)], 0.0)
         return self.mean + of_user + self.items[rows.item_idx]
 
 
-def _above(values: npt.NDArray[np.float64], ids: npt.NDArray[np.int32], size: int) -> npt.NDArray[np.float64]:
+def _bias(values: npt.NDArray[np.float64], ids: npt.NDArray[np.int32], size: int) -> npt.NDArray[np.float64]:
     return np.bincount(ids, weights=values, minlength=size) / (np.bincount(ids, minlength=size) + SMOOTHING)

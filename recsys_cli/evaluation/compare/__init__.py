@@ -1,6 +1,6 @@
-"""Are two systems really different: paired tests over the same users and the same rows, and how their answer is shown.
+"""Comparison of runs: paired tests over the same users and rows, and their tables and pages.
 
-Importing the package costs no torch: everything is computed from what `recsys evaluate` has kept.
+Importing the package does not import torch: all input is saved by `recsys evaluate`.
 """
 
 from __future__ import annotations

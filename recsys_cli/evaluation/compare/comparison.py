@@ -1,4 +1,4 @@
-"""What a comparison found, as frozen types: the treaty between testing, --json, the table, the page and LaTeX."""
+"""Comparison results as frozen types: the interface between tests, --json, tables, the page and LaTeX."""
 
 from __future__ import annotations
 
@@ -16,96 +16,96 @@ if TYPE_CHECKING:
     from recsys_cli.etl.frames import Library
 
 LEVEL = 0.05
-"""A difference counts where chance gives one as large less often than this, after Holm's correction."""
+"""Significance level after Holm's correction."""
 
 Verdict = Literal["better", "worse", "noise"]
 
 
 class Difference(Frozen):
-    """How far a run is from the one it is compared with, by one figure."""
+    """Difference of a run from the reference, in one metric."""
 
     value: float
-    """The run's figure less the other's."""
+    """The run's value minus the reference's."""
     low: float
-    """Lower end of the 95 % interval."""
+    """Lower end of the 95 % confidence interval."""
     high: float
     """Upper end of the interval."""
     p: float
-    """How often chance alone gives a difference that is as large."""
+    """Two-sided p-value."""
     p_holm: float
-    """The same, corrected for the number of tests."""
+    """p-value after Holm's correction."""
     verdict: Verdict
-    """Of the run: `noise` where either p_holm is not below 0.05 or the interval holds zero."""
+    """Verdict on the run: `noise` if p_holm is at least 0.05 or the interval contains zero."""
 
 
 class Figure(Frozen):
-    """One figure of all runs."""
+    """One metric of all runs."""
 
     metric: str
-    """Its name, such as `ndcg@10`."""
+    """Name, such as `ndcg@10`."""
     title: str
-    """As in tables."""
+    """Title in tables."""
     unit: Unit
-    """What it is a mean over."""
+    """Unit of the mean."""
     better: Better | None
-    """Which values are better."""
+    """Direction of improvement."""
     values: dict[str, float]
-    """By run."""
+    """Value by run."""
     differences: dict[str, Difference]
-    """By run, but for the one that the others are compared with."""
+    """Difference from the reference, by run; without the reference."""
 
 
 class ComparedRun(Frozen):
-    """One of the runs."""
+    """One of the compared runs."""
 
     label: str
-    """What it is called here: its model, and the end of its name where two have the same."""
+    """Label: the model, and the end of the run's name if models repeat."""
     run: str
-    """Name of its folder."""
+    """Folder name."""
     model: str
-    """Name of its model."""
+    """Name of the model."""
     data: str
-    """Name of the prepared data that it was trained on."""
+    """Name of its prepared data."""
     dataset: str
-    """What that data is called."""
+    """Name of the dataset."""
     selected: tuple[Selection, ...] = ()
-    """What the measured rows chose of this run: then its figures are too good."""
+    """Choices made on the evaluated rows: the run's metrics are then optimistic."""
 
 
 class Comparison(Frozen):
-    """Two or more runs on the same problem."""
+    """Two or more runs on the same evaluation task."""
 
     against: str
-    """Label of the run that the others are compared with."""
+    """Label of the reference run."""
     runs: tuple[ComparedRun, ...]
-    """All of them, that one first."""
+    """All runs, the reference first."""
     split: str
     """`valid` or `test`."""
     users: int
-    """Users whose rankings were compared."""
+    """Number of compared users."""
     rows: int
-    """Rows whose predictions were compared."""
+    """Number of compared rows."""
     figures: tuple[Figure, ...]
-    """Rankings first, then rows."""
+    """Metrics, of rankings first, then pointwise."""
     tests: int
-    """How many tests were made: what p is corrected for."""
+    """Number of tests in Holm's correction."""
     sentences: tuple[str, ...]
-    """What came of it, in words."""
+    """Verdicts in words."""
     protocol: dict[str, str]
-    """How it was measured, in words."""
+    """Protocol in words."""
     notes: tuple[str, ...] = ()
-    """What a reader has to know."""
+    """Notes for readers."""
 
     def to_frame(self, library: Library = "polars") -> Any:
-        """Return all figures as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`).
+        """Return all metrics as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`).
 
-        Columns: run, metric, value, and of the difference to the first run: difference, low, high, p_holm, verdict.
+        Columns: run, metric, value, and of the difference from the reference: difference, low, high, p_holm, verdict.
         """
         from recsys_cli.etl.frames import rows_to_frame
 
         names = ("run", "metric", "value", "difference", "low", "high", "p_holm", "verdict")
         rows = (
-            (run, figure.metric, value, *_tested(figure.differences.get(run)))
+            (run, figure.metric, value, *_columns(figure.differences.get(run)))
             for figure in self.figures
             for run, value in figure.values.items()
         )
@@ -113,24 +113,24 @@ class Comparison(Frozen):
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Labels of the runs that are compared with the first."""
+        """Labels of all runs but the reference."""
         return tuple(run.label for run in self.runs[1:])
 
     def called(self, label: str) -> str:
-        """Return what tables call a run: its label, marked where the measured rows chose something of it."""
+        """Return a run's label for tables, marked if its metrics are optimistic."""
         return marked(label, next(run.selected for run in self.runs if run.label == label))
 
 
 def figures_of(
     systems: Mapping[str, Outcomes], metrics: Sequence[str], *, resamples: int, seed: int
 ) -> tuple[Figure, ...]:
-    """Test all systems against the first, by all figures; the tests are one family.
+    """Test all systems against the first, by all metrics; the tests form one family.
 
     Args:
-        systems: By label; on the same users and rows.
-        metrics: Figures that all of them have.
-        resamples: For the bootstrap over users.
-        seed: Decides its draws.
+        systems: Outcomes by label, on the same users and rows.
+        metrics: Metrics of all systems.
+        resamples: Number of bootstrap resamples of users.
+        seed: Seed of the resamples.
     """
     (_, first), *others = systems.items()
     tested = {label: other.minus(first, metrics, resamples=resamples, seed=seed) for label, other in others}
@@ -144,8 +144,8 @@ def figures_of(
             better=better_of(metric),
             values={label: outcomes.value(metric) for label, outcomes in systems.items()},
             differences={
-                label: _difference(found[metric], corrected[label, metric], better_of(metric))
-                for label, found in tested.items()
+                label: _difference(tests[metric], corrected[label, metric], better_of(metric))
+                for label, tests in tested.items()
             },
         )
         for metric in metrics
@@ -153,7 +153,7 @@ def figures_of(
 
 
 def verdict_of(tested: PairedTest, p_holm: float, better: Better | None) -> Verdict:
-    """Say whether a difference counts: only where the corrected test and the interval agree on it."""
+    """Return the verdict; a difference is significant only if corrected test and interval agree."""
     if p_holm >= LEVEL or tested.low <= 0 <= tested.high:
         return "noise"
     return "better" if (tested.value > 0) == (better != "lower") else "worse"
@@ -164,5 +164,5 @@ def _difference(tested: PairedTest, p_holm: float, better: Better | None) -> Dif
     return Difference(value=tested.value, low=tested.low, high=tested.high, p=tested.p, p_holm=p_holm, verdict=verdict)
 
 
-def _tested(found: Difference | None) -> tuple[float | str | None, ...]:
-    return (None,) * 5 if found is None else (found.value, found.low, found.high, found.p_holm, found.verdict)
+def _columns(one: Difference | None) -> tuple[float | str | None, ...]:
+    return (None,) * 5 if one is None else (one.value, one.low, one.high, one.p_holm, one.verdict)

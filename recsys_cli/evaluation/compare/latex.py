@@ -1,4 +1,4 @@
-r"""Comparisons and leaderboards for a paper: LaTeX with the rules of `booktabs`, what is best bold, what counts marked."""
+r"""LaTeX tables of comparisons and leaderboards: `booktabs` rules, best values bold, significant differences marked."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _SPECIAL = {
 }  # fmt: skip
 
 
-def paper_table(found: Comparison) -> str:
-    r"""Write the figures as a tabular: a line for each of them, a column for each run; needs `\usepackage{booktabs}`."""
-    labels = [found.against, *found.others]
+def paper_table(comparison: Comparison) -> str:
+    r"""Return a comparison as a tabular: one row per metric, one column per run; needs `\usepackage{booktabs}`."""
+    labels = [comparison.against, *comparison.others]
     head = " & ".join(["", *map(escaped, labels)])
-    lines = [" & ".join([escaped(figure.title), *_cells(figure, labels)]) + r" \\" for figure in found.figures]
+    lines = [" & ".join([escaped(figure.title), *_cells(figure, labels)]) + r" \\" for figure in comparison.figures]
     return "\n".join([
         r"% \usepackage{booktabs}",
-        rf"% $^{{+}}$ better and $^{{-}}$ worse than {escaped(found.against)}: {found.tests} paired tests, Holm, p < {LEVEL};",
-        "% without a mark the two cannot be told apart. Bold: the best of its line, and what cannot be told apart from it.",
+        rf"% $^{{+}}$ significantly better, $^{{-}}$ significantly worse than {escaped(comparison.against)}: {comparison.tests} "
+        rf"paired tests, Holm-corrected p < {LEVEL}.",
+        "% Bold: the best of its row, and values without a significant difference from it.",
         rf"\begin{{tabular}}{{l{'r' * len(labels)}}}",
         r"\toprule",
         rf"{head} \\",
@@ -34,25 +35,25 @@ def paper_table(found: Comparison) -> str:
     ])  # fmt: skip
 
 
-def paper_leaderboard(found: Leaderboard) -> str:
-    r"""Write a leaderboard as a tabular: a line for each model, a column for each figure; needs `\usepackage{booktabs}`."""
-    bold = {metric: _best(found, metric) for metric in found.metrics}
-    seeds = len(found.seeds)
+def paper_leaderboard(board: Leaderboard) -> str:
+    r"""Return a leaderboard as a tabular: one row per model, one column per metric; needs `\usepackage{booktabs}`."""
+    bold = {metric: _best(board, metric) for metric in board.metrics}
+    seeds = len(board.seeds)
     lines = [
         " & ".join([
             _named(one),
-            *(_cell(one, metric, is_bold=bold[metric][row], first=found.metric, seeds=seeds) for metric in found.metrics),
+            *(_cell(one, metric, is_bold=bold[metric][row], first=board.metric, seeds=seeds) for metric in board.metrics),
         ]) + r" \\"
-        for row, one in enumerate(found.standings)
+        for row, one in enumerate(board.standings)
     ]  # fmt: skip
-    deviations = f" $\\pm$: over {seeds} seeds; -- for one run." if seeds > 1 else ""
+    deviations = f" $\\pm$: standard deviation over {seeds} seeds; -- for one run." if seeds > 1 else ""
     return "\n".join([
         r"% \usepackage{booktabs}",
-        rf"% $^{{-}}$ worse than the first by {escaped(title_of(found.metric))}: paired tests, Holm, p < {LEVEL}; bold: the best of"
-        f" its column, and what cannot be told apart from it.{deviations}",
-        rf"\begin{{tabular}}{{l{'r' * len(found.metrics)}}}",
+        rf"% $^{{-}}$ significantly worse than the best by {escaped(title_of(board.metric))}: paired tests, Holm-corrected p < "
+        f"{LEVEL}. Bold: the best of its column, and values without a significant difference from it.{deviations}",
+        rf"\begin{{tabular}}{{l{'r' * len(board.metrics)}}}",
         r"\toprule",
-        " & ".join(["", *(escaped(title_of(metric)) for metric in found.metrics)]) + r" \\",
+        " & ".join(["", *(escaped(title_of(metric)) for metric in board.metrics)]) + r" \\",
         r"\midrule",
         *lines,
         r"\bottomrule",
@@ -60,16 +61,16 @@ def paper_leaderboard(found: Leaderboard) -> str:
     ])  # fmt: skip
 
 
-def _best(found: Leaderboard, metric: str) -> list[bool]:
-    """Return whose figure is bold: the best's, and those of all that cannot be told apart from it."""
-    scores = [one.scores[metric] for one in found.standings]
+def _best(board: Leaderboard, metric: str) -> list[bool]:
+    """Return a mask of bold values: the best, and those without a significant difference from it."""
+    scores = [one.scores[metric] for one in board.standings]
     best = best_of([(score.value, score.low, score.high) for score in scores], better_of(metric))
-    tested = any(one.from_best is not None for one in found.standings)
-    if metric != found.metric or not tested:
+    tested = any(one.from_best is not None for one in board.standings)
+    if metric != board.metric or not tested:
         return best
     return [
         one.place == 1 or one.is_same_as_best or (one.from_best is None and is_best)
-        for one, is_best in zip(found.standings, best, strict=True)
+        for one, is_best in zip(board.standings, best, strict=True)
     ]
 
 
@@ -86,8 +87,8 @@ def _cell(one: LeaderboardRow, metric: str, *, is_bold: bool, first: str, seeds:
 
 
 def escaped(text: str) -> str:
-    """Write text so that LaTeX shows it as it is."""
-    return re.sub(r"[\\{}&%$#_~^]", lambda found: _SPECIAL[found[0]], text)
+    """Escape LaTeX special characters."""
+    return re.sub(r"[\\{}&%$#_~^]", lambda match: _SPECIAL[match[0]], text)
 
 
 def _cells(figure: Figure, labels: list[str]) -> list[str]:
@@ -101,7 +102,11 @@ def _cells(figure: Figure, labels: list[str]) -> list[str]:
 
 
 def _bold(figure: Figure, labels: list[str]) -> set[str]:
-    """Return who is best: those better than the first whose intervals overlap the best's; without any, the first and its equals."""
+    """Return the labels of bold values.
+
+    If at least two runs are significantly better than the reference: the best of them, and those with overlapping
+    intervals. If one is: that run. Otherwise: the reference, and the runs without a significant difference from it.
+    """
     better = {label: one for label, one in figure.differences.items() if one.verdict == "better"}
     if len(better) < 2:
         equal = {label for label, one in figure.differences.items() if one.verdict == "noise"}

@@ -1,4 +1,4 @@
-"""Models from best to worst by one figure, over their seeds, and which of them cannot be told apart from the best."""
+"""The leaderboard of a benchmark: models by one metric, averaged over seeds, with tests against the best."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from recsys_cli.evaluation.compare.comparison import Difference, verdict_of
+from recsys_cli.evaluation.compare.format import joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.paired import holm
-from recsys_cli.evaluation.compare.runs import measured, rankings_of
+from recsys_cli.evaluation.compare.runs import measured_metrics, rankings_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.result import MODEL, Estimate, Evaluation, Frozen
 from recsys_cli.evaluation.selection import Selection, legend, marked
@@ -20,19 +21,19 @@ from recsys_cli.workspace import TrainedRun
 
 
 class SeededScore(Frozen):
-    """One figure of a model, over its seeds."""
+    """One metric of a model, over its seeds."""
 
     value: float | None
-    """The mean over the seeds; None where it is not defined."""
+    """Mean over the seeds; None if undefined."""
     deviation: float | None = None
     """Standard deviation over the seeds; None for one run."""
     low: float | None = None
-    """Lower end of the 95 % interval: over users and seeds; else that of the first seed."""
+    """Lower end of the 95 % confidence interval: over users and seeds, or without a test that of the first seed."""
     high: float | None = None
     """Upper end of the interval."""
 
     def in_words(self, *, seeds: int) -> tuple[str, str]:
-        """Return the mean and the deviation as tables have them: a dash for what there is not, nothing with one seed for all."""
+        """Return mean and deviation for tables: a dash for missing values, an empty deviation with a single seed."""
         if self.value is None:
             return "–", ""
         deviation = "–" if self.deviation is None else f"{self.deviation:.4f}"
@@ -40,43 +41,43 @@ class SeededScore(Frozen):
 
 
 class LeaderboardRow(Frozen):
-    """One line of the leaderboard."""
+    """A row of the leaderboard: a model or a baseline."""
 
     place: int
-    """From 1, the best; baselines have places, too."""
+    """Rank from 1, baselines included."""
     label: str
     """Name of the model, or of the baseline."""
     is_baseline: bool
-    """Whether it is one of those that every evaluation has beside it."""
+    """Whether it is a baseline of every evaluation."""
     scores: dict[str, SeededScore]
-    """By figure, such as `ndcg@10`."""
+    """Scores by metric, such as `ndcg@10`."""
     from_best: Difference | None = None
-    """Its difference from the best; None for the best, and where the figure cannot be tested."""
+    """Difference from the best; None for the best, and without a test."""
     selected: tuple[Selection, ...] = ()
-    """What the measured rows chose of its runs: then its figures are too good."""
+    """Choices made on the evaluated rows: the metrics are then optimistic."""
     seeds: int
-    """How many runs it is the mean of."""
+    """Number of runs."""
     deterministic: bool = False
-    """Whether every seed comes to the same, so that one run counts for all."""
+    """Whether results do not depend on the seed, so that one run counts for all."""
     seconds: float | None = None
-    """How long its training took, on the mean."""
+    """Mean training time in seconds."""
     parameters: int | None = None
-    """How many numbers were learnt."""
+    """Number of parameters."""
     runs: tuple[str, ...] = ()
-    """Names of the runs' folders."""
+    """Folder names of the runs."""
 
     @property
     def is_same_as_best(self) -> bool:
-        """Whether it cannot be told apart from the best."""
+        """Whether it does not differ significantly from the best."""
         return self.from_best is not None and self.from_best.verdict == "noise"
 
     @property
     def called(self) -> str:
-        """What tables call it."""
+        """Name in tables."""
         return f"{self.label} (baseline)" if self.is_baseline else marked(self.label, self.selected)
 
     def seeds_in_words(self, *, seeds: int) -> str:
-        """Return which seeds its figures are of, if there should be so many: `3`, `2 of 3`, or `any` where it is deterministic."""
+        """Return the seeds for tables: `3`, `2 of 3`, or `any` for a deterministic model."""
         if self.is_baseline:
             return ""
         if self.deterministic:
@@ -85,40 +86,40 @@ class LeaderboardRow(Frozen):
 
 
 class Leaderboard(Frozen):
-    """The models of a bench."""
+    """The models of a benchmark."""
 
     metric: str
-    """The figure that they are sorted by."""
+    """Metric of the order."""
     better: Better | None
-    """Which values of it are better."""
+    """Its direction of improvement."""
     metrics: tuple[str, ...]
-    """The figures that are shown, that one first."""
+    """All shown metrics, the metric of the order first."""
     data: str
     """Name of the prepared data."""
     dataset: str
-    """What that data is called."""
+    """Name of the dataset."""
     split: str
     """`valid` or `test`."""
     users: int
-    """Users that were ranked for."""
+    """Number of ranked users."""
     rows: int
-    """Rows that were predicted."""
+    """Number of predicted rows."""
     seeds: tuple[int, ...]
-    """What the models were trained with."""
+    """Training seeds."""
     standings: tuple[LeaderboardRow, ...]
     """From best to worst."""
     failures: tuple[dict[str, Any], ...] = ()
-    """Models and seeds that could not be trained or measured: `label`, `seed`, `message`, `hint`."""
+    """Models and seeds without a result: `label`, `seed`, `message`, `hint`."""
     protocol: dict[str, str]
-    """How it was measured, in words."""
+    """Protocol in words."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the intervals has to know."""
-        found = legend({one.label: one.selected for one in self.standings}, self.split)
+        """Notes on the metrics and intervals."""
+        selection = legend({one.label: one.selected for one in self.standings}, self.split)
         one_seed = len(self.seeds) == 1 and any(not (one.is_baseline or one.deterministic) for one in self.standings)
-        seeds = "one seed: how far training varies from seed to seed is not in the intervals"
-        return (*([found] if found else []), *([seeds] if one_seed else []))
+        seeds = "one seed: the intervals do not include the variance of training over seeds"
+        return (*([selection] if selection else []), *([seeds] if one_seed else []))
 
 
 @dataclass(frozen=True)
@@ -140,33 +141,33 @@ def standings_of(
     resamples: int,
     seed: int,
 ) -> tuple[LeaderboardRow, ...]:
-    """Put models in order.
+    """Sort models and baselines by a metric, and test them against the best.
 
     Args:
-        runs: The evaluated runs of each model, one for each seed, by label; all on the same problem.
-        metrics: Figures to show; models are sorted by the first.
-        deterministic: Labels of models whose one run counts for all seeds.
-        resamples: For the bootstrap over users.
-        seed: Decides its draws.
+        runs: Evaluated runs by model label, one per seed; all on the same evaluation task.
+        metrics: Shown metrics; the first determines the order.
+        deterministic: Labels of models with one run for all seeds.
+        resamples: Number of bootstrap resamples of users.
+        seed: Seed of the resamples.
 
     Raises:
-        DataError: What an evaluation kept cannot be read.
+        DataError: A saved evaluation is unreadable.
     """
     systems = [_model(label, several, metrics) for label, several in runs.items()]
     first = next(iter(runs.values()))[0]
-    systems += _baselines(Evaluation.read(first.evaluation), rankings_of(first), metrics, known=set(runs))
+    systems += _baselines(Evaluation.read(first.evaluation), rankings_of(first), metrics, models=set(runs))
     metric, options = metrics[0], {"resamples": resamples, "seed": seed}
     scored = [(system, {name: _score(system, name, **options) for name in metrics}) for system in systems]
     scored.sort(key=lambda one: sort_key(one[1][metric].value, better_of(metric)))
     ordered = [system for system, _ in scored]
-    apart = dict(_from_best(ordered, metric, **options))
+    differences = dict(_from_best(ordered, metric, **options))
     return tuple(
         LeaderboardRow(
             place=place,
             label=system.label,
             is_baseline=not system.runs,
             scores=scores,
-            from_best=apart.get(system.label),
+            from_best=differences.get(system.label),
             selected=system.selected,
             seeds=len(system.runs),
             deterministic=system.label in deterministic,
@@ -180,38 +181,38 @@ def standings_of(
 
 def _model(label: str, runs: Sequence[TrainedRun], metrics: Sequence[str]) -> _SeededSystem:
     evaluations = [Evaluation.read(run.evaluation) for run in runs]
-    wanted = set(metrics).intersection(*(measured(one) for one in evaluations))
-    outcomes = Outcomes.mean([Outcomes.of(rankings_of(run), metrics=wanted) for run in runs])
+    available = set(metrics).intersection(*(measured_metrics(one) for one in evaluations))
+    outcomes = Outcomes.mean([Outcomes.of(rankings_of(run), metrics=available) for run in runs])
     estimates = [_estimates(one, MODEL) for one in evaluations]
-    selected = tuple(dict.fromkeys(what for one in evaluations for what in one.selected))
+    selected = tuple(dict.fromkeys(choice for one in evaluations for choice in one.selected))
     return _SeededSystem(label, outcomes, estimates, runs, selected)
 
 
 def _baselines(
-    found: Evaluation, rankings: Rankings, metrics: Sequence[str], *, known: set[str]
+    evaluation: Evaluation, rankings: Rankings, metrics: Sequence[str], *, models: set[str]
 ) -> Iterator[_SeededSystem]:
-    """Yield what every evaluation has beside its model; one that is a model of the bench, too, is there already."""
-    for name in dict.fromkeys([*found.ranking, *found.pointwise]):
-        if name != MODEL and name not in known:
-            estimates = _estimates(found, name)
+    """Yield the baselines of an evaluation, without those that are also models of the benchmark."""
+    for name in dict.fromkeys([*evaluation.ranking, *evaluation.pointwise]):
+        if name != MODEL and name not in models:
+            estimates = _estimates(evaluation, name)
             if any(metric in estimates and estimates[metric].value is not None for metric in metrics):
                 yield _SeededSystem(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
 
 
-def _estimates(found: Evaluation, system: str) -> dict[str, Estimate]:
+def _estimates(evaluation: Evaluation, system: str) -> dict[str, Estimate]:
     return {
         name: one
-        for part in (found.pointwise, found.ranking, found.beyond)
+        for part in (evaluation.pointwise, evaluation.ranking, evaluation.beyond)
         for name, one in part.get(system, {}).items()
     }
 
 
 def _score(system: _SeededSystem, metric: str, *, resamples: int, seed: int) -> SeededScore:
-    found = [estimates[metric] for estimates in system.estimates if metric in estimates]
-    values = [estimate.value for estimate in found if estimate.value is not None]
+    per_seed = [estimates[metric] for estimates in system.estimates if metric in estimates]
+    values = [estimate.value for estimate in per_seed if estimate.value is not None]
     if not values or len(values) < len(system.estimates):
         return SeededScore(value=None)
-    low, high = found[0].low, found[0].high
+    low, high = per_seed[0].low, per_seed[0].high
     if metric in system.outcomes.metrics:
         low, high = system.outcomes.interval(metric, resamples=resamples, seed=seed)
     deviation = statistics.stdev(values) if len(values) > 1 else None
@@ -221,7 +222,7 @@ def _score(system: _SeededSystem, metric: str, *, resamples: int, seed: int) -> 
 def _from_best(
     ordered: Sequence[_SeededSystem], metric: str, *, resamples: int, seed: int
 ) -> Iterator[tuple[str, Difference]]:
-    """Test who is worse than the best: the seeds of a model are one mean, and their spread is part of the error."""
+    """Test each system against the best: the seeds of a model are averaged, and their spread adds to the error."""
     best, *others = ordered
     if metric not in best.outcomes.metrics:
         return
@@ -240,30 +241,30 @@ def _mean(values: Sequence[float]) -> float | None:
     return round(statistics.fmean(values), 3) if values else None
 
 
-def in_words(found: Leaderboard) -> str:
-    """Say who is best, and who may be as good."""
-    best, *others = found.standings
-    title = title_of(found.metric)
+def in_words(board: Leaderboard) -> str:
+    """Return the leaderboard's verdict: the best system, and those without a significant difference."""
+    best, *others = board.standings
+    title = title_of(board.metric)
     tested = [one for one in others if one.from_best is not None]
     same = [one.label for one in tested if one.is_same_as_best]
     if not tested:
-        return f"{best.label} is first by {title}; how sure that is cannot be tested user by user."
+        return f"{best.label} ranks first by {title}; this metric has no paired test."
     if not same:
-        others_in_words = "all others" if len(tested) == len(others) else "all others that can be tested"
-        return f"{best.label} is better by {title} than {others_in_words}, beyond what chance gives."
-    return f"{best.label} is first by {title}; {', '.join(same)} cannot be told apart from it."
+        others_in_words = "all others" if len(tested) == len(others) else "all others with a test"
+        return f"{best.label} is significantly better by {title} than {others_in_words}."
+    return f"{best.label} ranks first by {title}, without a significant difference from {joined(same)}."
 
 
-AGAIN = "The same bench tries again what failed, and a run goes on from its last checkpoint; what succeeded is not made again."
-"""What to know of failures: chance, a full disk or a GPU that was busy may be why, so none is kept for good."""
+RETRY_NOTE = "Repeat the same bench to retry failures from their last checkpoint; finished runs are not repeated."
+"""Note on failures: causes such as a full disk or a busy GPU pass, so failures are not permanent."""
 
 
-def failures_in_words(found: Leaderboard) -> list[tuple[str, str, str | None]]:
-    """Return what could not be made: the model with its seeds, why, and what to do; seeds that failed alike are one."""
-    alike: dict[tuple[str, str, str | None], list[int]] = {}
-    for failure in found.failures:
-        alike.setdefault((failure["label"], failure["message"], failure["hint"]), []).append(failure["seed"])
+def failures_in_words(board: Leaderboard) -> list[tuple[str, str, str | None]]:
+    """Return failures as (model with seeds, message, hint); seeds with the same failure are merged."""
+    seeds_by_failure: dict[tuple[str, str, str | None], list[int]] = {}
+    for failure in board.failures:
+        seeds_by_failure.setdefault((failure["label"], failure["message"], failure["hint"]), []).append(failure["seed"])
     return [
         (f"{label}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}", message, hint)
-        for (label, message, hint), seeds in alike.items()
+        for (label, message, hint), seeds in seeds_by_failure.items()
     ]

@@ -1,10 +1,16 @@
-"""The page of a bench: the leaderboard, and a figure of the models with their intervals."""
+"""The HTML page of a leaderboard: a table, and a plot of the models with their intervals."""
 
 from __future__ import annotations
 
 from markupsafe import Markup
 
-from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, LeaderboardRow, failures_in_words, in_words
+from recsys_cli.evaluation.compare.leaderboard import (
+    RETRY_NOTE,
+    Leaderboard,
+    LeaderboardRow,
+    failures_in_words,
+    in_words,
+)
 from recsys_cli.evaluation.compare.page import probability
 from recsys_cli.metrics.named import ARROWS, better_of, title_of
 from recsys_cli.page import Axis, IntervalBar, intervals, render
@@ -12,36 +18,40 @@ from recsys_cli.page import Axis, IntervalBar, intervals, render
 _BEST, _OTHERS, _BASELINES = 1, 2, 5
 
 
-def show(found: Leaderboard) -> str:
-    """Write the page as one HTML document that loads nothing."""
-    titles = [f"{title_of(metric)} {ARROWS[better_of(metric)]}".rstrip() for metric in found.metrics]
+def show(board: Leaderboard) -> str:
+    """Return the page as one self-contained HTML document."""
+    titles = [f"{title_of(metric)} {ARROWS[better_of(metric)]}".rstrip() for metric in board.metrics]
     return render(
         "leaderboard.html.j2",
         package=__package__,
-        found=found,
-        title=title_of(found.metric),
-        sentence=in_words(found),
-        figure=standings(found),
-        failures=failures_in_words(found),
-        again=AGAIN,
+        board=board,
+        title=title_of(board.metric),
+        sentence=in_words(board),
+        figure=standings(board),
+        failures=failures_in_words(board),
+        retry_note=RETRY_NOTE,
         head=["", "model", *titles, "difference", "p (Holm)", "seeds", "seconds", "parameters"],
-        rows=[_row(one, found) for one in found.standings],
+        rows=[_row(one, board) for one in board.standings],
     )
 
 
-def standings(found: Leaderboard) -> Markup:
-    """Draw the models from best to worst, with their intervals."""
-    drawn = [
+def standings(board: Leaderboard) -> Markup:
+    """Plot the models from best to worst, with their intervals."""
+    marks = [
         IntervalBar(one.label, score.value, score.low, score.high, _colour(one))
-        for one in found.standings
-        for score in [one.scores[found.metric]]
+        for one in board.standings
+        for score in [one.scores[board.metric]]
         if score.value is not None and score.low is not None and score.high is not None
     ]
-    title = title_of(found.metric)
-    names = [(_BEST, "the best, and what cannot be told apart from it"), (_OTHERS, "others"), (_BASELINES, "baselines")]
-    there = {one.colour for one in drawn}
-    axis = Axis(f"{title}, with 95 % interval")
-    return intervals(f"Models by {title}", drawn, x=axis, names=[one for one in names if one[0] in there])
+    title = title_of(board.metric)
+    names = [
+        (_BEST, "the best, and models without a significant difference from it"),
+        (_OTHERS, "others"),
+        (_BASELINES, "baselines"),
+    ]
+    used = {one.colour for one in marks}
+    axis = Axis(f"{title}, with 95 % confidence interval")
+    return intervals(f"Models by {title}", marks, x=axis, names=[one for one in names if one[0] in used])
 
 
 def _colour(one: LeaderboardRow) -> int:
@@ -50,21 +60,25 @@ def _colour(one: LeaderboardRow) -> int:
     return _BASELINES if one.is_baseline else _OTHERS
 
 
-def _row(one: LeaderboardRow, found: Leaderboard) -> list[str]:
-    apart, seeds = one.from_best, len(found.seeds)
-    figures = [one.scores[metric].in_words(seeds=seeds) for metric in found.metrics]
+def _row(one: LeaderboardRow, board: Leaderboard) -> list[str]:
+    difference, seeds = one.from_best, len(board.seeds)
+    figures = [one.scores[metric].in_words(seeds=seeds) for metric in board.metrics]
     return [
-        str(one.place) if one.scores[found.metric].value is not None else "",
+        str(one.place) if one.scores[board.metric].value is not None else "",
         one.called,
-        *(_over(mean, f"± {deviation}" if deviation else "") for mean, deviation in figures),
-        "" if apart is None else _over(f"{apart.value:+.4f}", f"[{apart.low:+.4f}, {apart.high:+.4f}]"),
-        "" if apart is None else _over(probability(apart.p_holm), "not significant" if one.is_same_as_best else ""),
+        *(_stacked(mean, f"± {deviation}" if deviation else "") for mean, deviation in figures),
+        ""
+        if difference is None
+        else _stacked(f"{difference.value:+.4f}", f"[{difference.low:+.4f}, {difference.high:+.4f}]"),
+        ""
+        if difference is None
+        else _stacked(probability(difference.p_holm), "not significant" if one.is_same_as_best else ""),
         one.seeds_in_words(seeds=seeds),
         "" if one.seconds is None else f"{one.seconds:,.1f}",
         "" if one.parameters is None else f"{one.parameters:,}",
     ]
 
 
-def _over(figure: str, remark: str) -> str:
-    """Write a remark small below a figure."""
+def _stacked(figure: str, remark: str) -> str:
+    """Return a cell with a small remark below its text."""
     return Markup('{}<span class="interval">{}</span>').format(figure, remark) if remark else figure

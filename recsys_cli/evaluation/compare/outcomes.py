@@ -1,4 +1,4 @@
-"""How well a system did, user by user and row by row: what a difference between two systems can be tested on."""
+"""Metrics of a system per user and per row: the input of paired tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from recsys_cli.evaluation.clusters import Clusters, Spread
 from recsys_cli.evaluation.compare.paired import (
-    NO_CHANCE,
+    NO_SPREAD,
     PairedTest,
     by_means,
     by_placements,
@@ -34,15 +34,15 @@ Unit = Literal["users", "rows"]
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What one system came to.
+    """Metrics of one system per user and per row.
 
     Attributes:
-        users: By name, such as `ndcg@10`: a figure for each user, in the order of their hashes; shape (U,). None where nothing
-            was ranked.
+        users: By name, such as `ndcg@10`: the metric of each user, in order of hashes; shape (U,). Empty without
+            rankings.
         rows: By name, such as `log_loss`: the value of each row (see `metrics.metric.ByRow`), shape (N,).
-        labels: Whether the main label of each row is 1 (of a number, other than 0), shape (N,).
-        clusters: Which rows are of one user.
-        seeds: By name: how far the figure is from that of another draw of seeds. None where there is a single run.
+        labels: Whether the main label of each row is 1, or for numeric labels other than 0; shape (N,).
+        clusters: Clusters of rows by user.
+        seeds: By name: standard error of the metric over training seeds. Empty for a single run.
     """
 
     users: dict[str, Floats]
@@ -52,30 +52,30 @@ class Outcomes:
     seeds: Mapping[str, Spread] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Rankings, *, system: str = MODEL, metrics: Collection[str] | None = None) -> Outcomes:
-        """Work out what a system came to.
+    def of(cls, rankings: Rankings, *, system: str = MODEL, metrics: Collection[str] | None = None) -> Outcomes:
+        """Compute the outcomes of a system.
 
         Args:
-            found: What an evaluation has kept.
-            system: The model, or one of the baselines, of which there are no rows.
-            metrics: The figures that are wanted; None for all.
+            rankings: Rankings of an evaluation.
+            system: The model, or a baseline; baselines have no rows.
+            metrics: Names of the metrics; None for all.
         """
-        labels = found.labels != 0
+        labels = rankings.labels != 0
         return cls(
-            users=_by_user(found, system, metrics) if system in found.hits and len(found.users) else {},
-            rows=_by_row(found, labels, metrics) if system == MODEL else {},
+            users=_by_user(rankings, system, metrics) if system in rankings.hits and len(rankings.users) else {},
+            rows=_by_row(rankings, labels, metrics) if system == MODEL else {},
             labels=labels,
-            clusters=Clusters.of(found.row_clusters),
+            clusters=Clusters.of(rankings.row_clusters),
         )
 
     @classmethod
     def of_users(cls, users: dict[str, Floats]) -> Outcomes:
-        """Return outcomes of rankings alone; by name, each (U,)."""
+        """Return outcomes of rankings only: metrics by name, each (U,)."""
         return cls(users, {}, np.empty(0, np.bool_), Clusters(np.empty(0, np.int64), 0))
 
     @classmethod
     def mean(cls, several: Sequence[Outcomes]) -> Outcomes:
-        """Return the mean over several runs of one model, such as with other seeds: users stay users, and do not become more."""
+        """Return the mean over runs of one model with different seeds; the number of users stays."""
         first = several[0]
         return replace(
             first,
@@ -86,18 +86,18 @@ class Outcomes:
 
     @property
     def metrics(self) -> dict[str, Unit]:
-        """The figures that there are, and what each is a mean over."""
+        """Names of the metrics, and the unit of each mean."""
         return {**dict.fromkeys(self.users, "users"), **dict.fromkeys(self.rows, "rows")}
 
     def only(self, metrics: Container[str]) -> Outcomes:
-        """Return the same with some of the figures."""
+        """Return the outcomes of some metrics."""
         users, rows = (
-            {name: values for name, values in found.items() if name in metrics} for found in (self.users, self.rows)
+            {name: values for name, values in part.items() if name in metrics} for part in (self.users, self.rows)
         )
         return replace(self, users=users, rows=rows)
 
     def value(self, metric: str) -> float:
-        """Return a figure over all users or rows."""
+        """Return a metric over all users or rows."""
         if metric in self.users:
             return float(self.users[metric].mean())
         chosen = self.rows[metric]
@@ -106,15 +106,15 @@ class Outcomes:
         return math.sqrt(mean) if summary == "root mean" else mean
 
     def contributions(self, metric: str) -> Floats:
-        """Return what each user adds to the difference of a figure from its mean, to first order; shape (U,) or (C,)."""
+        """Return the influence of each user on a metric, to first order; shape (U,) or (C,)."""
         if metric in self.users:
             values = self.users[metric]
             return (values - values.mean()) / len(values)
         values = self.rows[metric]
         if _summary(metric) == "class means":
-            centred = values - self.value(metric)
+            centered = values - self.value(metric)
             weights = np.where(self.labels, 1 / np.count_nonzero(self.labels), 1 / np.count_nonzero(~self.labels))
-            return self.clusters.sums(weights * centred)
+            return self.clusters.sums(weights * centered)
         slope = 1 / (2 * self.value(metric)) if _summary(metric) == "root mean" and values.any() else 1.0
         return self.clusters.sums((values - values.mean()) * slope / len(values))
 
@@ -122,65 +122,67 @@ class Outcomes:
         """Test the differences from another system on the same users and rows; see `paired`.
 
         Args:
-            other: The system to compare with.
-            metrics: Which figures.
-            resamples: For the bootstrap over users.
-            seed: Decides its draws.
+            other: The other system.
+            metrics: Names of the metrics.
+            resamples: Number of bootstrap resamples of users.
+            seed: Seed of the resamples.
         """
-        chance = {name: self._chance(name) + other._chance(name) for name in metrics}
-        of_users = [name for name in metrics if name in self.users and not chance[name].error]
-        found: dict[str, PairedTest] = {}
+        seed_spreads = {name: self._seed_spread(name) + other._seed_spread(name) for name in metrics}
+        of_users = [name for name in metrics if name in self.users and not seed_spreads[name].error]
+        tests: dict[str, PairedTest] = {}
         if of_users:
             differences = np.stack([self.users[name] - other.users[name] for name in of_users], axis=1)
-            found |= zip(of_users, by_users(differences, resamples=resamples, seed=seed), strict=True)
+            tests |= zip(of_users, by_users(differences, resamples=resamples, seed=seed), strict=True)
         for name in metrics:
             if name in self.rows:
-                found[name] = self._tested(name, other.rows[name], chance[name])
-            elif name in self.users and name not in found:
-                found[name] = by_means(self.users[name] - other.users[name], chance[name])
-        return found
+                tests[name] = self._tested(name, other.rows[name], seed_spreads[name])
+            elif name in self.users and name not in tests:
+                tests[name] = by_means(self.users[name] - other.users[name], seed_spreads[name])
+        return tests
 
     def interval(self, metric: str, *, resamples: int, seed: int) -> tuple[float, float]:
-        """Return the 95 % interval of a figure, over users and seeds."""
+        """Return the 95 % confidence interval of a metric, over users and seeds."""
         users, rows = ({metric: np.zeros_like(of[metric])} if metric in of else {} for of in (self.users, self.rows))
         nothing = replace(self, users=users, rows=rows, seeds={})
         tested = self.minus(nothing, [metric], resamples=resamples, seed=seed)[metric]
         most = 1.0 if better_of(metric) == "higher" else math.inf
         return max(0.0, tested.low), min(most, tested.high)
 
-    def _chance(self, metric: str) -> Spread:
-        return self.seeds.get(metric, NO_CHANCE)
+    def _seed_spread(self, metric: str) -> Spread:
+        return self.seeds.get(metric, NO_SPREAD)
 
-    def _tested(self, name: str, other: Floats, chance: Spread) -> PairedTest:
+    def _tested(self, name: str, other: Floats, seed_spread: Spread) -> PairedTest:
         own, summary = self.rows[name], _summary(name)
         if summary == "root mean":
-            return by_roots(own, other, self.clusters, chance)
+            return by_roots(own, other, self.clusters, seed_spread)
         if summary == "class means":
-            return by_placements(own - other, self.labels, self.clusters, chance)
-        return by_rows(own - other, self.clusters, chance)
+            return by_placements(own - other, self.labels, self.clusters, seed_spread)
+        return by_rows(own - other, self.clusters, seed_spread)
 
 
 def _over_seeds(several: Sequence[Outcomes], metric: str) -> Spread:
-    """Return the standard error of a mean over seeds: of what a seed does to all users together.
+    """Return the standard error of a mean over seeds, for effects common to all users.
 
-    What it does to each user by itself varies among users as well, and is counted there. The difference of the two is known less
-    well than the spread of the seeds, so it has fewer degrees of freedom.
+    A seed's effects on single users already vary among users and are subtracted. The difference of the two variances is
+    less certain than the variance over seeds, so it has fewer degrees of freedom.
     """
     number = len(several)
-    together = statistics.variance([one.value(metric) for one in several])
-    by_itself = float(np.var([one.contributions(metric) for one in several], axis=0, ddof=1).sum())
-    if together <= by_itself:
-        return NO_CHANCE
-    share = 1 - by_itself / together
-    return Spread(math.sqrt(together * share / number), (number - 1) * share**2)
+    over_seeds = statistics.variance([one.value(metric) for one in several])
+    within_users = float(np.var([one.contributions(metric) for one in several], axis=0, ddof=1).sum())
+    if over_seeds <= within_users:
+        return NO_SPREAD
+    share = 1 - within_users / over_seeds
+    return Spread(math.sqrt(over_seeds * share / number), (number - 1) * share**2)
 
 
-def _by_user(found: Rankings, system: str, metrics: Collection[str] | None) -> dict[str, Floats]:
-    order = np.argsort(found.user_hashes, kind="stable")
-    hits = Hits(found.hits[system][order], found.num_relevant[order])
-    label = SAMPLED if found.drawn.shape[1] else ""
+def _by_user(rankings: Rankings, system: str, metrics: Collection[str] | None) -> dict[str, Floats]:
+    order = np.argsort(rankings.user_hashes, kind="stable")
+    hits = Hits(rankings.hits[system][order], rankings.num_relevant[order])
+    label = SAMPLED if rankings.sampled.shape[1] else ""
     names = {
-        f"{label}{name}@{k}": (metric, k) for k in found.k for name, metric in extended(RANKING, metrics or ()).items()
+        f"{label}{name}@{k}": (metric, k)
+        for k in rankings.k
+        for name, metric in extended(RANKING, metrics or ()).items()
     }
     return {
         name: np.asarray(metric.compute(hits, k), dtype=np.float64)
@@ -189,11 +191,11 @@ def _by_user(found: Rankings, system: str, metrics: Collection[str] | None) -> d
     }
 
 
-def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Collection[str] | None) -> dict[str, Floats]:
+def _by_row(rankings: Rankings, labels: npt.NDArray[np.bool_], metrics: Collection[str] | None) -> dict[str, Floats]:
     both_classes = 0 < np.count_nonzero(labels) < len(labels)
     return {
-        name: metric.by_row.values(found.labels, found.logits)
-        for name, metric in extended(TASKS[found.task].metrics, metrics or ()).items()
+        name: metric.by_row.values(rankings.labels, rankings.logits)
+        for name, metric in extended(TASKS[rankings.task].metrics, metrics or ()).items()
         if metric.by_row is not None
         and (metrics is None or name in metrics)
         and (both_classes if metric.by_row.summary == "class means" else len(labels))
@@ -201,5 +203,5 @@ def _by_row(found: Rankings, labels: npt.NDArray[np.bool_], metrics: Collection[
 
 
 def _summary(metric: str) -> str:
-    found = COMPARED.get(metric) or metric_of(metric)
-    return found.by_row.summary if isinstance(found, PointwiseMetric) and found.by_row else "mean"
+    definition = COMPARED.get(metric) or metric_of(metric)
+    return definition.by_row.summary if isinstance(definition, PointwiseMetric) and definition.by_row else "mean"

@@ -1,4 +1,4 @@
-"""The page of a comparison: the sentences, a figure of the differences from the first run, and every number behind it."""
+"""The HTML page of a comparison: verdicts, plots of the differences from the reference, and all numbers."""
 
 from __future__ import annotations
 
@@ -15,51 +15,55 @@ _COLOURS: Mapping[Verdict, int] = {"better": 1, "worse": 2, "noise": 5}
 _NAMES = {"better": "better", "worse": "worse", "noise": "not significant"}
 
 
-def show(found: Comparison) -> str:
-    """Write the page as one HTML document that loads nothing."""
+def show(comparison: Comparison) -> str:
+    """Return the page as one self-contained HTML document."""
     return render(
         "compare.html.j2",
         package=__package__,
-        found=found,
+        comparison=comparison,
         method=METHOD,
-        figures={label: differences(found, label) for label in found.others},
-        head=["", "run", "value", f"difference from {found.against}", "95 % interval", "p", "p (Holm)", ""],
-        rows=list(_rows(found)),
-        runs=[[found.called(run.label), run.model, run.dataset, run.run, run.data] for run in found.runs],
-        dataset=", ".join(dict.fromkeys(run.dataset for run in found.runs)),
+        figures={label: differences(comparison, label) for label in comparison.others},
+        head=["", "run", "value", f"difference from {comparison.against}", "95 % interval", "p", "p (Holm)", ""],
+        rows=list(_rows(comparison)),
+        runs=[[comparison.called(run.label), run.model, run.dataset, run.run, run.data] for run in comparison.runs],
+        dataset=", ".join(dict.fromkeys(run.dataset for run in comparison.runs)),
     )
 
 
-def differences(found: Comparison, label: str) -> Markup:
-    """Draw how far a run is from the first one by all figures; all runs on the same axis.
+def differences(comparison: Comparison, label: str) -> Markup:
+    """Plot a run's differences from the reference by metric; all runs share the axis.
 
     Args:
-        found: The comparison.
+        comparison: The comparison.
         label: The run.
     """
-    ends = [end for figure in found.figures for one in figure.differences.values() for end in (one.low, one.high)]
-    drawn = [
+    ends = [end for figure in comparison.figures for one in figure.differences.values() for end in (one.low, one.high)]
+    bars = [
         IntervalBar(figure.title, one.value, one.low, one.high, _COLOURS[one.verdict])
-        for figure in found.figures
+        for figure in comparison.figures
         for one in [figure.differences[label]]
     ]
-    axis = Axis(f"{label} less {found.against}, with 95 % interval", low=min(*ends, 0.0), high=max(*ends, 0.0))
+    axis = Axis(
+        f"{label} minus {comparison.against}, with 95 % confidence interval", low=min(*ends, 0.0), high=max(*ends, 0.0)
+    )
     names = [(colour, _NAMES[verdict]) for verdict, colour in _COLOURS.items()]
-    there = {one.colour for one in drawn}
-    return intervals(f"{label} less {found.against}", drawn, x=axis, names=[one for one in names if one[0] in there])
+    used = {one.colour for one in bars}
+    return intervals(
+        f"{label} minus {comparison.against}", bars, x=axis, names=[one for one in names if one[0] in used]
+    )
 
 
-def _rows(found: Comparison) -> Iterator[list[str]]:
-    for figure in found.figures:
+def _rows(comparison: Comparison) -> Iterator[list[str]]:
+    for figure in comparison.figures:
         title = f"{figure.title} {ARROWS[figure.better]}".rstrip()
-        yield [title, found.called(found.against), f"{figure.values[found.against]:.4f}", "", "", "", "", ""]
-        for label in found.others:
+        yield [title, comparison.called(comparison.against), f"{figure.values[comparison.against]:.4f}", *[""] * 5]
+        for label in comparison.others:
             one = figure.differences[label]
-            yield ["", found.called(label), f"{figure.values[label]:.4f}", *written(one)]
+            yield ["", comparison.called(label), f"{figure.values[label]:.4f}", *written(one)]
 
 
 def written(one: Difference) -> list[str]:
-    """Write a difference for a table: value, interval, p, corrected p, verdict."""
+    """Return a difference for a table: value, interval, p, corrected p, verdict."""
     return [
         f"{one.value:+.4f}",
         f"{one.low:+.4f} to {one.high:+.4f}",
@@ -70,5 +74,5 @@ def written(one: Difference) -> list[str]:
 
 
 def probability(p: float) -> str:
-    """Write a p as papers do: below 0.001 its size says nothing more."""
+    """Format a p-value as in papers, with the bound `<0.001`."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,4 +1,4 @@
-"""Paired tests: how far a difference between two systems on the same users or rows could be chance."""
+"""Paired tests of the difference between two systems on the same users or rows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from recsys_cli.evaluation.clusters import Clusters, Spread, jackknife
 from recsys_cli.metrics.score_counts import Floats
 
 _DIGITS = 12
-"""Differences are rounded to so many digits before they are ranked: sums of the same gains in another order are ties."""
-NO_CHANCE = Spread(0.0)
-"""Of systems without a seed, or with a single one, whose spread nobody knows."""
+"""Decimal places of differences before ranking: sums of the same gains in another order become ties."""
+NO_SPREAD = Spread(0.0)
+"""Spread over seeds of systems without a seed, or with a single one."""
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A difference of two systems.
+    """The difference of two systems.
 
     Attributes:
-        value: The mean difference.
-        low: Lower end of its 95 % interval.
+        value: Mean difference.
+        low: Lower end of its 95 % confidence interval.
         high: Upper end.
-        p: How often chance alone would give a difference that is as large, two-sided; not corrected for other tests.
+        p: Two-sided p-value, without correction for multiple tests.
     """
 
     value: float
@@ -37,48 +37,48 @@ class PairedTest:
 
 
 def by_users(differences: Floats, *, resamples: int, seed: int) -> list[PairedTest]:
-    """Test columns of differences, one row a user: intervals by the paired bootstrap, p by Wilcoxon's test.
+    """Test columns of differences: intervals by the paired bootstrap over users, p-values by the Wilcoxon test.
 
     Args:
-        differences: One system's figure less the other's; shape (U, M), U at least 1.
-        resamples: How often U users are drawn with replacement; all columns see the same draws.
-        seed: Decides the draws.
+        differences: One row per user, one column per metric; shape (U, M), U at least 1.
+        resamples: Number of resamples of U users with replacement; all columns share them.
+        seed: Seed of the resamples.
     """
     estimates = mean_estimates(differences, resamples=resamples, seed=seed)
     values = differences.mean(axis=0)
     return [
         PairedTest(
             float(value),
-            float(value) if found.low is None else found.low,
-            float(value) if found.high is None else found.high,
+            float(value) if mean.low is None else mean.low,
+            float(value) if mean.high is None else mean.high,
             wilcoxon(column),
         )
-        for value, found, column in zip(values, estimates, differences.T, strict=True)
+        for value, mean, column in zip(values, estimates, differences.T, strict=True)
     ]
 
 
-def by_means(differences: Floats, chance: Spread) -> PairedTest:
-    """Test the mean difference over users where training varies from seed to seed.
+def by_means(differences: Floats, seed_spread: Spread) -> PairedTest:
+    """Test the mean difference over users, with the spread over training seeds.
 
-    Ranks would not do: the seeds move all users of a system together.
+    A rank test would ignore the seeds, which move all users of a system at once.
 
     Args:
-        differences: Each user's, of figures averaged over seeds; shape (U,), U at least 1.
-        chance: Spread of the mean difference over the seeds of training.
+        differences: Difference per user of metrics averaged over seeds; shape (U,), U at least 1.
+        seed_spread: Spread of the mean difference over training seeds.
     """
     users = Clusters(np.arange(len(differences)), len(differences))
-    return by_rows(differences, users, chance)
+    return by_rows(differences, users, seed_spread)
 
 
 def wilcoxon(differences: Floats) -> float:
-    """Return p of the signed-rank test (Wilcoxon, 1945): are the differences symmetric about zero?
+    """Return the p-value of the signed-rank test (Wilcoxon, 1945) for symmetry about zero.
 
-    Zeros are left out, as Wilcoxon did. The distribution is the normal one with continuity correction.
+    Zeros are left out, as by Wilcoxon. The distribution is the normal approximation with continuity correction.
 
     Args:
         differences: Shape (U,).
     """
-    from scipy import stats  # half a second, and `compare` alone needs it
+    from scipy import stats  # a slow import, needed only by `compare`
 
     rounded = differences.round(_DIGITS)
     if not rounded.any():
@@ -87,69 +87,68 @@ def wilcoxon(differences: Floats) -> float:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Correct the p of several tests for their number, so that all of them together err in at most 5 of 100 cases at 0.05.
+    """Return Holm-corrected p-values: they limit the family-wise error rate (Holm, 1979).
 
-    Holm (1979): the smallest is multiplied by their number, the next by one less, and so on; none may come out below one
-    that was smaller.
+    The smallest of n p-values is multiplied by n, the next by n - 1, and so on; corrected values keep the order.
     """
-    found = np.asarray(p, dtype=np.float64)
-    order = np.argsort(found, kind="stable")
-    steps = np.minimum(1.0, found[order] * np.arange(len(found), 0, -1))
-    corrected = np.empty_like(found)
+    values = np.asarray(p, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    steps = np.minimum(1.0, values[order] * np.arange(len(values), 0, -1))
+    corrected = np.empty_like(values)
     corrected[order] = np.maximum.accumulate(steps) if len(steps) else steps
     return [float(value) for value in corrected]
 
 
 def by_placements(
-    differences: Floats, labels: npt.NDArray[np.bool_], clusters: Clusters, chance: Spread = NO_CHANCE
+    differences: Floats, labels: npt.NDArray[np.bool_], clusters: Clusters, seed_spread: Spread = NO_SPREAD
 ) -> PairedTest:
-    """Test the difference of two AUC of the same rows.
+    """Test the difference of two AUCs on the same rows.
 
     The test of DeLong, DeLong and Clarke-Pearson (1988) with placements summed by user (Obuchowski, 1997).
 
     Args:
-        differences: One system's `row_placements` less the other's; shape (N,).
+        differences: Difference of the systems' `row_placements`; shape (N,).
         labels: Shape (N,), with rows of both classes.
-        clusters: Which rows are of one user.
-        chance: Spread of the difference over the seeds of training.
+        clusters: Clusters of rows by user.
+        seed_spread: Spread of the difference over training seeds.
     """
     classes = [labels.astype(np.float64), (~labels).astype(np.float64)]
     weights = sum(chosen / chosen.sum() for chosen in classes)
     value = float(differences[labels].mean())
     return _tested(
-        value, jackknife(clusters.sums(weights * (differences - value)), clusters.sums(weights / 2)) + chance
+        value, jackknife(clusters.sums(weights * (differences - value)), clusters.sums(weights / 2)) + seed_spread
     )
 
 
-def by_rows(differences: Floats, clusters: Clusters, chance: Spread = NO_CHANCE) -> PairedTest:
-    """Test the mean difference over rows, from the sums of each user's.
+def by_rows(differences: Floats, clusters: Clusters, seed_spread: Spread = NO_SPREAD) -> PairedTest:
+    """Test the mean difference over rows, from sums by user.
 
-    Ranks would not do: the mean of a log loss depends on a few rows, which a test of ranks does not look at.
+    A rank test would ignore the few rows with large differences that dominate a log loss.
 
     Args:
         differences: Shape (N,), N at least 1.
-        clusters: Which rows are of one user.
-        chance: Spread of the difference over the seeds of training.
+        clusters: Clusters of rows by user.
+        seed_spread: Spread of the difference over training seeds.
     """
     value = float(differences.mean())
-    return _tested(value, _spread_of_mean(differences, clusters) + chance)
+    return _tested(value, _spread_of_mean(differences, clusters) + seed_spread)
 
 
-def by_roots(own: Floats, other: Floats, clusters: Clusters, chance: Spread = NO_CHANCE) -> PairedTest:
+def by_roots(own: Floats, other: Floats, clusters: Clusters, seed_spread: Spread = NO_SPREAD) -> PairedTest:
     """Test the difference of two roots of means over the same rows, such as RMSE from squared errors.
 
-    By the slope of the root (the delta method).
+    Uses the derivative of the root (delta method).
 
     Args:
-        own: What one system's root is of, 0 or more; shape (N,), N at least 1.
-        other: The other's.
-        clusters: Which rows are of one user.
-        chance: Spread of the difference over the seeds of training.
+        own: Values under one system's root, at least 0; shape (N,), N at least 1.
+        other: Values under the other's root; shape (N,).
+        clusters: Clusters of rows by user.
+        seed_spread: Spread of the difference over training seeds.
     """
     roots = math.sqrt(own.mean()), math.sqrt(other.mean())
     slopes = [1 / (2 * root) if root else 0.0 for root in roots]
     weighted = own * slopes[0] - other * slopes[1]
-    return _tested(roots[0] - roots[1], _spread_of_mean(weighted, clusters) + chance)
+    return _tested(roots[0] - roots[1], _spread_of_mean(weighted, clusters) + seed_spread)
 
 
 def _spread_of_mean(values: Floats, clusters: Clusters) -> Spread:

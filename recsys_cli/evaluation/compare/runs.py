@@ -1,4 +1,4 @@
-"""Which runs may be compared: those that were asked the same, whatever their data is called."""
+"""Comparable runs: those with the same evaluation task, on any prepared data."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from recsys_cli.metrics.label_task import COMPARED
 from recsys_cli.metrics.named import title_of
 from recsys_cli.workspace import TrainedRun, not_finished
 
-_CHANGES_NO_PROBLEM = {"bootstrap", "batch_size", "title", "metrics"}
+_NOT_PART_OF_TASK = {"bootstrap", "batch_size", "title", "metrics"}
 
 
 def rankings_of(run: TrainedRun) -> Rankings:
-    """Read what a run's evaluation has kept.
+    """Read the rankings of a run's evaluation.
 
     Raises:
         MissingArtifactError: The run is not finished or not evaluated.
-        DataError: The file is broken, or of another version.
+        DataError: The file is damaged, or of another version.
     """
     name = run.folder.name
     if not run.exists:
@@ -46,101 +46,102 @@ def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
     """Test each run against the first.
 
     Raises:
-        ConfigError: Fewer than two runs, one of them twice, or they were asked different things.
-        MissingArtifactError: One is not evaluated.
-        DataError: What an evaluation kept cannot be read.
+        ConfigError: There are fewer than two runs, a duplicate, or different evaluation tasks.
+        MissingArtifactError: A run is not evaluated.
+        DataError: A saved evaluation is unreadable.
     """
     names = [run.folder.name for run in runs]
     if len(set(names)) < 2 or len(set(names)) < len(names):
         hint = "recsys compare RUN RUN; recsys status shows the runs"
-        raise ConfigError(
-            f"there is nothing to compare in {', '.join(names)}: runs have to be two, and not the same", hint=hint
-        )
-    found = [rankings_of(run) for run in runs]
+        raise ConfigError(f"compare needs at least two different runs, but has {', '.join(names)}", hint=hint)
+    all_rankings = [rankings_of(run) for run in runs]
     evaluations = [Evaluation.read(run.evaluation) for run in runs]
     compared = _labelled(runs, evaluations)
-    for run, rankings in zip(runs[1:], found[1:], strict=True):
-        check_problem((runs[0], found[0]), (run, rankings))
+    for run, rankings in zip(runs[1:], all_rankings[1:], strict=True):
+        check_problem((runs[0], all_rankings[0]), (run, rankings))
     systems = {
-        one.label: Outcomes.of(rankings, metrics=measured(evaluation))
-        for one, rankings, evaluation in zip(compared, found, evaluations, strict=True)
+        one.label: Outcomes.of(rankings, metrics=measured_metrics(evaluation))
+        for one, rankings, evaluation in zip(compared, all_rankings, evaluations, strict=True)
     }
-    systems, notes = in_common(systems, found)
-    if chosen := legend({one.label: one.selected for one in compared}, found[0].split):
+    systems, notes = in_common(systems, all_rankings)
+    if chosen := legend({one.label: one.selected for one in compared}, all_rankings[0].split):
         notes = (*notes, f"{chosen}.")
     metrics = list(next(iter(systems.values())).metrics)
     if not metrics:
-        raise ConfigError(f"{' and '.join(names)} have no figure in common", hint=" ".join(notes) or None)
+        raise ConfigError(f"{' and '.join(names)} have no metric in common", hint=" ".join(notes) or None)
     options = evaluations[0].config
     figures = figures_of(systems, metrics, resamples=options.bootstrap, seed=options.seed)
     against, *others = systems
-    users = len(found[0].users) if any(figure.unit == "users" for figure in figures) else 0
-    rows = len(found[0].labels) if any(figure.unit == "rows" for figure in figures) else 0
+    users = len(all_rankings[0].users) if any(figure.unit == "users" for figure in figures) else 0
+    rows = len(all_rankings[0].labels) if any(figure.unit == "rows" for figure in figures) else 0
     return Comparison(
         against=against,
         runs=compared,
-        split=found[0].split,
+        split=all_rankings[0].split,
         users=users,
         rows=rows,
         figures=figures,
         tests=len(figures) * len(others),
         sentences=tuple(verdicts(against, others, figures, users=users, rows=rows)),
-        protocol=found[0].protocol,
+        protocol=all_rankings[0].protocol,
         notes=notes,
     )
 
 
 def check_problem(first: tuple[TrainedRun, Rankings], other: tuple[TrainedRun, Rankings]) -> None:
-    """Make sure that two runs were asked the same.
+    """Check that two runs have the same evaluation task.
 
     Raises:
-        ConfigError: They were not; the hint says how to ask the second as the first was.
+        ConfigError: They differ; the hint evaluates the second run like the first.
     """
     (one_run, one), (two_run, two) = first, other
     if one.split == two.split and (one.problem == two.problem or not (len(one.users) and len(two.users))):
         return
     names = f"{one_run.folder.name} and {two_run.folder.name}"
-    then, now = (_asked(run) for run in (one_run, two_run))
-    changed = [key for key in then if then[key] != now.get(key)]
+    first_settings, other_settings = (_task_settings(run) for run in (one_run, two_run))
+    changed = [key for key in first_settings if first_settings[key] != other_settings.get(key)]
     if changed:
-        what = "; ".join(
-            f"evaluate.{key} is {yaml12.quoted(then[key])} and {yaml12.quoted(now.get(key))}" for key in changed
+        differences = "; ".join(
+            f"evaluate.{key} is {yaml12.quoted(first_settings[key])} and {yaml12.quoted(other_settings.get(key))}"
+            for key in changed
         )
-        asked = [f"evaluate.{key}={yaml12.quoted(then[key])}" for key in changed]
-        hint = shlex.join(["recsys", "evaluate", two_run.folder.name, *asked])
-        raise ConfigError(f"{names} were not asked the same: {what}", hint=hint)
+        overrides = [f"evaluate.{key}={yaml12.quoted(first_settings[key])}" for key in changed]
+        hint = shlex.join(["recsys", "evaluate", two_run.folder.name, *overrides])
+        raise ConfigError(f"{names} have different evaluation settings: {differences}", hint=hint)
     raise ConfigError(
-        f"{names} were not asked the same: their data ({_data(one_run)} and {_data(two_run)}) holds out other rows, or has other "
-        "users or items in train",
+        f"{names} have different evaluation tasks: {_data(one_run)} and {_data(two_run)} differ in held-out rows, or in users or "
+        "items of train",
         hint="train both on the same prepared data, or at least on the same split",
     )
 
 
-def measured(evaluation: Evaluation) -> set[str]:
-    """Return the figures that an evaluation has of the model: scores that are no logits have no log loss."""
+def measured_metrics(evaluation: Evaluation) -> set[str]:
+    """Return the names of the model's defined pointwise and ranking metrics."""
     figures = {**evaluation.pointwise.get(MODEL, {}), **evaluation.ranking.get(MODEL, {})}
     return {name for name, estimate in figures.items() if estimate.value is not None}
 
 
 def in_common(
-    systems: Mapping[str, Outcomes], found: Sequence[Rankings]
+    systems: Mapping[str, Outcomes], all_rankings: Sequence[Rankings]
 ) -> tuple[dict[str, Outcomes], tuple[str, ...]]:
-    """Leave out what not all systems have, and say so; rows where they are in another order are nobody's.
+    """Restrict systems to their common metrics; rows are dropped if their order differs.
 
     Args:
-        systems: By label.
-        found: What their evaluations have kept.
+        systems: Outcomes by label.
+        all_rankings: Rankings of the systems.
+
+    Returns:
+        The restricted outcomes, and notes on dropped metrics.
     """
     notes: list[str] = []
     kept = dict(systems)
-    if len({rankings.rows for rankings in found}) > 1:
-        notes.append(
-            "Rows are not compared: the data was prepared differently, and row i is not the same row in all of it."
-        )
+    if len({rankings.rows for rankings in all_rankings}) > 1:
+        notes.append("Pointwise metrics are not compared: the runs have different rows, or rows in another order.")
         kept = {label: replace(one, rows={}) for label, one in kept.items()}
     without = [label for label, one in kept.items() if not one.users]
     if 0 < len(without) < len(kept):
-        notes.append(f"Rankings are not compared: {joined(without)} ranked for nobody.")
+        have = "have" if len(without) > 1 else "has"
+        notes.append(f"Ranking metrics are not compared: {joined(without)} {have} no rankings.")
     for name in dict.fromkeys([*COMPARED, *(name for one in kept.values() for name in one.rows)]):
         lacking = [label for label, one in kept.items() if name not in one.rows]
         if 0 < len(lacking) < len(kept):
@@ -169,6 +170,6 @@ def _data(run: TrainedRun) -> str:
     return str(run.manifest["data"]["folder"])
 
 
-def _asked(run: TrainedRun) -> dict[str, Any]:
+def _task_settings(run: TrainedRun) -> dict[str, Any]:
     evaluation = Evaluation.read(run.evaluation)
-    return {**evaluation.config.model_dump(mode="json", exclude=_CHANGES_NO_PROBLEM), "split": evaluation.split}
+    return {**evaluation.config.model_dump(mode="json", exclude=_NOT_PART_OF_TASK), "split": evaluation.split}

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs no network, with everything that a reader of the figures asks for."""
+"""The evaluation report: one self-contained HTML file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads metrics.jsonl for the learning curves; lines and values that are not there leave gaps, not errors."""
+"""Learning curves from metrics.jsonl; missing lines and values leave gaps instead of errors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from recsys_cli.evaluation.result import Curve
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """What training measured, over steps.
+    """Metrics of a training over steps.
 
     Attributes:
-        step_loss: Loss of the training rows since the last point.
-        train_loss: Mean loss of an epoch's training rows.
-        valid_loss: Loss of the validation rows at the end of an epoch.
-        valid: Everything else that was measured at the end of an epoch, by the metric's name: `auc`, `ndcg@10`.
+        step_loss: Training loss since the last point.
+        train_loss: Mean training loss of an epoch.
+        valid_loss: Validation loss at the end of an epoch.
+        valid: Validation metrics at the end of an epoch, by name: `auc`, `ndcg@10`.
     """
 
     step_loss: Curve
@@ -31,7 +31,7 @@ class TrainingHistory:
 
 
 def read_history(path: Path) -> TrainingHistory:
-    """Read what there is; a run without the file, or with a cut last line, has the points before it."""
+    """Read metrics.jsonl; a missing file, or a truncated last line, leaves the points before it."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     records = [record for record in map(_parse, lines) if record is not None]
     steps = [record for record in records if record.get("event") == "step"]
@@ -56,13 +56,13 @@ def _parse(line: str) -> dict[str, Any] | None:
 
 
 def _curve(records: Sequence[dict[str, Any]], *path: str) -> Curve:
-    """Return what stands at a path of keys, over the steps of its records."""
-    points = [(_number(record.get("step")), _number(reduce(_inside, path, record))) for record in records]
-    there = [(x, y) for x, y in points if x is not None and y is not None]
-    return Curve(x=tuple(x for x, _ in there), y=tuple(y for _, y in there))
+    """Return the values at a path of keys, over the steps of the records."""
+    points = [(_number(record.get("step")), _number(reduce(_get, path, record))) for record in records]
+    complete = [(x, y) for x, y in points if x is not None and y is not None]
+    return Curve(x=tuple(x for x, _ in complete), y=tuple(y for _, y in complete))
 
 
-def _inside(value: Any, name: str) -> Any:
+def _get(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
 

@@ -1,4 +1,4 @@
-"""Puts the page together: which figures stand where, and how a number is written."""
+"""The HTML page of an evaluation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from recsys_cli.page import render as render_page
 
 @dataclass(frozen=True)
 class Headline:
-    """A figure on top of the page."""
+    """A metric at the top of the page."""
 
     title: str
     value: str
@@ -36,21 +36,21 @@ def render(
     history: TrainingHistory,
     config: str,
     manifest: dict[str, Any],
-    shown: RankingSection | None = None,
+    rankings: RankingSection | None = None,
 ) -> str:
-    """Write the report as one HTML document that loads nothing.
+    """Return the report as one self-contained HTML document.
 
     Args:
-        evaluation: What was measured.
-        history: What training measured.
+        evaluation: Results of the evaluation.
+        history: Learning curves.
         config: The run's config, as YAML.
         manifest: The run's manifest.
-        shown: What the page shows of the rankings; None where there are none.
+        rankings: Ranking section; None without rankings.
     """
     headlines = _headlines(evaluation)
     own = marked(evaluation.model, evaluation.selected)
     evaluation = _called(evaluation, own)
-    shown = shown and shown.called(own)
+    rankings = rankings and rankings.called(own)
     return render_page(
         "report.html.j2",
         package=__package__,
@@ -61,12 +61,12 @@ def render(
         ranking=ranking_rows(evaluation.ranking),
         beyond=ranking_rows(evaluation.beyond),
         cohorts=[(c.name, c.about, f"{c.rows:,}", f"{c.users:,}" if c.users else "–") for c in evaluation.cohorts],
-        figures=_figures(evaluation, own, history, shown),
+        figures=_figures(evaluation, own, history, rankings),
         learning=plots.learning(history),
         over_k=METRICS,
         shown_k=min(evaluation.config.k),
-        users=shown.users if shown else [],
-        liked=positive_in_words(evaluation.label_mean),
+        users=rankings.users if rankings else [],
+        positive=positive_in_words(evaluation.label_mean),
         config=config,
         manifest=manifest,
         manifest_text=json.dumps(manifest, indent=2, default=str),
@@ -74,7 +74,7 @@ def render(
 
 
 def _called(evaluation: Evaluation, own: str) -> Evaluation:
-    """Return an evaluation with the model under its own name."""
+    """Return the evaluation with the model's own name."""
     cohorts = tuple(
         cohort.model_copy(update={part: renamed(getattr(cohort, part), own) for part in ("pointwise", "ranking")})
         for cohort in evaluation.cohorts
@@ -86,25 +86,25 @@ def _called(evaluation: Evaluation, own: str) -> Evaluation:
 
 
 def _figures(
-    evaluation: Evaluation, own: str, history: TrainingHistory, shown: RankingSection | None
+    evaluation: Evaluation, own: str, history: TrainingHistory, rankings: RankingSection | None
 ) -> dict[str, Markup]:
-    """Draw all figures; one that has nothing to show is empty."""
+    """Plot all figures; those without data are empty."""
     figures = {
         "reliability": plots.reliability(evaluation.reliability, own),
         "roc": plots.roc(evaluation.roc),
         "precision_recall": plots.precision_recall(evaluation.precision_recall),
         "loss": plots.loss(history),
     }
-    if shown is not None:
-        figures["popularity"] = plots.popularity(shown.popularity)
-        for metric in shown.at_k.estimates:
-            figures[f"{metric}_at_k"] = plots.at_k(shown.at_k, metric, label=evaluation.config.label)
+    if rankings is not None:
+        figures["popularity"] = plots.popularity(rankings.popularity)
+        for metric in rankings.at_k.estimates:
+            figures[f"{metric}_at_k"] = plots.at_k(rankings.at_k, metric, label=evaluation.config.label)
     return figures | _cohort_figures(evaluation)
 
 
 def _cohort_figures(evaluation: Evaluation) -> dict[str, Markup]:
     name = f"{evaluation.config.label}ndcg@{min(evaluation.config.k)}"
-    cohorts, rows = {cohort.name: cohort for cohort in evaluation.cohorts}, _first(evaluation)[0]
+    cohorts, rows = {cohort.name: cohort for cohort in evaluation.cohorts}, _main_metrics(evaluation)[0]
     return {
         "cohort_ranking": plots.cohorts({n: c.ranking for n, c in cohorts.items()}, name, title_of(name)),
         "cohort_rows": plots.cohorts({n: c.pointwise for n, c in cohorts.items()}, rows, POINTWISE[rows].title),
@@ -112,16 +112,16 @@ def _cohort_figures(evaluation: Evaluation) -> dict[str, Markup]:
 
 
 def _headlines(evaluation: Evaluation) -> list[Headline]:
-    """Choose what a reader wants first: the model's figure, and beside it that of the best baseline."""
-    found = [_headline(POINTWISE[name].title, name, evaluation.pointwise) for name in _first(evaluation)]
+    """Select the main metrics of the model, each with the best baseline."""
+    headlines = [_headline(POINTWISE[name].title, name, evaluation.pointwise) for name in _main_metrics(evaluation)]
     label, k = evaluation.config.label, min(evaluation.config.k)
     names = [f"{label}{name}@{k}" for name in ("ndcg", "hr")]
-    found += [_headline(title_of(name), name, evaluation.ranking) for name in names]
-    return [headline for headline in found if headline is not None]
+    headlines += [_headline(title_of(name), name, evaluation.ranking) for name in names]
+    return [headline for headline in headlines if headline is not None]
 
 
-def _first(evaluation: Evaluation) -> tuple[str, ...]:
-    """Return the figures of rows that a reader wants first."""
+def _main_metrics(evaluation: Evaluation) -> tuple[str, ...]:
+    """Return the main pointwise metrics."""
     task = BINARY if evaluation.label_mean is None else REGRESSION
     return tuple(name for name in task.headlines if name in task.metrics)
 
@@ -129,7 +129,7 @@ def _first(evaluation: Evaluation) -> tuple[str, ...]:
 def _headline(title: str, name: str, systems: dict[str, Estimates]) -> Headline | None:
     if name not in systems.get(MODEL, {}):
         return None
-    others = {system: found[name].value for system, found in systems.items() if system != MODEL and name in found}
+    others = {system: metrics[name].value for system, metrics in systems.items() if system != MODEL and name in metrics}
     values = {system: value for system, value in others.items() if value is not None}
     choose = min if name in POINTWISE and POINTWISE[name].better == "lower" else max
     best = choose(values, key=lambda system: values[system], default=None)

@@ -1,4 +1,4 @@
-"""Which figures a run's report shows, and what stands on their axes."""
+"""Plots of the evaluation report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNIT = (0.0, 1.0)
 
 
 def loss(history: TrainingHistory) -> Markup:
-    """Draw the loss over steps; empty without a history."""
+    """Plot the loss over steps; empty without a history."""
     marks = [
         LineSeries(*_points(history.step_loss), name="train", thin=True),
         LineSeries(*_points(history.valid_loss), name="valid", markers=True),
@@ -26,18 +26,18 @@ def loss(history: TrainingHistory) -> Markup:
 
 
 def learning(history: TrainingHistory) -> dict[str, Markup]:
-    """Draw each metric of the validation rows over steps; none of a model that learnt all at once."""
-    found = {}
+    """Plot each validation metric over steps; none for closed-form models."""
+    charts = {}
     for name, curve in history.valid.items():
         title = title_of(name)
-        # of the same colour as its loss
+        # same colour as the validation loss
         mark = LineSeries(*_points(curve), name="valid", markers=True, colour=2)
-        found[title] = chart(f"{title} over steps", [mark], x=Axis("step"), y=Axis(title))
-    return found if len(history.train_loss.x) else {}
+        charts[title] = chart(f"{title} over steps", [mark], x=Axis("step"), y=Axis(title))
+    return charts if len(history.train_loss.x) else {}
 
 
 def reliability(curve: Curve, name: str) -> Markup:
-    """Draw how often what was predicted came true; empty without a curve, as of scores that are no logits."""
+    """Plot the mean label over the mean prediction; empty without a curve, as for non-probabilistic models."""
     if not curve.x:
         return Markup("")
     marks = [
@@ -48,59 +48,61 @@ def reliability(curve: Curve, name: str) -> Markup:
 
 
 def roc(curves: Mapping[str, Curve]) -> Markup:
-    """Draw the trade-off between finding positives and false alarms, for all systems."""
+    """Plot the ROC curves of all systems."""
     marks = [LineSeries(*_points(curve), name=name) for name, curve in curves.items()]
     return chart("ROC curves", marks, x=_unit("false positive rate"), y=_unit("true positive rate"))
 
 
 def precision_recall(curves: Mapping[str, Curve]) -> Markup:
-    """Draw how much of what is called positive is, by how many of the positives are found, for all systems."""
+    """Plot the precision-recall curves of all systems."""
     marks = [LineSeries(*_points(curve), name=name) for name, curve in curves.items()]
     return chart("Precision-recall curves", marks, x=_unit("recall"), y=_unit("precision"))
 
 
-def at_k(found: CutOffChart, metric: str, *, label: str = "") -> Markup:
-    """Draw a ranking metric over the cut-off, with intervals as bands, for all systems.
+def at_k(by_cut_off: CutOffChart, metric: str, *, label: str = "") -> Markup:
+    """Plot a ranking metric of all systems over the cut-off, with intervals as bands.
 
     Args:
-        found: The figures.
-        metric: Which of them.
-        label: What names of metrics begin with, `sampled_` where candidates were drawn.
+        by_cut_off: Estimates by metric and system.
+        metric: The metric.
+        label: Prefix of metric names, such as `sampled_`.
     """
     marks = []
-    for system, estimates in found.estimates[metric].items():
-        known = [(k, e.value, e.low, e.high) for k, e in zip(found.k, estimates, strict=True) if e.value is not None]
+    for system, estimates in by_cut_off.estimates[metric].items():
+        points = [
+            (k, e.value, e.low, e.high) for k, e in zip(by_cut_off.k, estimates, strict=True) if e.value is not None
+        ]
         marks.append(
             LineSeries(
-                [k for k, *_ in known],
-                [value for _, value, _, _ in known],
+                [k for k, *_ in points],
+                [value for _, value, _, _ in points],
                 name=system,
-                band=[(v if low is None else low, v if high is None else high) for _, v, low, high in known],
+                band=[(v if low is None else low, v if high is None else high) for _, v, low, high in points],
             )
         )
     title = title_of(f"{label}{metric}@k")
     return chart(f"{title} over k", marks, x=Axis("k"), y=Axis(title, low=0.0))
 
 
-def cohorts(found: Mapping[str, Mapping[str, Estimates]], metric: str, title: str) -> Markup:
-    """Draw a metric of parts of the users and items, with intervals, the systems below each other.
+def cohorts(estimates: Mapping[str, Mapping[str, Estimates]], metric: str, title: str) -> Markup:
+    """Plot a metric by cohort with intervals, the systems below each other.
 
     Args:
-        found: Estimates by cohort and system.
-        metric: Which of them.
-        title: What to call it.
+        estimates: Estimates by cohort and system.
+        metric: The metric.
+        title: Its title.
     """
-    there = {name: systems for name, systems in found.items() if any(metric in each for each in systems.values())}
-    nothing = Estimate(value=None)
+    by_cohort = {name: systems for name, systems in estimates.items() if any(metric in one for one in systems.values())}
+    undefined = Estimate(value=None)
     groups = [
-        _group(system, [systems.get(system, {}).get(metric, nothing) for systems in there.values()])
-        for system in dict.fromkeys(system for systems in there.values() for system in systems)
+        _group(system, [systems.get(system, {}).get(metric, undefined) for systems in by_cohort.values()])
+        for system in dict.fromkeys(system for systems in by_cohort.values() for system in systems)
     ]
-    return bars(f"{title} by cohort", list(there), groups, x=Axis(f"{title}, with 95 % interval"))
+    return bars(f"{title} by cohort", list(by_cohort), groups, x=Axis(f"{title}, with 95 % confidence interval"))
 
 
 def popularity(curves: Mapping[str, Curve]) -> Markup:
-    """Draw which share of all recommendations the most popular items take, against that of what was met."""
+    """Plot the share of recommendations of the most popular items, next to their share of interactions."""
     systems = [LineSeries(*_points(curve), name=name) for name, curve in curves.items() if name != CONSUMED]
     marks = [*systems, LineSeries(*_points(curves[CONSUMED]), name=CONSUMED, dashed=True)]
     x = Axis("items, most popular first", kind="log")
@@ -108,11 +110,11 @@ def popularity(curves: Mapping[str, Curve]) -> Markup:
 
 
 def _group(system: str, estimates: Sequence[Estimate]) -> BarGroup:
-    """Leave out what has no interval, because it says nothing of a mean over users."""
-    known = [e.value is not None and e.low is not None and e.high is not None for e in estimates]
+    """Return the bars of a system; estimates without an interval are left out."""
+    has_interval = [e.value is not None and e.low is not None and e.high is not None for e in estimates]
     return BarGroup(
         system,
-        [e.value if there else None for e, there in zip(estimates, known, strict=True)],
+        [e.value if drawable else None for e, drawable in zip(estimates, has_interval, strict=True)],
         [(e.low, e.high) if e.low is not None and e.high is not None else None for e in estimates],
     )
 

@@ -1,4 +1,4 @@
-"""What is drawn of the rankings themselves: metrics over all cut-offs, and how popular what is recommended is."""
+"""Data of the report's ranking plots: metrics over the cut-off, and the popularity of recommended items."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from recsys_cli.metrics import Hits
 from recsys_cli.workspace import PreparedData
 
 METRICS = {
-    "ndcg": "NDCG: hits, the more the higher they stand, over what could be had at best.",
-    "recall": "Recall: how much of what there was to find is among the first k.",
-    "hr": "Hit rate: for how many users something is found.",
-    "precision": "Precision: how much of what is shown is a hit.",
+    "ndcg": "NDCG: discounted gain of the hits, relative to the best possible ranking.",
+    "recall": "Recall: share of the ground truth in the top k.",
+    "hr": "Hit rate: share of users with at least one hit in the top k.",
+    "precision": "Precision: share of hits in the top k.",
 }
-"""Which metrics are drawn over k, and what a reader is told of them."""
+"""Metrics plotted over k, with their definitions."""
 CONSUMED = "interactions of train"
-"""What the popularity of recommendations is compared with."""
+"""Reference curve for the popularity of recommendations."""
 _FIRST_CUT_OFFS, _CUT_OFFS, _RANKS = 5, 12, 120
 
 
 @dataclass(frozen=True)
 class RankingSection:
-    """What the page shows of rankings.
+    """The report's section on rankings.
 
     Attributes:
         at_k: Metrics over the cut-off.
         popularity: See `popularity_curves`.
-        users: A few users.
+        users: Example users.
     """
 
     at_k: CutOffChart
@@ -51,18 +51,18 @@ class RankingSection:
     def of(
         cls, rankings: Rankings, data: PreparedData, names: IdNames, config: EvaluateConfig
     ) -> RankingSection | None:
-        """Gather it; None where nothing was ranked.
+        """Compute the section; None without rankings.
 
         Args:
-            rankings: What the evaluation ranked.
-            data: That it was measured on.
-            names: What users and items are called.
-            config: What the evaluation was asked for.
+            rankings: Rankings of the evaluation.
+            data: Its prepared data.
+            names: Names of users and items.
+            config: Evaluation settings.
         """
         if not rankings.systems or not len(rankings.users):
             return None
         by_user = SplitByUser.read(data, rankings.split, seed=config.seed)
-        splits = SplitInteractions({"train": by_user.history, rankings.split: by_user.wanted})
+        splits = SplitInteractions({"train": by_user.history, rankings.split: by_user.ground_truth})
         ids = by_user.new.ids(rankings.users, rankings.user_hashes)
         return cls(
             metrics_at_k(rankings, config),
@@ -71,8 +71,8 @@ class RankingSection:
         )
 
     def called(self, own: str) -> RankingSection:
-        """Return the same with the model under its own name."""
-        estimates = {metric: renamed(found, own) for metric, found in self.at_k.estimates.items()}
+        """Return the section with the model's own name."""
+        estimates = {metric: renamed(by_system, own) for metric, by_system in self.at_k.estimates.items()}
         return replace(self, at_k=replace(self.at_k, estimates=estimates), popularity=renamed(self.popularity, own))
 
 
@@ -81,7 +81,7 @@ class CutOffChart:
     """Metrics over the cut-off.
 
     Attributes:
-        k: The cut-offs, ascending: all up to five, then fewer and fewer, and those of the config.
+        k: Cut-offs, ascending: all up to five, then with growing gaps, plus those of the config.
         estimates: By metric and system, one for each cut-off.
     """
 
@@ -90,34 +90,36 @@ class CutOffChart:
 
 
 def metrics_at_k(rankings: Rankings, config: EvaluateConfig) -> CutOffChart:
-    """Compute metrics for cut-offs from 1 to P; where the evaluation has the cut-off they are its figures.
+    """Compute metrics for cut-offs from 1 to P; at the evaluation's cut-offs they are equal to its metrics.
 
     Args:
-        rankings: Of U users, at least one.
-        config: Of the evaluation: its seed decides the resamples.
+        rankings: Rankings of at least one user.
+        config: Evaluation settings; the seed determines the resamples.
     """
     ks = _cut_offs(rankings.k)
     ranked = {system: Hits(hits, rankings.num_relevant) for system, hits in rankings.hits.items()}
-    found = ranking_estimates(ranked, ks, config)
+    estimates = ranking_estimates(ranked, ks, config)
     return CutOffChart(
         ks,
         {
-            metric: {system: [figures[f"{config.label}{metric}@{k}"] for k in ks] for system, figures in found.items()}
+            metric: {
+                system: [by_name[f"{config.label}{metric}@{k}"] for k in ks] for system, by_name in estimates.items()
+            }
             for metric in METRICS
         },
     )
 
 
 def popularity_curves(rankings: Rankings, train: Interactions, cold: ColdItems) -> dict[str, Curve]:
-    """Return which share of what is recommended goes to the most popular items, however many: a Lorenz curve from the top.
+    """Return the share of recommendations of the n most popular items, for each n: a Lorenz curve from the top.
 
     Args:
-        rankings: Of some systems; the smallest cut-off counts, because that is what people see.
-        train: Its rows say how popular an item is.
-        cold: The items that train does not know.
+        rankings: Rankings; only ranks up to the smallest cut-off count.
+        train: Interactions of train, for popularity.
+        cold: Cold items.
 
     Returns:
-        Cumulated shares over the number of items, the most popular first: of the rows of train, and by system.
+        Cumulative shares over the number of items, most popular first: of the train rows, and by system.
     """
     order, num_items = cold.candidates(train), cold.first + cold.number
     ranks = np.unique(np.geomspace(1, max(1, len(order)), _RANKS).round().astype(np.int64))
@@ -128,11 +130,13 @@ def popularity_curves(rankings: Rankings, train: Interactions, cold: ColdItems) 
     return {name: _shares(count[order], ranks) for name, count in counts.items()}
 
 
-def _cut_offs(asked: tuple[int, ...]) -> tuple[int, ...]:
-    most = max(asked)
-    few = np.geomspace(_FIRST_CUT_OFFS, max(most, _FIRST_CUT_OFFS), _CUT_OFFS - _FIRST_CUT_OFFS).round().astype(int)
-    found = {*range(1, _FIRST_CUT_OFFS + 1), *few.tolist(), *asked}
-    return tuple(sorted(k for k in found if k <= most))
+def _cut_offs(configured: tuple[int, ...]) -> tuple[int, ...]:
+    largest = max(configured)
+    spaced = (
+        np.geomspace(_FIRST_CUT_OFFS, max(largest, _FIRST_CUT_OFFS), _CUT_OFFS - _FIRST_CUT_OFFS).round().astype(int)
+    )
+    cut_offs = {*range(1, _FIRST_CUT_OFFS + 1), *spaced.tolist(), *configured}
+    return tuple(sorted(k for k in cut_offs if k <= largest))
 
 
 def _shares(counts: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]) -> Curve:

@@ -1,4 +1,4 @@
-"""The tables of figures: how a number and its interval are written, and which of a line is best."""
+"""Metric tables of the report: values, intervals, and the best of a row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recsys_cli.metrics.named import ARROWS, best_of, better_of, title_of
 
 @dataclass(frozen=True)
 class TableCell:
-    """A figure in a table."""
+    """A metric of one system."""
 
     value: str
     interval: str
@@ -23,7 +23,7 @@ class TableCell:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A line of a table."""
+    """A metric of all systems."""
 
     title: str
     hint: str
@@ -33,28 +33,28 @@ class TableRow:
 _HINTS: dict[Better | None, str] = {
     "higher": "higher is better",
     "lower": "lower is better",
-    "one": "1 is right",
-    None: "neither more nor less is better in itself",
+    "one": "1 is best",
+    None: "neither higher nor lower is better in itself",
 }
-_NOTHING = Estimate(value=None)
+_UNDEFINED = Estimate(value=None)
 
 
 def pointwise_rows(systems: dict[str, Estimates]) -> list[TableRow]:
-    """Return a line for each metric that a system has; scores that are no logits have none of probabilities."""
+    """Return a row for each pointwise metric; non-probabilistic models lack metrics of probabilities."""
     return _rows(systems, [*POINTWISE, *GROUPED])
 
 
 def ranking_rows(systems: dict[str, Estimates]) -> list[TableRow]:
-    """Return a line for each ranking metric and cut-off, or for each figure of what is recommended."""
+    """Return a row for each ranking or beyond-accuracy metric and cut-off."""
     return _rows(systems, [])
 
 
 def _rows(systems: dict[str, Estimates], first: Sequence[str]) -> list[TableRow]:
-    found = dict.fromkeys(name for estimates in systems.values() for name in estimates)
+    names = dict.fromkeys(name for estimates in systems.values() for name in estimates)
     rows = []
-    for name in sorted(found, key=lambda name: first.index(name) if name in first else len(first)):
+    for name in sorted(names, key=lambda name: first.index(name) if name in first else len(first)):
         better = better_of(name)
-        cells = _cells([estimates.get(name, _NOTHING) for estimates in systems.values()], better)
+        cells = _cells([estimates.get(name, _UNDEFINED) for estimates in systems.values()], better)
         rows.append(TableRow(f"{title_of(name)} {ARROWS[better]}".rstrip(), _HINTS[better], cells))
     return rows
 
@@ -68,11 +68,13 @@ def _cells(estimates: list[Estimate], better: Better | None) -> list[TableCell]:
 
 
 def number(value: float | None) -> str:
-    """Write a figure; a dash where it is not defined. Shares have four places, larger figures fewer."""
+    """Format a metric: four decimals up to 10, fewer for larger values, a dash if undefined."""
     if value is None:
         return "–"
-    places = next(places for bound, places in ((10, 4), (100, 2), (10_000, 1), (math.inf, 0)) if abs(value) <= bound)
-    return f"{value:,.{places}f}"
+    decimals = next(
+        decimals for bound, decimals in ((10, 4), (100, 2), (10_000, 1), (math.inf, 0)) if abs(value) <= bound
+    )
+    return f"{value:,.{decimals}f}"
 
 
 def _interval(estimate: Estimate) -> str:

@@ -96,11 +96,11 @@ def test_mean_interval_does_not_depend_on_the_other_columns() -> None:
     assert together[1].low == pytest.approx(mean_estimates(values[:, 1:2], resamples=100, seed=9)[0].low)
 
 
-def test_mean_of_nobody_is_not_defined() -> None:
+def test_mean_of_no_users_is_undefined() -> None:
     assert [estimate.value for estimate in mean_estimates(np.empty((0, 2)), resamples=10, seed=0)] == [None, None]
 
 
-def test_every_user_is_drawn() -> None:
+def test_every_user_is_resampled() -> None:
     """Each user in turn is the only one who found anything: none may have an interval that no resample reaches."""
     found = mean_estimates(np.eye(40), resamples=400, seed=0)
 

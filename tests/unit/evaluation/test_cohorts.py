@@ -80,7 +80,7 @@ def test_cohort_has_the_auc_of_its_rows(found) -> None:
     assert found["head items"].pointwise["model"]["auc"].value is None  # one row
 
 
-def test_new_users_who_are_told_apart_are_cold_and_have_their_rankings(parts) -> None:
+def test_cold_start_users_with_distinct_ids_form_the_cold_cohort(parts) -> None:
     found = {cohort.name: cohort for cohort in measure_cohorts(replace(parts, first_new=6), CONFIG)}  # 6 and 7
 
     assert {name: (found[name].rows, found[name].users) for name in ("warm users", "cold users")} == {

@@ -46,7 +46,7 @@ def test_history_is_the_first_four_fifths_by_time_and_the_rest_is_to_find() -> N
     assert history.times.min() > 0
 
 
-def test_rows_without_a_time_are_cut_by_a_hash_that_follows_from_the_seed_and_from_who_it_is() -> None:
+def test_rows_without_times_are_split_by_a_hash_of_seed_and_raw_ids() -> None:
     rows = _rows([7] * 20, times=False)
     others = HASHES + np.uint64(1)
 
@@ -78,7 +78,7 @@ def _split_by_user(data: PreparedData) -> PreparedData:
 CONFIG = EvaluateConfig(k=(1, 5), bootstrap=20, relevance="all")
 
 
-def test_model_that_folds_in_ranks_for_users_whom_train_does_not_have(make_prepared) -> None:
+def test_model_with_fold_in_ranks_for_cold_start_users(make_prepared) -> None:
     data = _split_by_user(make_prepared(users=30, items=40, rows=1_200))
     model = build("item-knn", {}, data.schema)
     model.fit(make_context(data, "train"))
@@ -86,7 +86,7 @@ def test_model_that_folds_in_ranks_for_users_whom_train_does_not_have(make_prepa
     measured, rankings = measure(model.eval(), data, CONFIG)
 
     assert measured.counts.users_folded_in == len(set(_hashes(data)))
-    assert "each is described by the first 80% of the user's rows" in measured.protocol.users
+    assert "the first 80% of a user's rows are the fold-in history" in measured.protocol.users
     assert set(rankings.users.tolist()) == {UNSEEN}
     assert set(rankings.user_hashes.tolist()) <= set(_hashes(data))
     # On the checkerboard users meet everything, so there is little to find; but what was met before is not recommended.
@@ -97,14 +97,14 @@ def test_model_that_folds_in_ranks_for_users_whom_train_does_not_have(make_prepa
         assert not met & set(rankings.items["model"][number].tolist())
 
 
-def test_model_that_learns_of_each_user_says_why_it_does_not_rank(make_prepared) -> None:
+def test_model_without_fold_in_has_a_note_instead_of_a_ranking(make_prepared) -> None:
     data = _split_by_user(make_prepared())
     model = build("mlp", {}, data.schema)
 
     measured, rankings = measure(model.eval(), data, CONFIG)
 
     assert measured.ranking == {}
-    assert "what they know of a user from the user's history" in measured.notes[0]
+    assert "Models with fold-in rank for cold-start users" in measured.notes[0]
     assert len(rankings.users) == 0
 
 

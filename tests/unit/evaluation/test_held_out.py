@@ -108,7 +108,7 @@ def test_sample_is_stable_and_grows_by_adding() -> None:
 
 
 @pytest.mark.parametrize("size", [None, 200, 10_000])
-def test_sample_of_enough_is_everybody(size: int | None) -> None:
+def test_large_samples_contain_all_users(size: int | None) -> None:
     found = problem(*[(user, 5, 1) for user in range(10, 210)], max_ranking_users=size)
 
     assert len(found.user_idx) == found.num_eligible == 200
@@ -123,7 +123,7 @@ def test_block_gives_each_user_its_own_places() -> None:
     assert [(u, found.candidates[p]) for u, p in zip(users, places, strict=True)] == [(1, 3), (1, 6)]
 
 
-def test_nothing_held_out_is_nobody() -> None:
+def test_no_held_out_rows_give_no_users() -> None:
     found = problem()
 
     assert (len(found.user_idx), found.num_eligible, found.num_without) == (0, 0, 0)

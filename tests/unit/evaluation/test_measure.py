@@ -124,7 +124,7 @@ def test_measure_of_a_sample_says_so_everywhere(make_prepared) -> None:
     assert "a sample of 7 of 22 users" in measured.protocol.users
 
 
-def test_measure_on_test_filters_what_was_met_in_valid(make_prepared) -> None:
+def test_evaluation_on_test_filters_items_seen_in_valid(make_prepared) -> None:
     data = make_prepared()
     _add_split(data, "test", pq.read_table(data.shards("valid")[0]))
 
@@ -168,7 +168,7 @@ def test_measure_works_on_the_flat_layout(make_prepared) -> None:
     assert measured.pointwise["model"]["auc"].value == 1
 
 
-def test_measure_says_why_it_cannot_rank(make_prepared) -> None:
+def test_note_gives_the_reason_for_a_missing_ranking(make_prepared) -> None:
     data = make_prepared()
     for split in ("train", "valid"):
         for path in data.shards(split):
@@ -190,7 +190,7 @@ def test_measure_on_a_gpu_equals_the_cpu(make_prepared) -> None:
         pytest.skip("no CUDA device")
     data = make_prepared()
 
-    there = measure(Half().cuda(), data, CONFIG, place=ComputeSettings(device="cuda"))
+    there = measure(Half().cuda(), data, CONFIG, compute=ComputeSettings(device="cuda"))
 
     assert _values(there) == pytest.approx(_values(measure(Half(), data, CONFIG)), abs=1e-6)
 
@@ -204,7 +204,7 @@ def test_cut_offs_are_at_least_one(k: list[int]) -> None:
 def test_measure_tells_how_far_it_is(make_prepared) -> None:
     events: list[Progress] = []
 
-    measure(Half(), make_prepared(), CONFIG, place=ComputeSettings(emit=events.append))
+    measure(Half(), make_prepared(), CONFIG, compute=ComputeSettings(emit=events.append))
 
     last = {event.task: event for event in events}
     assert set(last) == {"score valid", "rank by model", "rank by popularity", "rank by ease"}
@@ -218,13 +218,13 @@ def test_measure_refuses_scores_that_are_no_numbers(make_prepared) -> None:
         def score(self, batch: Batch) -> Tensor:
             return torch.full((batch.num_rows,), float("nan"))
 
-    with pytest.raises(TrainingError, match="no number"):
+    with pytest.raises(TrainingError, match="not finite"):
         measure(Broken(), make_prepared(), CONFIG)
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
 @pytest.mark.parametrize("number", [float("nan"), float("-inf"), 1e30])
-def test_measure_refuses_vectors_whose_products_may_be_no_numbers(make_prepared, side: str, number: float) -> None:
+def test_vectors_with_overflowing_products_are_an_error(make_prepared, side: str, number: float) -> None:
     class Broken(Half):
         scoring = "dot_product"
 
@@ -234,7 +234,7 @@ def test_measure_refuses_vectors_whose_products_may_be_no_numbers(make_prepared,
         def item_vectors(self, items: Tensor) -> Tensor:
             return torch.full((len(items), 2), number if side == "item" else 1.0)
 
-    with pytest.raises(TrainingError, match="no number"):
+    with pytest.raises(TrainingError, match="not finite"):
         measure(Broken(), make_prepared(), CONFIG)
 
 

@@ -49,36 +49,33 @@ def test_every_id_is_found_again(data: PreparedData, role: Role) -> None:
     assert [names.find(role, value) for value in values] == list(range(FIRST, FIRST + len(values)))
 
 
-def test_an_unknown_number_names_those_around_it(data: PreparedData) -> None:
-    with pytest.raises(ConfigError, match="train has no user '41'; near it are 39, 38, 37") as error:
+def test_error_of_an_unknown_number_suggests_the_nearest(data: PreparedData) -> None:
+    with pytest.raises(ConfigError, match="unknown user '41'; similar: 39, 38, 37") as error:
         IdNames(data).find(Role.USER, "41")
-    assert error.value.hint == "an ID is a value of userId in the raw data, of which there are 40 in train"
+    assert error.value.hint == "use a value of userId in the raw data: 40 are in train"
 
 
-def test_an_unknown_text_names_titles_that_hold_it_or_ids_that_look_like_it(data: PreparedData) -> None:
+def test_error_of_an_unknown_text_suggests_similar_titles_and_ids(data: PreparedData) -> None:
     names = IdNames(data, titles(i4="Toy Story (1995)", i9="History", i11="Heat"))
-    with pytest.raises(ConfigError, match=r"no item 'STORY'; near it are 4 \(Toy Story \(1995\)\), 9 \(History\)"):
+    with pytest.raises(ConfigError, match=r"unknown item 'STORY'; similar: 4 \(Toy Story \(1995\)\), 9 \(History\)"):
         names.find(Role.ITEM, "STORY")
-    with pytest.raises(ConfigError, match=r"train has no item 'zzz'$") as error:
+    with pytest.raises(ConfigError, match=r"unknown item 'zzz'$") as error:
         names.find(Role.ITEM, "zzz")
-    assert (
-        error.value.hint
-        == "an ID is a value of movieId in the raw data, of which there are 30 in train, such as 0, 1, 2"
-    )
+    assert error.value.hint == "use a value of movieId in the raw data: 30 are in train, such as 0, 1, 2"
 
 
-def test_an_item_may_be_called_by_its_title_or_what_no_other_title_has(data: PreparedData) -> None:
+def test_items_are_found_by_title_or_by_a_unique_part_of_it(data: PreparedData) -> None:
     names = IdNames(data, titles(i4="Toy Story (1995)", i5="Toy Story (1995) 2", i9="History", i11="Heat", i12="1984"))
     assert names.find(Role.ITEM, "toy story (1995)") == FIRST + 4
     assert names.find(Role.ITEM, "heat") == FIRST + 11
     assert names.find(Role.ITEM, "1984") == FIRST + 12
-    with pytest.raises(ConfigError, match=r"no item '1995'; near it are 29, 28, 27$"):
+    with pytest.raises(ConfigError, match=r"unknown item '1995'; similar: 29, 28, 27$"):
         names.find(Role.ITEM, "1995")  # a number is more likely to be a wrong id
 
 
-def test_a_title_with_a_mistake_names_those_that_look_like_it(data: PreparedData) -> None:
+def test_error_of_a_misspelled_title_suggests_similar_ones(data: PreparedData) -> None:
     names = IdNames(data, titles(i4="Toy Story (1995)", i9="History"))
-    with pytest.raises(ConfigError, match=r"no item 'Toy Storry \(1995\)'; near it are 4 \(Toy Story \(1995\)\)$"):
+    with pytest.raises(ConfigError, match=r"unknown item 'Toy Storry \(1995\)'; similar: 4 \(Toy Story \(1995\)\)$"):
         names.find(Role.ITEM, "Toy Storry (1995)")
 
 
@@ -87,5 +84,5 @@ def test_ids_that_are_text_are_found_as_they_are_typed(data: PreparedData) -> No
     pq.write_table(pa.table({"value": values, "count": [1] * 40}), data.vocabulary("userId"))
     names = IdNames(data)
     assert names.find(Role.USER, "u007") == FIRST + 7
-    with pytest.raises(ConfigError, match="no user 'u7'; near it are u0"):
+    with pytest.raises(ConfigError, match="unknown user 'u7'; similar: u0"):
         names.find(Role.USER, "u7")

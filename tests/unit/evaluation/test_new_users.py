@@ -94,7 +94,7 @@ def _ranked(data: PreparedData, model: Model) -> tuple[Measurements, Rankings, d
     return measured, rankings, found
 
 
-def test_everybody_is_ranked_for_and_new_users_have_what_is_known_of_them(world: PreparedData) -> None:
+def test_all_users_are_ranked_and_cold_start_users_have_their_history(world: PreparedData) -> None:
     measured, rankings, found = _ranked(world, Mirror())
 
     assert found["popularity"] == {"ann": ["m4"], "bob": ["m3", "m4"], "eve": ["m2", "m4"], "dan": ["m1", "m2"]}
@@ -106,14 +106,12 @@ def test_everybody_is_ranked_for_and_new_users_have_what_is_known_of_them(world:
     assert (counts.users, counts.users_ranked, counts.users_new, counts.users_new_with_history) == (4, 4, 2, 1)
     assert (counts.unknown_user_rows, counts.relevant, counts.relevant_unreachable) == (4, 6, 1)
     assert measured.ranking["popularity"]["recall@2"].value == pytest.approx((1 + 1 + 1 + 1 / 2) / 4)
-    assert "all 4 users, 2 of them new" in measured.protocol.users
-    assert "which is something for 1 of them" in measured.protocol.users
-    assert not [note for note in measured.notes if "new" in note]
+    assert "all 4 users, 2 of them cold-start" in measured.protocol.users
+    assert "available for 1 of them" in measured.protocol.users
+    assert not [note for note in measured.notes if "cold-start" in note]
 
 
-def test_models_are_told_of_the_rows_that_the_evaluation_has_read(
-    world: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_context_reuses_the_rows_of_the_evaluation(world: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("recsys_cli.evaluation.training_context.read_interactions")
 
     assert len(_ranked(world, model := Mirror())[1].users) == 4
@@ -133,12 +131,12 @@ def test_cohort_of_cold_users_has_the_rankings_of_the_new(world: PreparedData) -
     assert cohorts["cold users"].ranking["model"]["hr@1"].value == 0.5
 
 
-def test_model_that_learns_of_each_user_ranks_for_new_ones_by_popularity_and_says_so(world: PreparedData) -> None:
+def test_model_without_fold_in_ranks_for_cold_start_users_by_popularity(world: PreparedData) -> None:
     measured, _, found = _ranked(world, Ids())
 
     assert found["model"] == {"ann": ["m4"], "bob": ["m4", "m3"], "eve": ["m2", "m4"], "dan": ["m1", "m2"]}
-    (note,) = [note for note in measured.notes if "new" in note]
-    assert note.startswith("2 of the 4 users that are ranked for are new")
+    (note,) = [note for note in measured.notes if "cold-start" in note]
+    assert note.startswith("2 of the 4 ranked users are cold-start users")
 
 
 def test_scores_of_a_fitted_model_follow_from_the_history_of_a_new_user(world: PreparedData) -> None:
@@ -174,12 +172,12 @@ def test_the_report_shows_new_users_with_their_history(world: PreparedData) -> N
     assert shown is not None
     (eve,) = [user for user in shown.users if user.name == f"#{hash_values(pa.array(['eve']))[0]:016x}"[:9]]
     assert sorted(line.title for line in eve.history) == ["m1", "m3"]
-    assert sorted(line.title for line in eve.wanted) == ["m2", "m4"]
-    assert eve.rows.startswith("2 rows before")
+    assert sorted(line.title for line in eve.ground_truth) == ["m2", "m4"]
+    assert eve.rows.startswith("History: 2 interactions")
     assert {len(user.history) for user in shown.users} == {0, 2, 3}
 
 
-def test_data_of_a_version_without_hashes_leaves_new_users_out_and_says_so(world: PreparedData) -> None:
+def test_data_without_hashes_leaves_out_cold_start_users_with_a_note(world: PreparedData) -> None:
     for split in ("valid", "test"):
         for path in world.shards(split):
             pq.write_table(pq.read_table(path).drop_columns([USER_HASH]), path)
@@ -188,21 +186,21 @@ def test_data_of_a_version_without_hashes_leaves_new_users_out_and_says_so(world
 
     assert set(found["model"]) == {"ann", "bob"}
     assert "recsys etl --force" in measured.notes[0]
-    assert "4 rows are of users that train does not know and that cannot be told apart" in measured.protocol.users
+    assert "4 rows of cold-start users without distinct ids are predicted, but not ranked" in measured.protocol.users
 
 
-def test_ids_are_lent_to_as_many_new_users_at_a_time_as_there_are() -> None:
-    """A world of 5 ids, 3 to 7, and 12 new users, 8 to 19, of whom each has met one item."""
+def test_cold_start_users_get_temporary_ids_in_groups() -> None:
+    """A world of 5 ids, 3 to 7, and 12 new users, 8 to 19, each with one interaction."""
     users = np.arange(8, 20)
     history = Interactions(users.astype(np.int32), (users * 10).astype(np.int32), np.ones(12, np.float32))
-    begun: list[int] = []
+    histories: list[int] = []
 
     class Remembers(Model):
         folds_in = True
 
         def set_context(self, context: TrainingContext) -> None:
             rows = context.interactions()
-            begun.append(len(rows))
+            histories.append(len(rows))
             self.met = dict(zip(rows.user_idx.tolist(), rows.item_idx.tolist(), strict=True))
 
         def score(self, batch: Batch) -> Tensor:
@@ -216,13 +214,13 @@ def test_ids_are_lent_to_as_many_new_users_at_a_time_as_there_are() -> None:
         met = dict(model.met)
         return lambda asked: torch.tensor([[float(met[user]), 0.0] for user in asked.tolist()])
 
-    loans = TemporaryIds(users, history, range(FIRST, 8), dict)
-    scorer = FoldInScorer(model, make, NewUsers(8, users.astype(np.uint64)), loans, candidates)
+    temporary = TemporaryIds(users, history, range(FIRST, 8), dict)
+    scorer = FoldInScorer(model, make, NewUsers(8, users.astype(np.uint64)), temporary, candidates)
 
     scores = torch.cat([scorer(np.array(block)) for block in ([7, 8, 9], list(range(10, 16)), [16, 17, 18, 19])])
 
     assert scores[:, 0].tolist() == [7, *range(80, 200, 10)]
-    assert begun == [5, 5, 2]
+    assert histories == [5, 5, 2]
 
 
 def test_rows_are_named_by_hash_and_hidden_again() -> None:

@@ -64,7 +64,7 @@ def test_rank_equals_sorting_by_hand_whatever_the_block(world, block_scores: int
         assert ranked.num_relevant[row] == num_relevant
 
 
-def test_oracle_ranks_perfectly_but_for_what_cannot_be_found(world) -> None:
+def test_oracle_ranks_perfectly_except_for_unreachable_items(world) -> None:
     _, rows, held_out, _ = world
     liked = np.zeros((NUM_USERS + 3, NUM_ITEMS), np.float32)
     np.maximum.at(liked, (rows.user_idx, rows.item_idx), rows.labels)
@@ -108,7 +108,7 @@ def test_top_places_sorts_all_floats_and_breaks_ties_by_place() -> None:
     assert order == sorted(range(10), key=lambda place: (-row[place], place))
 
 
-def test_top_places_does_not_depend_on_how_many_are_asked_for() -> None:
+def test_top_places_do_not_depend_on_the_cut_off() -> None:
     scores = torch.randint(0, 5, (8, 1_000), generator=torch.Generator().manual_seed(0)).float()
 
     everything = scores.argsort(dim=1, descending=True, stable=True)

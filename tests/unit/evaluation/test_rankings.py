@@ -34,7 +34,7 @@ def _rankings() -> Rankings:
         num_relevant=np.array([1, 4]),
         items={"model": np.array([[7, 3], [4, 0]], np.int32), "item-knn": np.zeros((2, 2), np.int32)},
         hits={"model": np.array([[True, False], [False, False]]), "item-knn": np.zeros((2, 2), bool)},
-        drawn=np.empty((2, 0), np.int32),
+        sampled=np.empty((2, 0), np.int32),
         logits=np.array([0.5, -1], np.float32),
         labels=np.array([1, 0], np.uint8),
         row_users=np.array([3, 9], np.int32),
@@ -57,7 +57,7 @@ def test_rankings_are_read_back_as_they_were_written(tmp_path: Path) -> None:
         "users",
         "user_hashes",
         "num_relevant",
-        "drawn",
+        "sampled",
         "logits",
         "labels",
         "row_users",
@@ -73,7 +73,7 @@ def test_rankings_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["rankings.safetensors"]
 
 
-def test_rankings_of_nobody_are_read_back(tmp_path: Path) -> None:
+def test_empty_rankings_are_read_back(tmp_path: Path) -> None:
     nobody = np.empty(0, np.int64)
     empty = replace(
         _rankings(), users=nobody, user_hashes=nobody.astype(np.uint64), num_relevant=nobody, items={}, hits={}
@@ -85,10 +85,10 @@ def test_rankings_of_nobody_are_read_back(tmp_path: Path) -> None:
 
 def test_rankings_that_are_missing_broken_or_of_another_version_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rankings.safetensors"
-    with pytest.raises(DataError, match="not the rankings"):
+    with pytest.raises(DataError, match="cannot read rankings"):
         Rankings.read(path)
     path.write_bytes(b"something else")
-    with pytest.raises(DataError, match="not the rankings"):
+    with pytest.raises(DataError, match="cannot read rankings"):
         Rankings.read(path)
     save_file({"users": np.zeros(1)}, path, metadata={"recsys": json.dumps({"version": 0})})
     with pytest.raises(DataError, match="version 0"):

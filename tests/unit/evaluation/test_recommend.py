@@ -70,20 +70,20 @@ class FoldedIn(Compass):
 
 
 @pytest.mark.parametrize(("kind", "rows"), [(FoldedIn, 2), (Compass, 600)])
-def test_a_model_that_folds_in_is_told_of_nobody_but_who_is_asked_about(
+def test_fold_in_context_has_only_the_requested_user(
     make_prepared: MakePrepared, kind: type[Compass], rows: int
 ) -> None:
     model, ids = kind().eval(), np.array([5, 5], np.int32)
     own = Interactions(ids, ids, np.ones(2, np.float32))
-    RecommendingModel(model, make_prepared(rows=600), earlier=("train",), batch_size=100, met=own)
+    RecommendingModel(model, make_prepared(rows=600), earlier=("train",), batch_size=100, history=own)
     assert model.begun == rows
 
 
-def test_a_model_that_folds_in_is_told_of_everybody_where_nothing_is_known(make_prepared: MakePrepared) -> None:
+def test_fold_in_context_without_history_has_all_users(make_prepared: MakePrepared) -> None:
     model, nothing = FoldedIn().eval(), np.empty(0, np.int32)
     own = Interactions(nothing, nothing, np.empty(0, np.float32))
     data = make_prepared()
-    RecommendingModel(model, data, earlier=("train",), batch_size=100, met=own)
+    RecommendingModel(model, data, earlier=("train",), batch_size=100, history=own)
     assert model.begun == data.rows("train")
 
 

@@ -22,7 +22,7 @@ from recsys_cli.metrics import BEYOND, POINTWISE, RANKING
 from recsys_cli.metrics.named import ARROWS, best_of
 
 HEADINGS = [
-    "Predictions", "Ranking", "Cohorts", "What is recommended", "Some users", "Learning curves", "Protocol", "Config",
+    "Predictions", "Ranking", "Cohorts", "Recommended items", "Example users", "Learning curves", "Protocol", "Config",
     "Manifest",
 ]  # fmt: skip
 CHARTS = 3 + len(METRICS) + 1 + 1 + 2
@@ -51,7 +51,7 @@ def evaluation() -> Evaluation:
         cohorts=(
             Cohort(
                 name="cold users",
-                about="users that train does not know <b>",
+                about="users absent from train <b>",
                 rows=4,
                 users=0,
                 pointwise={"model": {"auc": figure}},
@@ -87,7 +87,11 @@ SHOWN = RankingSection(
     popularity={CONSUMED: Curve(x=(1, 10), y=(0.2, 1.0)), "model": Curve(x=(1, 10), y=(0.6, 1.0))},
     users=[
         ExampleUser(
-            "u<1>", "3 rows before", history=[LINE], recommended=[LINE, ListedItem("Nothing special", "")], wanted=[]
+            "u<1>",
+            "History: 3 interactions",
+            history=[LINE],
+            recommended=[LINE, ListedItem("Nothing special", "")],
+            ground_truth=[],
         )
     ],
 )
@@ -108,7 +112,7 @@ def _page(
         history=read_history(metrics),
         config="model:\n  name: <mlp>\n",
         manifest={"model": "mlp", **(manifest or {})},
-        shown=shown,
+        rankings=shown,
     )
 
 
@@ -171,14 +175,14 @@ def test_page_loads_nothing(evaluation: Evaluation, tmp_path: Path) -> None:
     assert "<script" not in page
 
 
-def test_page_escapes_what_it_shows(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_page_escapes_texts(evaluation: Evaluation, tmp_path: Path) -> None:
     page = _page(evaluation, tmp_path)
 
     for text in (
         "A <b>title</b> & more",
         "<i>Drama</i>",
         "User u<1>",
-        "users that train does not know <b>",
+        "users absent from train <b>",
     ):
         assert text not in page
         assert html.escape(text) in page
@@ -199,12 +203,12 @@ def test_page_takes_all_colours_from_the_style(evaluation: Evaluation, tmp_path:
     assert not [colour for svg in svgs for colour in re.findall(r"#[0-9a-f]{6}\b", svg) if not colour.startswith("#m")]
 
 
-def test_page_without_history_or_ranking_says_so(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_page_without_history_or_ranking_has_notes(evaluation: Evaluation, tmp_path: Path) -> None:
     update = {"ranking": {}, "beyond": {}, "cohorts": (), "ceiling": None}
     page = _page(evaluation.model_copy(update=update), tmp_path, shown=None)
 
     assert re.findall(r"<h2>(.*?)</h2>", page) == [*HEADINGS[:2], *HEADINGS[5:]]
-    assert "kept no metrics" in page
+    assert "has no training metrics" in page
     assert "Not measured" in page
     assert page.count("<svg") == 3
 
@@ -231,14 +235,14 @@ def _ground(svg: str) -> float:
     return float(found[1])
 
 
-def test_page_shows_cohorts_with_their_figures_and_who_they_are(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_page_shows_metrics_and_definitions_of_cohorts(evaluation: Evaluation, tmp_path: Path) -> None:
     page = _page(evaluation, tmp_path)
 
     assert "<title>cold users, mlp: 0.7654</title>" in page
-    assert "<th>cold users</th><td>users that train does not know &lt;b&gt;</td><td>4</td><td>–</td>" in page
+    assert "<th>cold users</th><td>users absent from train &lt;b&gt;</td><td>4</td><td>–</td>" in page
 
 
-def test_page_shows_what_lists_show_and_which_way_is_better(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_page_shows_beyond_accuracy_metrics_with_their_direction(evaluation: Evaluation, tmp_path: Path) -> None:
     page = _page(evaluation, tmp_path)
 
     for name, metric in BEYOND.items():
@@ -253,7 +257,7 @@ def test_page_marks_hits_and_shows_users_by_title(evaluation: Evaluation, tmp_pa
     assert rows == [("✓", "A &lt;b&gt;title&lt;/b&gt; &amp; more")] * 2 + [("", "Nothing special")]
 
 
-def test_page_says_of_sampled_candidates_that_they_are(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_page_names_sampled_metrics(evaluation: Evaluation, tmp_path: Path) -> None:
     config = evaluation.config.model_copy(update={"candidates": "sampled-uniform"})
     ranking = {
         system: {f"sampled_{name}": found for name, found in figures.items()}
@@ -261,14 +265,14 @@ def test_page_says_of_sampled_candidates_that_they_are(evaluation: Evaluation, t
     }
     page = _page(evaluation.model_copy(update={"config": config, "ranking": ranking}), tmp_path)
 
-    assert "full catalogue" not in page
+    assert "full catalog" not in page
     assert '<p class="note">About candidates &amp; more.</p>' in page
     assert "<dt>sampled NDCG@5</dt><dd>0.7654</dd>" in page
     assert 'aria-label="sampled NDCG@k over k"' in page
     assert 'title="higher is better">sampled NDCG@10 ↑</th>' in page
 
 
-def test_history_leaves_out_what_is_not_there(tmp_path: Path) -> None:
+def test_history_leaves_out_missing_values(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text(LINES)
 
     history = read_history(tmp_path / "metrics.jsonl")
@@ -287,10 +291,10 @@ def test_page_draws_each_metric_of_valid_and_says_which_epoch_is_kept(evaluation
     )  # fmt: skip
     page = _page(evaluation, tmp_path, lines, manifest={"best_epoch": 2, "monitor": "ndcg@10"})
 
-    assert "after epoch 2, which was best by ndcg@10" in page
+    assert "from epoch 2, the best by ndcg@10" in page
     assert 'aria-label="AUC over steps"' in page
     assert 'aria-label="NDCG@10 over steps"' in page
-    assert "NDCG@10 of valid at the end of each epoch." in page
+    assert "NDCG@10 on valid at the end of each epoch." in page
 
 
 def test_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.held_out import HeldOut, candidate_items, hold_out
 from recsys_cli.evaluation.measure import measure
 from recsys_cli.evaluation.ranking import rank
-from recsys_cli.evaluation.sampling import drawn
+from recsys_cli.evaluation.sampling import sample_candidates
 from recsys_cli.evaluation.training_context import make_context
 from recsys_cli.interactions import Interactions
 from recsys_cli.metrics.named import title_of
@@ -41,10 +41,10 @@ def _hashes(size: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**63, size).astype(np.uint64)
 
 
-def _drawn(world: tuple[HeldOut, np.ndarray], config: EvaluateConfig) -> HeldOut:
+def _sampled(world: tuple[HeldOut, np.ndarray], config: EvaluateConfig) -> HeldOut:
     held_out, counts = world
     users, items = _hashes(len(held_out.user_idx), 1), _hashes(len(counts), 2)
-    return drawn(held_out, counts, users=users, items=items, config=config)
+    return sample_candidates(held_out, counts, users=users, items=items, config=config)
 
 
 def _of(lists, user: int) -> set[int]:
@@ -52,27 +52,27 @@ def _of(lists, user: int) -> set[int]:
 
 
 @pytest.mark.parametrize("how", ["sampled-uniform", "sampled-popularity"])
-def test_drawn_are_as_many_as_asked_for_and_neither_seen_nor_relevant(world, how: str) -> None:
-    found = _drawn(world, SOME.model_copy(update={"candidates": how}))
+def test_sampled_candidates_have_the_configured_number_and_are_neither_seen_nor_relevant(world, how: str) -> None:
+    found = _sampled(world, SOME.model_copy(update={"candidates": how}))
 
-    assert found.drawn.lengths.tolist() == [7] * len(found.user_idx)
+    assert found.sampled.lengths.tolist() == [7] * len(found.user_idx)
     for user in range(len(found.user_idx)):
-        assert not _of(found.drawn, user) & (_of(found.seen, user) | _of(found.relevant, user))
+        assert not _of(found.sampled, user) & (_of(found.seen, user) | _of(found.relevant, user))
 
 
-def test_all_that_is_left_is_drawn_where_more_are_asked_for(world) -> None:
-    found = _drawn(world, SOME.model_copy(update={"sampled_items": 1_000}))
+def test_small_catalogs_are_sampled_completely(world) -> None:
+    found = _sampled(world, SOME.model_copy(update={"sampled_items": 1_000}))
 
     for user in range(len(found.user_idx)):
         left = set(range(50)) - _of(found.seen, user) - _of(found.relevant, user)
-        assert _of(found.drawn, user) == left
+        assert _of(found.sampled, user) == left
 
 
-def test_popular_items_are_drawn_more_often_and_others_evenly(world) -> None:
+def test_popularity_sampling_prefers_popular_items_and_uniform_does_not(world) -> None:
     times = {}
     for how in ("sampled-uniform", "sampled-popularity"):
         config = SOME.model_copy(update={"candidates": how, "sampled_items": 1})
-        found = [_drawn(world, config.model_copy(update={"seed": seed})).drawn.values for seed in range(40)]
+        found = [_sampled(world, config.model_copy(update={"seed": seed})).sampled.values for seed in range(40)]
         times[how] = np.bincount(np.concatenate(found), minlength=50)
 
     # One is drawn with a chance that is as its rows in train; those of the first ten are about a third of all.
@@ -85,10 +85,10 @@ def test_popular_items_are_drawn_more_often_and_others_evenly(world) -> None:
 
 
 def test_draws_follow_from_the_seed(world) -> None:
-    once, again, other = (_drawn(world, SOME.model_copy(update={"seed": seed})) for seed in (5, 5, 6))
+    once, again, other = (_sampled(world, SOME.model_copy(update={"seed": seed})) for seed in (5, 5, 6))
 
-    assert np.array_equal(once.drawn.values, again.drawn.values)
-    assert not np.array_equal(once.drawn.values, other.drawn.values)
+    assert np.array_equal(once.sampled.values, again.sampled.values)
+    assert not np.array_equal(once.sampled.values, other.sampled.values)
 
 
 def test_sampled_figures_are_named_so_wherever_they_go(make_prepared) -> None:
@@ -106,20 +106,20 @@ def test_sampled_figures_are_named_so_wherever_they_go(make_prepared) -> None:
     assert all(title_of(name).startswith("sampled ") for name in names)
     assert measured.protocol.candidates.startswith("SAMPLED")
     assert set(Outcomes.of(rankings).users) == set(measured.ranking["model"])
-    assert rankings.drawn.shape[0] == len(rankings.users)
-    assert 0 < rankings.drawn.shape[1] <= 7
-    assert (rankings.drawn[rankings.drawn > 0] >= 3).all()
+    assert rankings.sampled.shape[0] == len(rankings.users)
+    assert 0 < rankings.sampled.shape[1] <= 7
+    assert (rankings.sampled[rankings.sampled > 0] >= 3).all()
 
 
-def test_only_what_is_drawn_or_relevant_is_ranked(world) -> None:
+def test_only_sampled_and_relevant_items_are_ranked(world) -> None:
     import torch
 
-    found = _drawn(world, SOME)
+    found = _sampled(world, SOME)
 
     ranked, num_empty = rank(found, lambda users: torch.zeros(len(users), 50), cut_off=12, block_scores=400)
 
     assert num_empty == 0
     for user, places in enumerate(ranked.candidates.tolist()):
-        allowed = sorted(_of(found.drawn, user) | _of(found.relevant, user))  # all scores are equal, so by place
+        allowed = sorted(_of(found.sampled, user) | _of(found.relevant, user))  # all scores are equal, so by place
         assert places == (allowed + [-1] * 12)[:12]
         assert ranked.hits[user].tolist() == [place in _of(found.relevant, user) for place in places]

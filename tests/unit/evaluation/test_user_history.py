@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from recsys_cli.evaluation.user_history import newest_first, num_positive, rows_of, to_find
+from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, num_positive, rows_of
 from recsys_cli.features.schema import FIRST, UNSEEN, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import read_interactions
@@ -48,15 +48,13 @@ def test_newest_come_first_over_splits_and_the_data_order_stands_without_times()
     # 0.7 is no float32: as one it is a little less, and the least label has to be of the same kind
     [("positive", [4, 6, 8, UNSEEN]), ("all", [4, 5, 6, 8, UNSEEN]), (0.7, [4, 6, 8, UNSEEN]), (0.8, [4, 6, UNSEEN])],
 )
-def test_to_be_found_is_each_relevant_item_once_that_was_not_met_before(
-    relevant: str | float, items: list[int]
-) -> None:
+def test_ground_truth_has_each_relevant_unseen_item_once(relevant: str | float, items: list[int]) -> None:
     test = rows(None, 4, 5, 6, 4, 7, UNSEEN, 8, labels=[1, 0, 1, 1, 1, 1, 0.7])
     train = rows(None, 7, UNSEEN)  # another item without an id
 
-    found = to_find(
+    found = find_ground_truth(
         {"train": train, "test": test}, ("test",), newest_first({"train": train}, ("train",)), relevant=relevant
     )
 
     assert sorted(one.item_idx for one in found) == sorted(items)
-    assert not to_find({"train": train}, (), [], relevant=relevant)
+    assert not find_ground_truth({"train": train}, (), [], relevant=relevant)

@@ -33,60 +33,67 @@ def ranked(first_is_right: np.ndarray) -> Ranked:
     return Ranked(hits, np.ones(len(hits), np.int64), np.zeros(hits.shape, np.int32))
 
 
-def test_says_what_the_model_beats_by_auc() -> None:
+def test_verdict_by_auc() -> None:
     noise = np.random.default_rng(0).normal(size=len(LABELS)).astype(np.float32)
     scores = {"model": noise + LABELS, "worse": noise, "same": 2 * (noise + LABELS), "best": LABELS}
-    (said,) = verdicts(rows(scores, auc=0.7, rmse=0.5), asked(LABELS), {}, CONFIG, of_labels=True)
-    assert said == "By AUC the model is better than worse, worse than best and not to be told apart from same."
+    (said,) = verdicts(rows(scores, auc=0.7, rmse=0.5), asked(LABELS), {}, CONFIG, predicts_labels=True)
+    assert said == (
+        "By AUC, the model is significantly better than worse, significantly worse than best and not significantly different "
+        "from same."
+    )
 
 
-def test_says_that_probabilities_are_worse_than_a_constant() -> None:
+def test_verdict_reports_inaccurate_probabilities() -> None:
     """The order is right, and every score three times as sure as it may be."""
     rng = np.random.default_rng(1)
     sure = 20 * (LABELS - 0.5) + rng.normal(0, 12, len(LABELS)).astype(np.float32)
     scores = {"model": sure, "constant": np.zeros_like(LABELS)}
-    of_order, of_loss = verdicts(rows(scores, auc=0.8, log_loss=2.0), asked(LABELS), {}, CONFIG, of_labels=True)
-    assert of_order == "By AUC the model is better than constant."
-    assert of_loss == "By log loss the model is worse than constant: its probabilities are off."
+    of_order, of_loss = verdicts(rows(scores, auc=0.8, log_loss=2.0), asked(LABELS), {}, CONFIG, predicts_labels=True)
+    assert of_order == "By AUC, the model is significantly better than constant."
+    assert of_loss == "By log loss, the model is significantly worse than constant: its probabilities are inaccurate."
 
 
-def test_says_it_of_errors_where_labels_are_numbers() -> None:
+def test_verdict_of_numeric_labels_is_by_rmse() -> None:
     ratings = np.tile(np.float32([1, 2, 4]), 100)
     scores = {"model": ratings + 0.1, "mean": np.full_like(ratings, ratings.mean())}
-    (said,) = verdicts(rows(scores, rmse=0.1), asked(ratings), {}, CONFIG, of_labels=True)
-    assert said == "By RMSE the model is better than mean."
+    (said,) = verdicts(rows(scores, rmse=0.1), asked(ratings), {}, CONFIG, predicts_labels=True)
+    assert said == "By RMSE, the model is significantly better than mean."
 
 
-def test_says_nothing_where_the_figure_is_not_defined() -> None:
+def test_no_verdict_on_undefined_metrics() -> None:
     one_class = np.ones_like(LABELS)
     scores = {"model": LABELS, "constant": one_class}
-    assert verdicts(rows(scores, auc=None, rmse=0.1), asked(one_class), {}, CONFIG, of_labels=True) == ()
+    assert verdicts(rows(scores, auc=None, rmse=0.1), asked(one_class), {}, CONFIG, predicts_labels=True) == ()
 
 
-@pytest.mark.parametrize("of_labels", [True, False])
-def test_says_by_which_rankings_the_model_is_beaten_and_why_that_can_be(of_labels: bool) -> None:
+@pytest.mark.parametrize("predicts_labels", [True, False])
+def test_verdict_on_rankings_explains_a_worse_label_model(predicts_labels: bool) -> None:
     users = np.arange(300)
     systems = {"model": ranked(users < 100), "ease": ranked(users < 200), "popularity": ranked(users < 20)}
     found = rows({"model": LABELS}, auc=None)
-    said, *why = verdicts(found, asked(LABELS), systems, CONFIG, of_labels=of_labels)
-    assert said == "By NDCG@2 the model is better than popularity and worse than ease."
-    assert len(why) == of_labels
+    said, *why = verdicts(found, asked(LABELS), systems, CONFIG, predicts_labels=predicts_labels)
+    assert said == "By NDCG@2, the model is significantly better than popularity and significantly worse than ease."
+    assert len(why) == predicts_labels
     assert all("recsys run CONFIG model.name=ease" in sentence for sentence in why)
 
 
-def test_says_of_sampled_candidates_that_they_are() -> None:
+def test_verdict_names_sampled_metrics() -> None:
     users = np.arange(300)
     systems = {"model": ranked(users < 200), "ease": ranked(users < 100)}
     config = CONFIG.model_copy(update={"candidates": "sampled-uniform"})
-    (said,) = verdicts(rows({"model": LABELS}, auc=None), asked(LABELS), systems, config, of_labels=True)
-    assert said == "By sampled NDCG@2 the model is better than ease."
+    (said,) = verdicts(rows({"model": LABELS}, auc=None), asked(LABELS), systems, config, predicts_labels=True)
+    assert said == "By sampled NDCG@2, the model is significantly better than ease."
 
 
-def test_says_nothing_of_rankings_for_nobody() -> None:
+def test_no_verdict_on_empty_rankings() -> None:
     nobody = ranked(np.empty(0, np.bool_))
     assert (
         verdicts(
-            rows({"model": LABELS}, auc=None), asked(LABELS), {"model": nobody, "ease": nobody}, CONFIG, of_labels=True
+            rows({"model": LABELS}, auc=None),
+            asked(LABELS),
+            {"model": nobody, "ease": nobody},
+            CONFIG,
+            predicts_labels=True,
         )
         == ()
     )

@@ -79,7 +79,7 @@ def test_models_are_ranked_over_their_seeds(data: PreparedData, workspace: Works
     assert not popularity.is_baseline  # a model of the bench, and not twice in the table
     assert popularity.parameters == workspace.run(popularity.runs[0]).manifest["parameters"]
     assert any(one.is_baseline for one in found.standings)
-    assert "ease is first by NDCG@5; mlp cannot be told apart from it." in in_words(
+    assert "ease ranks first by NDCG@5, without a significant difference from mlp." in in_words(
         found
     )  # its two seeds differ too much
     assert said(events) == ["1 of 4: popularity", "2 of 4: mlp, seed 1", "3 of 4: ease", "4 of 4: mlp, seed 2"]
@@ -101,7 +101,7 @@ def test_a_deterministic_model_is_fitted_once_for_all_seeds(data: PreparedData, 
     assert ease.scores["ndcg@5"].deviation is None
     assert ease.scores["ndcg@5"].value == figures(workspace.run(ease.runs[0]), "ndcg@5")
     page = show(found)
-    assert "Models with “any” seed have no chance in them" in page
+    assert "Models with “any” seed are deterministic" in page
     assert f'{ease.scores["ndcg@5"].value:.4f}<span class="interval">± –</span>' in page
 
 
@@ -122,7 +122,7 @@ def test_what_differs_by_a_hair_cannot_be_told_apart(data: PreparedData, workspa
     found = bench_on(data, a_config(data, one, other), workspace)
     second = next(one for one in found.standings[1:] if one.runs)
     assert second.from_best.verdict == "noise"
-    assert "cannot be told apart from it" in in_words(found)
+    assert "without a significant difference from" in in_words(found)
     assert {one.label for one in found.standings if one.runs} == {
         "ease positive_only=true, regularization=50.0",
         "ease positive_only=true, regularization=50.5",

@@ -195,7 +195,7 @@ def test_new_items_are_ranked_recommended_and_named(folder: Path, workspace: Wor
 
     people = next(cohort for cohort in found.cohorts if cohort.name == "cold users")
     assert people.ranking["model"]["recall@40"].value > 0.8 > people.ranking["popularity"]["recall@40"].value
-    assert any("have features in the table of users" in note for note in found.notes)
+    assert any("by features of the user table" in note for note in found.notes)
 
     asked = inspect_user(run, workspace, "3", k=40)
     new = [one for one in asked["recommended"] if int(one["item"]) >= OLD_ITEMS]

@@ -66,8 +66,8 @@ def test_the_one_that_has_learnt_is_better(runs: list[TrainedRun], workspace: Wo
             assert figures[name].values[label] == pytest.approx(measured.ranking["model"][name].value)
         assert figures["auc"].values[label] == pytest.approx(measured.pointwise["model"]["auc"].value)
     assert found.tests == len(figures)
-    assert "ease is better by" in found.sentences[0]
-    assert "ease less popularity" in page.read_text()
+    assert "ease is significantly better by" in found.sentences[0]
+    assert "ease minus popularity" in page.read_text()
     other = compare([ease], workspace, against=popularity)
     assert other == found
     assert compare([ease, popularity], workspace).figures[0].differences["popularity"].verdict == "worse"
@@ -90,7 +90,7 @@ def test_runs_that_were_asked_other_things_are_not_compared(runs: list[TrainedRu
     ease, popularity = (run.folder.name for run in runs)
     evaluate(runs[0], workspace)
     evaluate(runs[1], workspace, config=EVALUATE.model_copy(update={"k": (7,), "bootstrap": 50}))
-    with pytest.raises(ConfigError, match=r"not asked the same: evaluate.k is \[5\] and \[7\]") as caught:
+    with pytest.raises(ConfigError, match=r"different evaluation settings: evaluate.k is \[5\] and \[7\]") as caught:
         compare([ease, popularity], workspace)
     assert caught.value.hint == f"recsys evaluate {popularity} 'evaluate.k=[5]'"
 
@@ -99,7 +99,7 @@ def test_runs_on_other_data_are_not_compared(runs: list[TrainedRun], workspace: 
     other = trained(prepared(workspace, make_prepared(users=150, items=40, rows=2_900)), workspace, EASE)
     for run in (runs[0], other):
         evaluate(run, workspace)
-    with pytest.raises(ConfigError, match="holds out other rows") as caught:
+    with pytest.raises(ConfigError, match="differ in held-out rows") as caught:
         compare([runs[0].folder.name, other.folder.name], workspace)
     assert "the same prepared data" in str(caught.value.hint)
 
@@ -107,7 +107,7 @@ def test_runs_on_other_data_are_not_compared(runs: list[TrainedRun], workspace: 
 def test_a_run_is_not_compared_with_itself(runs: list[TrainedRun], workspace: Workspace) -> None:
     name = runs[0].folder.name
     for names in ([name], [name, name]):
-        with pytest.raises(ConfigError, match="nothing to compare"):
+        with pytest.raises(ConfigError, match="at least two different runs"):
             compare(names, workspace)
 
 

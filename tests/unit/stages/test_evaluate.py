@@ -140,7 +140,7 @@ def test_rows_that_chose_the_epoch_are_marked(
     evaluate(run, workspace)
     found = Evaluation.read(run.evaluation)
     assert (found.split, found.selected) == ("valid", ("epoch",))
-    assert found.notes[0].startswith("† The rows of valid chose the epoch, so the figures of the model are too good; ")
+    assert found.notes[0].startswith("† The best epoch was chosen on valid, so the model's metrics are optimistic; ")
     assert "split.test=0.1" in found.notes[0]
     assert "mlp †" in run.report.read_text()
 

@@ -139,10 +139,10 @@ def test_a_default_that_cannot_be_measured_gives_way_to_a_figure_of_rows(
 def test_rankings_need_somebody_with_something_to_find(make_prepared: MakePrepared, workspace: Workspace) -> None:
     data = of_new_users(make_prepared(rows=300))
     with pytest.raises(
-        ConfigError, match="ndcg@10 cannot be measured: no user that train knows has anything to find"
+        ConfigError, match="ndcg@10 cannot be measured: no user of train has relevant held-out items"
     ) as error:
         trained(data, workspace, monitor="ndcg@10")
-    assert str(error.value.hint).endswith("only recsys evaluate ranks for users whom train does not know")
+    assert str(error.value.hint).endswith("only recsys evaluate ranks for cold-start users")
 
 
 def test_where_a_figure_is_not_defined_the_loss_decides(make_prepared: MakePrepared, workspace: Workspace) -> None:

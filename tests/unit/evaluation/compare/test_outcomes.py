@@ -40,7 +40,7 @@ def kept(seed: int, *, share: float = 0.4, signal: float = 1.0, order: np.ndarra
         num_relevant=np.ones(USERS, dtype=np.int64),
         items={"model": np.zeros((USERS, 10), dtype=np.int32)},
         hits={"model": hits[order]},
-        drawn=np.zeros((USERS, 0), dtype=np.int32),
+        sampled=np.zeros((USERS, 0), dtype=np.int32),
         logits=(signal * labels + rng.normal(size=ROWS)).astype(np.float32),
         labels=labels.astype(np.uint8),
         row_users=np.full(ROWS, 3, dtype=np.int32),
@@ -62,7 +62,7 @@ def test_outcomes_average_to_the_figures() -> None:
 
 
 def test_figures_of_sampled_candidates_are_called_so() -> None:
-    sampled = Outcomes.of(Rankings(**{**vars(kept(0)), "drawn": np.ones((USERS, 4), dtype=np.int32)}))
+    sampled = Outcomes.of(Rankings(**{**vars(kept(0)), "sampled": np.ones((USERS, 4), dtype=np.int32)}))
     assert {
         name for name, unit in sampled.metrics.items() if unit == "users" and not name.startswith("sampled_")
     } == set()
@@ -108,17 +108,14 @@ def test_a_planted_difference_is_better_and_chance_is_noise() -> None:
     assert reverse.differences["first"].verdict == "worse"
 
 
-def test_identical_systems_cannot_be_told_apart() -> None:
+def test_identical_systems_do_not_differ_significantly() -> None:
     systems = {"one": Outcomes.of(kept(1)), "two": Outcomes.of(kept(1))}
     figures = figures_of(systems, list(systems["one"].metrics), **OPTIONS)
     for figure in figures:
         one = figure.differences["two"]
         assert (one.value, one.low, one.high, one.p_holm, one.verdict) == (0, 0, 0, 1, "noise")
     (sentence,) = verdicts("one", ["two"], figures, users=USERS, rows=ROWS)
-    assert (
-        sentence
-        == "two and one cannot be told apart: all 14 differences are what chance gives among 300 users and 800 rows."
-    )
+    assert sentence == "two and one do not differ significantly by any of 14 metrics (300 users and 800 rows)."
 
 
 def a_comparison() -> Comparison:
@@ -151,13 +148,15 @@ def a_comparison() -> Comparison:
     )
 
 
-def test_sentences_say_what_counts_and_what_is_noise() -> None:
+def test_sentences_name_significant_differences() -> None:
     better, mixed = a_comparison().sentences
-    assert better == "<b> is better by HR@10 than mf_a. They cannot be told apart by AUC among 300 users and 800 rows."
-    assert mixed == "Than mf_a, c is better by AUC, but worse by HR@10."
+    assert better == (
+        "Compared with mf_a, <b> is significantly better by HR@10. No significant difference by AUC (300 users and 800 rows)."
+    )
+    assert mixed == "Compared with mf_a, c is significantly better by AUC, but significantly worse by HR@10."
 
 
-def test_latex_marks_what_counts_and_what_is_best() -> None:
+def test_latex_marks_significant_and_best_values() -> None:
     found = a_comparison()
     text = paper_table(found)
     lines = [line for line in text.splitlines() if not line.startswith("%")]
@@ -173,7 +172,7 @@ def test_latex_marks_what_counts_and_what_is_best() -> None:
     assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
 
 
-def test_latex_marks_all_that_cannot_be_told_apart_from_the_best() -> None:
+def test_latex_marks_values_without_a_significant_difference_from_the_best() -> None:
     systems = {"one": Outcomes.of(kept(1)), "twin": Outcomes.of(kept(2)), "bad": Outcomes.of(kept(4, share=0.1))}
     runs = tuple(ComparedRun(label=label, run=label, model="mf", data="d", dataset="toys") for label in systems)
     figures = figures_of(systems, ["hr@10"], **OPTIONS)
@@ -194,7 +193,7 @@ def test_page_and_title_name_the_data_and_mark_rows_that_chose(tmp_path: Path) -
 def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
     page = show(a_comparison())
     assert page.count("<svg") == 2
-    assert "&lt;b&gt; is better by HR@10" in page
+    assert "&lt;b&gt; is significantly better by HR@10" in page
     assert "<b>" not in page
     assert page.count('class="dot s1"') == 2
     assert page.count('class="dot s2"') == 1
@@ -206,16 +205,16 @@ def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
     assert seen["headings"] == ["Differences", "Method", "Runs"]
 
 
-def test_what_is_not_in_common_is_left_out_and_told() -> None:
+def test_metrics_that_are_not_in_common_are_dropped_with_a_note() -> None:
     one, two = kept(1), kept(2)
     moved = Rankings(**{**vars(two), "rows": "another order"})
     systems, notes = in_common({"one": Outcomes.of(one), "two": Outcomes.of(moved)}, [one, moved])
     assert set(systems["one"].metrics.values()) == {"users"}
-    assert "Rows are not compared" in notes[0]
+    assert "Pointwise metrics are not compared" in notes[0]
     nobody = Rankings(**{**vars(two), "users": two.users[:0], "user_hashes": two.user_hashes[:0]})
     systems, notes = in_common({"one": Outcomes.of(one), "two": Outcomes.of(nobody)}, [one, nobody])
     assert set(systems["two"].metrics) == {"auc", "log_loss"}
-    assert notes == ("Rankings are not compared: two ranked for nobody.",)
+    assert notes == ("Ranking metrics are not compared: two has no rankings.",)
     ordered = Outcomes.of(two, metrics={"auc", "ndcg@10"})
     systems, notes = in_common({"one": Outcomes.of(one), "two": ordered}, [one, two])
     assert set(systems["one"].metrics) == {"auc", "ndcg@10"}

@@ -113,7 +113,7 @@ def test_the_interval_of_an_auc_difference_is_that_of_a_paired_poisson_bootstrap
 
 
 @pytest.mark.parametrize("test", ["users", "auc", "rows"])
-def test_what_is_chance_is_found_in_five_of_a_hundred_cases(test: str) -> None:
+def test_false_positive_rate_is_five_percent(test: str) -> None:
     """400 worlds without a difference: 20 discoveries are expected, and more than 34 come once in two thousand times."""
     found = 0
     for seed in range(400):

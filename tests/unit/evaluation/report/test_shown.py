@@ -43,7 +43,7 @@ def rankings(items: dict[str, list[list[int]]], wanted: list[set[int]], *, k: tu
             system: np.array([[item in each for item in row] for row, each in zip(found, wanted, strict=True)])
             for system, found in lists.items()
         },
-        drawn=np.empty((len(wanted), 0), np.int32),
+        sampled=np.empty((len(wanted), 0), np.int32),
         logits=nothing.astype(np.float32),
         labels=nothing.astype(np.uint8),
         row_users=nothing.astype(np.int32),
@@ -67,7 +67,7 @@ def test_metrics_over_k_are_those_one_counts_by_hand() -> None:
     assert all(e.low <= e.value <= e.high for e in found.estimates["ndcg"]["model"])  # type: ignore[operator]
 
 
-def test_long_rankings_are_drawn_at_few_cut_offs_and_at_those_of_the_config() -> None:
+def test_long_rankings_are_plotted_at_few_cut_offs_and_those_of_the_config() -> None:
     ranked = rankings({"model": [list(range(FIRST, FIRST + 500))]}, [{4}], k=(10, 77, 500))
 
     ks = metrics_at_k(ranked, EvaluateConfig(bootstrap=10)).k
@@ -120,7 +120,7 @@ def user(splits: SplitInteractions, data: PreparedData, **config: str) -> Exampl
     return found
 
 
-def test_a_user_is_shown_with_history_recommendations_and_what_was_to_be_found(
+def test_example_user_has_history_recommendations_and_ground_truth(
     splits: SplitInteractions, make_prepared: MakePrepared
 ) -> None:
     found = user(splits, make_prepared())
@@ -132,20 +132,20 @@ def test_a_user_is_shown_with_history_recommendations_and_what_was_to_be_found(
         ListedItem("title 0", "Odd", "2001-09-09", is_marked=True),
     ]
     assert found.recommended == [ListedItem("title 4", "Odd", "1", is_marked=True), ListedItem("title 6", "Odd", "2")]
-    assert found.wanted == [
-        ListedItem("title 4", "Odd", "place 1", is_marked=True),
+    assert found.ground_truth == [
+        ListedItem("title 4", "Odd", "rank 1", is_marked=True),
         ListedItem("title 3", "Even, Both", "–"),
     ]
-    assert found.rows.startswith("3 rows before, 2 of them with label 1; 2 to be found")
-    assert found.rows.endswith("the first 2 places hold 1")
+    assert found.rows.startswith("History: 3 interactions, 2 of them with label 1. Ground truth: 2,")
+    assert found.rows.endswith("of which 1 in the top 2")
 
 
-def test_what_is_to_be_found_follows_the_config(splits: SplitInteractions, make_prepared: MakePrepared) -> None:
+def test_ground_truth_follows_the_config(splits: SplitInteractions, make_prepared: MakePrepared) -> None:
     found = user(splits, make_prepared(), relevance="all")
-    assert [line.title for line in found.wanted] == ["title 4", "title 3", "title 5"]
+    assert [line.title for line in found.ground_truth] == ["title 4", "title 3", "title 5"]
 
 
-def test_the_sample_follows_from_the_seed_and_from_who_the_users_are(make_prepared: MakePrepared) -> None:
+def test_sample_of_users_depends_on_seed_and_raw_ids(make_prepared: MakePrepared) -> None:
     data = make_prepared()
     ranked = rankings({"model": [[3]] * 40}, [{4}] * 40, k=(1,))
 
