@@ -39,7 +39,7 @@ def standings(found: Leaderboard) -> Markup:
     ]
     title = title_of(found.metric)
     names = [(_BEST, "the best, and what cannot be told apart from it"), (_OTHERS, "others"), (_BASELINES, "baselines")]
-    there = {one.colour for one in drawn}
+    there = {one.color for one in drawn}
     axis = Axis(f"{title}, with 95 % interval")
     return intervals(f"Models by {title}", drawn, x=axis, names=[one for one in names if one[0] in there])
 

@@ -45,7 +45,7 @@ def differences(found: Comparison, label: str) -> Markup:
     ]
     axis = Axis(f"{label} less {found.against}, with 95 % interval", low=min(*ends, 0.0), high=max(*ends, 0.0))
     names = [(colour, _NAMES[verdict]) for verdict, colour in _COLOURS.items()]
-    there = {one.colour for one in drawn}
+    there = {one.color for one in drawn}
     return intervals(f"{label} less {found.against}", drawn, x=axis, names=[one for one in names if one[0] in there])
 
 

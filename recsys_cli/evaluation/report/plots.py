@@ -31,7 +31,7 @@ def learning(history: TrainingHistory) -> dict[str, Markup]:
     for name, curve in history.valid.items():
         title = title_of(name)
         # of the same colour as its loss
-        mark = LineSeries(*_points(curve), name="valid", markers=True, colour=2)
+        mark = LineSeries(*_points(curve), name="valid", markers=True, color=2)
         found[title] = chart(f"{title} over steps", [mark], x=Axis("step"), y=Axis(title))
     return found if len(history.train_loss.x) else {}
 
