@@ -1,6 +1,6 @@
-"""Raw interactions to a trained and measured recommender, with one YAML file and one workspace folder.
+"""Train and evaluate recommenders from raw interactions, with one YAML file and one workspace folder.
 
-The Python API is listed in `__init__.pyi`; its names are loaded on first use.
+`__init__.pyi` lists the Python API; its names are imported on first use.
 """
 
 from __future__ import annotations

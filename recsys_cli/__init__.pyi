@@ -1,4 +1,4 @@
-"""Raw interactions to a trained and measured recommender, from Python: `import recsys_cli as recsys`. Guide: docs/python.md."""
+"""The Python API: `import recsys_cli as recsys`. Guide: docs/python.md."""
 
 # Configs
 from recsys_cli.api.configs import config_from_frame as config_from_frame

@@ -1,4 +1,4 @@
-"""The console script `recsys`, and `python -m recsys_cli`: Ctrl-C ends it without a traceback, even while it is still loading."""
+"""The console script `recsys`, and `python -m recsys_cli`. Ctrl-C exits without a traceback, even during imports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Load the command line and answer."""
+    """Import and run the command line."""
     try:
-        from recsys_cli.cli import main as answer
+        from recsys_cli.cli import main as run
 
-        answer()
+        run()
     except KeyboardInterrupt:
         sys.stderr.write("error: interrupted\n")
         sys.exit(_INTERRUPTED)

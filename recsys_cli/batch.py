@@ -1,4 +1,4 @@
-"""One mini-batch of named tensors. There is no lookup by position anywhere: a column is found by its name."""
+"""A mini-batch of named tensors; columns are accessed by name, never by position."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Ragged:
-    """A list of values for each of B rows.
+    """A ragged column: a list of values for each of B rows.
 
     Attributes:
-        values: All elements one after the other, shape (N,).
-        offsets: Where each row's list starts, and N at the end; shape (B + 1,), int64.
-        weights: How much each element counts where the list is summed, float32 of shape (N,); None where each counts once.
+        values: Concatenated elements, shape (N,).
+        offsets: Start of each row's list, plus N at the end; int64, shape (B + 1,).
+        weights: Weight of each element in sums over the list, float32, shape (N,); None for weight 1.
     """
 
     values: Tensor
@@ -26,7 +26,7 @@ class Ragged:
     weights: Tensor | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Ragged:
-        """Return the lists with a function applied to each of their tensors."""
+        """Return the lists with a function applied to each tensor."""
         return Ragged(
             function(self.values),
             function(self.offsets),
@@ -34,7 +34,7 @@ class Ragged:
         )
 
     def tensors(self) -> Iterator[Tensor]:
-        """Yield all that it holds."""
+        """Yield all tensors."""
         yield from (part for part in (self.values, self.offsets, self.weights) if part is not None)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Ragged:
@@ -49,23 +49,23 @@ class Ragged:
         return Ragged(self.values[first:last], offsets - first, weights)
 
     def padded(self, length: int, *, keep: Literal["last", "first"] = "last") -> tuple[Tensor, Tensor]:
-        """Return the lists as a rectangle, which is what attention and exported programs want; nothing waits for the device.
+        """Return the lists padded to a rectangle, for attention and exported programs; without device synchronization.
 
         Args:
-            length: L, how many elements of a list are kept at most.
-            keep: Which end of a longer list: the last elements are the latest of a history that is in order of time.
+            length: Maximum length L.
+            keep: End of a longer list to keep; `last` keeps the latest elements of a chronological history.
 
         Returns:
-            The elements in their order, and 0 (the id of padding) after them, shape (B, L); and where there is one, bool, (B, L).
+            Elements followed by 0 (the padding id), shape (B, L), and the mask of elements, bool, shape (B, L).
         """
         starts, ends = self.offsets[:-1, None], self.offsets[1:, None]
         if keep == "last":
             starts = torch.maximum(starts, ends - length)
-        places = starts + torch.arange(length, device=self.offsets.device)
-        there = places < ends
+        positions = starts + torch.arange(length, device=self.offsets.device)
+        mask = positions < ends
         if not self.values.numel():
-            return self.values.new_zeros(there.shape), there
-        return self.values[places.clamp(max=self.values.numel() - 1)].masked_fill(~there, 0), there
+            return self.values.new_zeros(mask.shape), mask
+        return self.values[positions.clamp(max=self.values.numel() - 1)].masked_fill(~mask, 0), mask
 
 
 Feature = Tensor | Ragged
@@ -73,12 +73,12 @@ Feature = Tensor | Ragged
 
 @dataclass(frozen=True)
 class Batch:
-    """One mini-batch of B rows.
+    """A mini-batch of B rows.
 
     Attributes:
-        features: By column name; ids are int32 or int64 of shape (B,), numbers float32 of shape (B,), lists are Ragged.
-        labels: By column name, float32 of shape (B,). Empty at inference.
-        weight: How much each row counts in the loss, float32 of shape (B,); None where all count the same.
+        features: Features by column name: ids as int32 or int64 of shape (B,), numbers as float32 of shape (B,), lists as Ragged.
+        labels: Labels by column name, float32, shape (B,). Empty at inference.
+        weight: Weight of each row in the loss, float32, shape (B,); None for equal weights.
     """
 
     features: Mapping[str, Feature]
@@ -87,7 +87,7 @@ class Batch:
 
     @property
     def num_rows(self) -> int:
-        """B."""
+        """Number of rows B."""
         first = next(iter(self.features.values()))
         return first.offsets.numel() - 1 if isinstance(first, Ragged) else first.shape[0]
 
@@ -100,14 +100,14 @@ class Batch:
         )
 
     def tensors(self) -> Iterator[Tensor]:
-        """Yield all that it holds."""
+        """Yield all tensors."""
         for feature in (*self.features.values(), *self.labels.values()):
             yield from feature.tensors() if isinstance(feature, Ragged) else (feature,)
         if self.weight is not None:
             yield self.weight
 
     def not_finite(self) -> list[str]:
-        """Return the names of the columns that hold a number which is not finite, such as a null."""
+        """Return the names of columns with NaN (such as a null) or infinite values."""
         columns: dict[str, Feature] = {**self.features, **self.labels}
         return [
             name
@@ -117,7 +117,7 @@ class Batch:
         ]
 
     def parts(self, number: int) -> Iterator[Batch]:
-        """Cut into so many batches of about the same size, in order; some are empty where there are fewer rows."""
+        """Split into `number` batches of nearly equal size, in order; some are empty if there are fewer rows."""
         if number == 1:
             yield self
             return

@@ -1,4 +1,4 @@
-"""CPU contention: how much of the cores this process gets while other processes want them too."""
+"""CPU contention: the share of the cores available to this process while other processes compete for them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from recsys_cli.cpu import cores
 
 _TASKS = Path("/proc/self/task")
 _INTERVAL = 2.0
-"""Seconds between two readings: shorter ones are noise of the scheduler."""
+"""Minimum seconds between two readings: shorter intervals measure scheduler noise."""
 _STARVED = 0.75
-"""Share of the cores below which a process with waiting threads is short of them."""
+"""Contention threshold: share of the cores in use by this process."""
 _WAITING = 0.25
-"""Share of their runnable time that threads have to wait for a core."""
+"""Contention threshold: share of runnable time spent waiting for a core."""
 
 
 class CpuTime(NamedTuple):
-    """CPU time of all threads of this process, in seconds: on a core, and runnable but waiting for one."""
+    """CPU time of all threads of this process in seconds: on a core, and waiting for one."""
 
     running: float
     waiting: float
 
 
 class Contention:
-    """Reads now and then how many cores this process gets.
+    """Monitors the number of cores in use by this process.
 
-    Own threads in excess of the cores wait as well, but then the process has all cores. So both have to hold: threads
-    wait for cores, and the process gets fewer than there are.
+    Contention needs both conditions: threads wait for cores, and the process uses fewer than all cores. Waiting threads are no
+    proof, because a process with more threads than cores also has some.
 
     Args:
-        read: Returns the CPU time so far; None where the system does not tell.
-        clock: Wall time in seconds.
+        read: Returns the CPU time so far; None if the system has no such statistics.
+        clock: Returns wall time in seconds.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class Contention:
         self._clock = clock
         self._cores = cores()
         self._last = (clock(), self._read())
-        self._found = ""
+        self._description = ""
 
     def describe(self) -> str:
-        """Return such as "0.7 of 2 (other processes)" where this process lacks cores; else an empty text."""
+        """Return a text such as "0.7 of 2 (other processes)" under contention, otherwise an empty string."""
         now, (then, before) = self._clock(), self._last
         if now - then >= _INTERVAL:
             after = self._read()
             self._last = (now, after)
-            self._found = self._compare(before, after, now - then)
-        return self._found
+            self._description = self._compare(before, after, now - then)
+        return self._description
 
     def _compare(self, before: CpuTime | None, after: CpuTime | None, wall: float) -> str:
         if before is None or after is None:
@@ -69,7 +69,7 @@ def read_cpu_time(tasks: Path = _TASKS) -> CpuTime | None:
         for task in tasks.iterdir():
             try:
                 numbers = (task / "schedstat").read_text(encoding="ascii").split()
-            except FileNotFoundError:  # a thread that has just ended
+            except FileNotFoundError:  # the thread has ended
                 continue
             running, waiting = running + int(numbers[0]), waiting + int(numbers[1])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""The CPU: how many cores this process may use, how idle threads wait, and which number formats it computes."""
+"""The CPU: available cores, thread settings and bf16 support."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
 _LOAD = Path("/proc/loadavg")
-_LOOKS = 5
+_SAMPLES = 5
 
 
 def configure_threads(environment: MutableMapping[str, str] | None = None) -> None:
-    """Set the thread variables of OpenMP and Polars, as far as the user has not.
+    """Set the thread variables of OpenMP and Polars, except those set by the user.
 
-    OpenMP reads them when torch loads, so this comes before. Idle threads spin, which is fastest on an idle machine. Beside
-    other busy processes they sleep: there, a spinning thread holds the core of a thread with work to do. In a container
-    with a CPU quota, the number of threads follows the quota.
+    Call this before torch is imported: OpenMP reads the variables then. Idle threads spin, which is fastest on an idle machine.
+    With other busy processes they sleep, because a spinning thread blocks the core of a working one. In a container with a CPU
+    quota, the number of threads follows the quota.
 
     Args:
-        environment: Variables to read and set; None is this process's.
+        environment: Variables to read and set; None for those of this process.
     """
     environment = os.environ if environment is None else environment
     if not any(name in environment for name in _WAITING) and lacks_cores():
@@ -34,13 +34,13 @@ def configure_threads(environment: MutableMapping[str, str] | None = None) -> No
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use: its affinity, within the CPU quota of its container."""
+    """Return the number of available cores: the smaller of CPU affinity and container quota."""
     quota = cpu_quota()
     return _affinity() if quota is None else max(1, min(_affinity(), math.ceil(quota)))
 
 
 def cpu_quota(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float | None:
-    """Return the CPU quota of this process in cores, the least over its control group and all parents; None if unlimited.
+    """Return the CPU quota of this process in cores: the minimum over its control group and all parents; None if unlimited.
 
     Args:
         cgroups: Mount point of the control groups, version 2 or 1.
@@ -50,26 +50,26 @@ def cpu_quota(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> float | None
         lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
     except OSError:  # not Linux
         return None
-    found = []
+    quotas = []
     for _, controllers, path in (line for line in lines if len(line) == 3):
         if not controllers:
-            found += [_quota_v2(folder) for folder in _parents(cgroups, path)]
+            quotas += [_quota_v2(folder) for folder in _parents(cgroups, path)]
         elif "cpu" in controllers.split(","):
-            found += [_quota_v1(folder) for folder in _parents(cgroups / "cpu", path)]
-    return min((quota for quota in found if quota is not None), default=None)
+            quotas += [_quota_v1(folder) for folder in _parents(cgroups / "cpu", path)]
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def lacks_cores(load: Path = _LOAD) -> bool:
-    """Return whether other processes leave fewer cores than this process may use.
+    """Return whether other processes leave fewer cores than are available to this process.
 
-    The number of runnable threads is read five times within 8 ms; the least counts, because short tasks come and go.
+    Uses the minimum of five counts of runnable threads within 8 ms, to ignore short tasks.
 
     Args:
-        load: File with Linux's load; its fourth field begins with the number of runnable threads.
+        load: Linux's load file; its fourth field starts with the number of runnable threads.
     """
     counts = []
-    for look in range(_LOOKS):
-        time.sleep(0.002 if look else 0)
+    for sample in range(_SAMPLES):
+        time.sleep(0.002 if sample else 0)
         try:
             counts.append(int(load.read_text(encoding="ascii").split()[3].partition("/")[0]))
         except (OSError, ValueError, IndexError):  # not Linux
@@ -79,7 +79,7 @@ def lacks_cores(load: Path = _LOAD) -> bool:
 
 
 def has_bf16() -> bool:
-    """Return whether the CPU has AMX or AVX-512 instructions for bf16; without them bf16 is emulated and slower than fp32."""
+    """Return whether the CPU has native bf16 (AMX or AVX-512); emulated bf16 is slower than fp32."""
     try:
         return any(name in Path("/proc/cpuinfo").read_text(encoding="utf-8") for name in ("amx_bf16", "avx512_bf16"))
     except OSError:
@@ -93,7 +93,7 @@ def _affinity() -> int:
 def _parents(root: Path, path: str) -> list[Path]:
     """Return the folder of a control group and its parents up to the mount point.
 
-    Inside a container the mount point often is the group itself, and the path is the host's: the mount point alone remains.
+    In a container the mount point is often the group itself and the path that of the host; only the mount point exists then.
     """
     folder = root / path.strip("/")
     return [folder, *(parent for parent in folder.parents if parent.is_relative_to(root))]

@@ -1,14 +1,14 @@
-"""Every error a user can meet. The class decides the exit code; the hint says what to run next."""
+"""Errors for the user. The class sets the exit code; the hint names the next step."""
 
 from __future__ import annotations
 
 
 class RecsysError(Exception):
-    """Anything that is the user's to mend; the command line shows it as one message without a traceback.
+    """An error for the user to fix; the command line shows its message without a traceback.
 
     Args:
-        message: What is wrong and where (file, line, key).
-        hint: What to do or run next, as a sentence or a command.
+        message: Problem and location (file, line, key).
+        hint: The next step, as a sentence or a command.
     """
 
     exit_code = 1
@@ -20,47 +20,50 @@ class RecsysError(Exception):
 
 
 class ConfigError(RecsysError):
-    """The config file, an override or a command line argument is wrong."""
+    """Invalid config file, override or command-line argument."""
 
     exit_code = 2
 
 
 class MissingArtifactError(RecsysError):
-    """A stage needs something that an earlier stage has not made yet."""
+    """Missing output of an earlier stage."""
 
     exit_code = 3
 
 
 class DataError(RecsysError):
-    """A download or a data file is not what it should be."""
+    """Invalid or corrupt download or data file."""
 
     exit_code = 4
 
 
 class MissingExtraError(RecsysError):
-    """An optional dependency is needed and not installed."""
+    """Missing optional dependency."""
 
     exit_code = 5
 
     @classmethod
     def for_extra(cls, extra: str, *, what: str) -> MissingExtraError:
-        """Name the exact install command of `extra`, which `what` needs."""
-        return cls(
-            f"{what} needs the '{extra}' extra, which is not installed", hint=f"pip install 'recsys-cli[{extra}]'"
-        )
+        """Return the error for a missing extra, with its install command.
+
+        Args:
+            extra: Name of the extra.
+            what: The feature that needs it.
+        """
+        return cls(f"{what} needs the '{extra}' extra (not installed)", hint=f"pip install 'recsys-cli[{extra}]'")
 
 
 class TrainingError(RecsysError):
-    """Training cannot go on: the loss is not finite, or a checkpoint does not fit."""
+    """Failed training: a non-finite loss, or an incompatible checkpoint."""
 
     exit_code = 6
 
 
 class LockedError(RecsysError):
-    """Another process works on what a command needs; the message names it."""
+    """An artifact is locked by another process; the message names the process."""
 
     exit_code = 2
 
 
 class DiskFullError(RecsysError):
-    """There is no space for what is to be written; the message names the path and the free space."""
+    """The disk is full; the message has the path and the free space."""

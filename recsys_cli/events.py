@@ -1,4 +1,4 @@
-"""What library code says while it works. It never prints: it emits these, and the command line draws them."""
+"""Events of library code: messages and progress. The library never prints; the command line renders the events."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Unit = Literal["rows", "bytes", "steps", "users", "trials", "runs", "parts"]
 
 @dataclass(frozen=True)
 class Message:
-    """A sentence for the user.
+    """A message for the user.
 
     Attributes:
-        text: The sentence.
-        level: `warning` for what they should act on.
-        facts: What it says as plain values, for a caller that reckons with them.
+        text: Text of the message.
+        level: `warning` if the user should act.
+        facts: The content as plain values, for callers of the library.
     """
 
     text: str
@@ -26,15 +26,15 @@ class Message:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one task is. Tasks are named by what is being done; the same name moves the same bar.
+    """Progress of a task; events with the same task update the same bar.
 
     Attributes:
         task: Name of the task, such as "download ml-25m.zip".
         done: Units done so far (absolute, not an increment).
-        total: Units in all, or None where it is not known. `done == total` ends the bar.
-        unit: What is counted.
-        fields: Short values to show beside the bar, such as the loss.
-        left: Seconds that the rest will take, where who works knows better than the pace so far tells.
+        total: Total number of units; None if unknown. `done == total` ends the bar.
+        unit: Unit of `done` and `total`.
+        fields: Short values next to the bar, such as the loss.
+        left: Estimated remaining seconds; None to extrapolate from the speed.
     """
 
     task: str
@@ -50,4 +50,4 @@ Emit = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Drop the event: the default where nobody watches."""
+    """Ignore the event."""

@@ -1,4 +1,4 @@
-"""Installed packages: releases from package metadata, so nothing is imported."""
+"""Releases of installed packages, from metadata without imports."""
 
 from __future__ import annotations
 

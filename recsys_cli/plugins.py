@@ -1,4 +1,4 @@
-"""Components of other packages: whose code a config may make us import. See docs/security.md."""
+"""Plugins: components of other packages, imported only if trusted. See docs/security.md."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Any
 from recsys_cli.errors import ConfigError, RecsysError
 
 VARIABLE = "RECSYS_TRUST"
-"""Environment variable with the trusted modules, separated by commas or spaces; processes that are started inherit it."""
-_OURS = "recsys_cli"
+"""Environment variable with the trusted modules, separated by commas or spaces; child processes inherit it."""
+_OWN = "recsys_cli"
 _NAME = r"[A-Za-z_]\w*"
 _IMPORT_PATH = re.compile(rf"{_NAME}(\.{_NAME})*(:{_NAME})?", re.ASCII)
 _LONGEST = 255
 
 
 def resolve(name: str, *, what: str) -> str | None:
-    """Return the import path that a name stands for, without importing anything.
+    """Return the import path of a plugin without importing it.
 
     Args:
         name: Name of an entry point, or an import path such as "my_package.data:source".
         what: Kind of the component: dataset, model, engine, op, metric or tracker.
 
     Returns:
-        The import path; None where the name is neither.
+        The import path; None if the name is neither.
 
     Raises:
         ConfigError: The import path is not trusted.
     """
     is_path = is_import_path(name)
-    if is_path and _top(name) in {*sys.stdlib_module_names, _OURS}:
-        whose = "recsys" if _top(name) == _OURS else "Python's standard library"
-        raise ConfigError(f"{name!r} is part of {whose}, and no {what} of another package")
-    from importlib import metadata  # slow to load, and most configs name nothing foreign
+    if is_path and _top(name) in {*sys.stdlib_module_names, _OWN}:
+        owner = "recsys" if _top(name) == _OWN else "Python's standard library"
+        raise ConfigError(f"{name!r} is part of {owner}, not a {what} plugin")
+    from importlib import metadata  # slow to import, and most configs use no plugin
 
     for entry in metadata.entry_points(group=f"recsys.{what}s"):
         if name in {entry.name, entry.value}:
@@ -47,7 +47,7 @@ def resolve(name: str, *, what: str) -> str | None:
     if not _is_trusted(name):
         module = _top(name)
         raise ConfigError(
-            f"{name!r} is code of another package, and not trusted",
+            f"{name!r} is code of a plugin and not trusted",
             hint=f"if you trust the module {module}: recsys --trust {module} …, or {VARIABLE}={module} in the environment",
         )
     return name
@@ -59,17 +59,19 @@ def is_import_path(name: str) -> bool:
 
 
 def trust(*modules: str) -> Callable[[], None]:
-    """Trust modules, with all that they contain, in this process and those that it starts.
+    """Trust modules and their submodules in this process and its child processes.
 
     Returns:
-        What takes the trust back.
+        A function that restores the previous trust.
 
     Raises:
-        ConfigError: A name is not that of a module.
+        ConfigError: A name is not a valid module name.
     """
     for module in modules:
         if not re.fullmatch(rf"{_NAME}(\.{_NAME})*", module, re.ASCII):
-            raise ConfigError(f"{module!r} is not the name of a module", hint="such as my_package or my_package.models")
+            raise ConfigError(
+                f"{module!r} is not a module name", hint="use a name such as my_package or my_package.models"
+            )
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = ",".join(dict.fromkeys([*_trusted(), *modules]))
     return lambda: _restore(before)
@@ -83,10 +85,10 @@ def _restore(before: str | None) -> None:
 
 
 def load(path: str) -> Any:
-    """Import what "module:attribute" names, after `resolve` has allowed it.
+    """Import "module:attribute", as returned by `resolve`.
 
     Raises:
-        ConfigError: There is no such module or attribute, or importing it fails.
+        ConfigError: The module or attribute does not exist, or the import fails.
     """
     module, _, attribute = path.partition(":")
     with guarded(f"cannot load {path!r}"):
@@ -95,7 +97,7 @@ def load(path: str) -> Any:
 
 @contextmanager
 def guarded(what: str) -> Iterator[None]:
-    """Turn whatever code of another package raises into a ConfigError that begins with `what`; our own errors pass."""
+    """Convert exceptions of a plugin to a ConfigError with the prefix `what`; a RecsysError passes unchanged."""
     try:
         yield
     except RecsysError:
@@ -104,29 +106,29 @@ def guarded(what: str) -> Iterator[None]:
         raise ConfigError(f"{what}: {type(error).__name__}: {error}") from error
 
 
-def require_subclass(found: Any, base: type, path: str) -> None:
-    """Check that a component is declared as one, before anything of it is called.
+def require_subclass(component: Any, base: type, path: str) -> None:
+    """Check the base class of a plugin before any of its code is called.
 
     Args:
-        found: What `load` returned.
-        base: Class of ours that it has to derive from.
-        path: Its import path.
+        component: The object returned by `load`.
+        base: Required base class.
+        path: Import path of the plugin.
 
     Raises:
-        ConfigError: It is no class, or no subclass.
+        ConfigError: The object is no subclass of `base`.
     """
-    # Not issubclass: a metaclass may answer what it likes, and protocols look at attributes alone.
-    if not isinstance(found, type) or base not in type.mro(found):
+    # Not issubclass: a metaclass can override it, and protocols check attributes only.
+    if not isinstance(component, type) or base not in type.mro(component):
         raise ConfigError(
-            f"{path!r} is no subclass of {base.__module__}.{base.__qualname__}", hint="see docs/security.md"
+            f"{path!r} is not a subclass of {base.__module__}.{base.__qualname__}", hint="see docs/security.md"
         )
 
 
 def _declared(value: str, *, what: str) -> str:
-    """Return the import path of an entry point, in which extras may follow."""
+    """Return the import path of an entry point without its extras."""
     path = value.partition("[")[0].strip()
-    if not _IMPORT_PATH.fullmatch(path) or _top(path) in {*sys.stdlib_module_names, _OURS}:
-        raise ConfigError(f"the entry point {value!r} of the group recsys.{what}s names no component")
+    if not _IMPORT_PATH.fullmatch(path) or _top(path) in {*sys.stdlib_module_names, _OWN}:
+        raise ConfigError(f"the entry point {value!r} of the group recsys.{what}s is not a component")
     return path
 
 

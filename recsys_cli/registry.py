@@ -1,4 +1,4 @@
-"""Names that a config may use, as literal tables of import paths; resolved on use, so that listing costs nothing."""
+"""The registry: component names with import paths. Components are imported on use, so listing names is cheap."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENGINES: dict[str, str] = {
     "nvtabular": "recsys_cli.etl.nvtabular_engine.engine:NVTabularEngine",
 }
 
-# Model name → package with `config.Config` (no torch, so a config is checked without loading it) and `model.Model`.
+# Model name → package with `config.Config` (validated without importing torch) and `model.Model`.
 MODELS: dict[str, str] = {
     "mlp": "recsys_cli.models.mlp",
     "dcn-v2": "recsys_cli.models.dcn_v2",
@@ -55,34 +55,34 @@ MODELS: dict[str, str] = {
     "two-tower": "recsys_cli.models.two_tower",
 }
 DEFAULT_MODEL = "mlp"
-"""The model of a config that names none."""
+"""Model of a config without `model.name`."""
 
 RANK, PREDICT = "rank the catalog", "predict labels of given rows"
-"""What a model is for: which items will a user choose, and how will a user like an item that is chosen already."""
+"""Tasks: top-N recommendation from the catalog, and prediction of the label of a given (user, item) pair."""
 
-# Model name → what it is for, and when to take it. Best first, by NDCG@10 of scripts/results/quality_topk.json (leave-last-out) and
-# by AUC of quality_ranking.json, both on MovieLens latest-small; other data may order them differently, which recsys bench tells.
+# Model name → task and use. Best first, by NDCG@10 of scripts/results/quality_topk.json (leave-last-out) and by AUC of
+# quality_ranking.json, both on MovieLens latest-small. The order depends on the data: `recsys bench` compares models on other data.
 ADVICE: dict[str, tuple[str, str]] = {
-    "sasrec": (RANK, "the order of interactions matters, and there is a timestamp"),
-    "ease": (RANK, "the first to try: closed form, one penalty to set; up to some ten thousand items"),
+    "sasrec": (RANK, "sequential recommendation on data with timestamps"),
+    "ease": (RANK, "a strong first choice: closed form, one hyperparameter; up to tens of thousands of items"),
     "gru4rec": (RANK, "sequences and sessions, with a smaller model than sasrec"),
-    "slim": (RANK, "as ease, with few weights per item that can be read"),
-    "two-tower": (RANK, "new items and users with features of their own"),
-    "ials": (RANK, "many users and items, implicit counts; vectors for nearest neighbors"),
-    "bert4rec": (RANK, "sequences read in both directions; needs many epochs"),
-    "item-knn": (RANK, "a recommendation has to be explained by similar items"),
-    "mf": (RANK, "vectors for users and items, trained by gradient with a choice of losses"),
-    "lightgcn": (RANK, "a graph baseline to compare with published results"),
-    "popularity": (RANK, "what every other model has to beat; new users"),
-    "lightgbm": (PREDICT, "the first to try on up to some million rows, with features or a graded second label"),
-    "fm": (PREDICT, "a small fast model of pairs of features"),
-    "dlrm": (PREDICT, "many categories and numbers, as in ads; tables larger than a GPU"),
-    "wide-deep": (PREDICT, "features to memorize beside features to generalize from"),
-    "dcn-v2": (PREDICT, "crosses of many features, much data"),
-    "mlp": (PREDICT, "the network of the Merlin notebooks, to compare with them"),
-    "deepfm": (PREDICT, "as fm, with a deep part for more data"),
-    "logistic": (PREDICT, "a linear baseline whose weights can be read"),
-    "neumf": (PREDICT, "user and item alone"),
+    "slim": (RANK, "like ease, with sparse, interpretable item weights"),
+    "two-tower": (RANK, "cold-start users and items with features"),
+    "ials": (RANK, "many users and items with implicit feedback; vectors for nearest-neighbor search"),
+    "bert4rec": (RANK, "bidirectional sequence model; needs many epochs"),
+    "item-knn": (RANK, "recommendations explained by similar items"),
+    "mf": (RANK, "user and item vectors from gradient training with a choice of losses"),
+    "lightgcn": (RANK, "graph baseline for comparison with published results"),
+    "popularity": (RANK, "baseline for all other models; cold-start users"),
+    "lightgbm": (PREDICT, "a strong first choice up to some million rows, with features or a graded second label"),
+    "fm": (PREDICT, "small, fast model of pairwise feature interactions"),
+    "dlrm": (PREDICT, "many categorical and numeric features, as in ads; tables larger than a GPU"),
+    "wide-deep": (PREDICT, "memorization by cross features plus generalization by a deep part"),
+    "dcn-v2": (PREDICT, "feature crosses on large data with many features"),
+    "mlp": (PREDICT, "network of the Merlin notebooks, for comparison"),
+    "deepfm": (PREDICT, "like fm, plus a deep part for larger data"),
+    "logistic": (PREDICT, "linear baseline with interpretable weights"),
+    "neumf": (PREDICT, "user and item ids without further features"),
 }
 
 # Tracker name → "module:Class", a training.trackers.tracker.Tracker.
@@ -94,16 +94,16 @@ TRACKERS: dict[str, str] = {
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return " (did you mean X?)" for the nearest known name, or nothing where none is near."""
+    """Return " (did you mean X?)" for the closest known name, or an empty string."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
 def load(path: str) -> Any:
-    """Import what "module:attribute" names: an entry of a table here, or what `lookup` returned.
+    """Import the component "module:attribute", as returned by `lookup`.
 
     Raises:
-        ConfigError: Code of another package does not exist, or cannot be imported.
+        ConfigError: A plugin does not exist or cannot be imported.
     """
     module, _, attribute = path.partition(":")
     if not is_own(path):
@@ -112,24 +112,24 @@ def load(path: str) -> Any:
 
 
 def is_own(path: str) -> bool:
-    """Whether an import path leads to a component of this package."""
+    """Whether an import path is one of this package."""
     return path.startswith("recsys_cli.")
 
 
 def lookup(table: dict[str, str], name: str, *, what: str) -> str:
-    """Return the import path of a component; nothing is imported.
+    """Return the import path of a component without importing it.
 
     Args:
         table: Components of this package.
-        name: One of them, an entry point of an installed package, or an import path that is trusted.
+        name: Name in the table, entry point of a plugin, or trusted import path.
         what: Kind of the component: dataset, model, engine or tracker.
 
     Raises:
-        ConfigError: The name is not known (the message has the nearest one and lists all), or the import path is not trusted.
+        ConfigError: The name is unknown (the message suggests the closest one and lists all), or the import path is not trusted.
     """
     if name in table:
         return table[name]
-    if name in table.values() and ":" not in name:  # a package, which needs no name beside it
+    if name in table.values() and ":" not in name:  # a package of this registry
         return name
     if (path := plugins.resolve(name, what=what)) is not None:
         return path

@@ -28,18 +28,18 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
 
 
 def dataset_from_frames(workspace: Workspace, interactions: Any, **tables: Any) -> dict[str, Any]:
-    """Keep DataFrames in the workspace, by content, and return the `dataset` section of a config that reads them.
+    """Save DataFrames in the workspace, named by content, and return a `dataset` section with their paths.
 
     Args:
-        workspace: Its folder `frames/` gets a parquet file for each frame.
+        workspace: Workspace; each frame becomes a parquet file in its folder `frames/`.
         interactions: One row per interaction: a polars or pandas DataFrame or an Arrow table.
-        tables: Tables to join, by the name that `JoinExternal` uses.
+        tables: Tables to join, by their name in `JoinExternal`.
 
     Raises:
-        ConfigError: A frame is no table.
+        ConfigError: An argument is not a DataFrame or Arrow table.
     """
     paths = {
-        name: str(_keep(workspace, name, frame)) for name, frame in {"interactions": interactions, **tables}.items()
+        name: str(_save(workspace, name, frame)) for name, frame in {"interactions": interactions, **tables}.items()
     }
     return {"name": "files", "interactions": paths.pop("interactions"), "tables": paths}
 
@@ -56,30 +56,30 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
     model: str | Mapping[str, Any] = "ease",
     **sections: Mapping[str, Any],
 ) -> RunConfig:
-    """Return a config for a DataFrame of interactions, with the features and the split that `recsys init` starts with.
+    """Return a config for a DataFrame of interactions, with the split and features of `recsys init`.
 
     Args:
         interactions: One row per interaction: a polars or pandas DataFrame or an Arrow table.
-        workspace: Keeps a copy of it.
+        workspace: Workspace for a copy of the frame.
         user: Column with the user id.
         item: Column with the item id.
-        rating: Column with ratings; more than 3 is positive.
-        label: Column with labels of 0 and 1, instead. Without either, every interaction is positive.
-        timestamp: Column with the time: the latest rows are then held out, otherwise random ones.
+        rating: Rating column; a rating above 3 is positive.
+        label: Binary label column, instead of `rating`. Without both, every interaction is positive.
+        timestamp: Time column: makes the split temporal instead of random.
         model: Name of a model (`recsys ls models`), or the `model` section.
-        sections: Further sections, such as `train={"epochs": 5}`; a section that is given replaces the default one.
+        sections: Further sections, such as `train={"epochs": 5}`; they replace the default ones.
 
     Raises:
-        ConfigError: A section is wrong.
+        ConfigError: A section is invalid.
     """
     starting = starting_sections(user=user, item=item, rating=rating, label=label, timestamp=timestamp)
-    named = {"name": model} if isinstance(model, str) else dict(model)
+    model_section = {"name": model} if isinstance(model, str) else dict(model)
     dataset = dataset_from_frames(workspace, interactions)
-    return from_values({"dataset": dataset, **starting, "model": named, **sections})
+    return from_values({"dataset": dataset, **starting, "model": model_section, **sections})
 
 
-def _keep(workspace: Workspace, name: str, frame: Any) -> Path:
-    """Write a frame to a parquet file that is named by its content."""
+def _save(workspace: Workspace, name: str, frame: Any) -> Path:
+    """Write a frame to a parquet file named by its content."""
     import pyarrow.parquet as pq
 
     from recsys_cli.etl.frames import to_arrow
@@ -93,6 +93,6 @@ def _keep(workspace: Workspace, name: str, frame: Any) -> Path:
         with written.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         path = folder / f"{name}-{digest[:16]}.parquet"
-        if not path.exists():  # an unchanged modification time saves a checksum
+        if not path.exists():  # keep the modification time: it avoids a new checksum
             written.replace(path)
     return path

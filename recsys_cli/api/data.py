@@ -1,4 +1,4 @@
-"""Prepared data with loaders for a training loop of one's own."""
+"""Prepared data with loaders for custom training loops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PreparedData(workspace.PreparedData):
         seed: int = 0,
         device: str = "cpu",
     ) -> Loader:
-        """Return a loader of batches: one iteration is one epoch, `set_epoch` reshuffles.
+        """Return a loader of batches. One iteration is one epoch; `set_epoch` reshuffles.
 
         Args:
             split: `train`, `valid` or `test`.

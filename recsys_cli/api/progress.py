@@ -17,7 +17,7 @@ from recsys_cli.events import Emit, Event, Message, ignore
 Result = TypeVar("Result")
 Report = bool | Emit
 _SECONDS = 0.2
-"""Between two updates of a notebook's bar."""
+"""Minimum seconds between two updates of a notebook's bar."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def reporting(stage: str, progress: Report) -> Iterator[Emit]:
 
 
 class NotebookBars:
-    """Draws a progress bar per task in the output of a notebook cell; a finished bar leaves."""
+    """Draws a progress bar per task in the output of a notebook cell; finished bars disappear."""
 
     def __init__(self) -> None:
         self._shown: dict[str, tuple[Any, Any, float]] = {}
@@ -65,7 +65,7 @@ class NotebookBars:
 
 
 class Events(Generic[Result]):
-    """Iterator over the events of a stage in a background thread; leaving the loop early interrupts it at its next event.
+    """Iterator over the events of a stage in a background thread. Leaving the loop early interrupts the stage.
 
     Args:
         stage: `download`, `etl`, `train` or `evaluate`.
@@ -100,7 +100,7 @@ class Events(Generic[Result]):
         def run() -> None:
             try:
                 self.result = self._work(progress=emit)
-            except BaseException as error:  # raised again by whoever iterates
+            except BaseException as error:  # raised again in the iterating thread
                 failed.append(error)
             finally:
                 queue.put(None)

@@ -27,25 +27,25 @@ class TrainedRun(workspace.TrainedRun):
     """A trained model with its config, checkpoints and evaluations. The model is loaded once, on the CPU."""
 
     def model(self) -> Model:
-        """Return the model with its best weights, in evaluation mode, with the user histories that `evaluate` gives it.
+        """Return the model with its best weights, in evaluation mode, with the user histories of `evaluate`.
 
         Raises:
-            MissingArtifactError: The run is not finished, or its data is gone.
+            MissingArtifactError: The run is not finished, or its prepared data is missing.
         """
         return self._loaded.advisor.model
 
     def recommend(self, users: Iterable[Any] | None = None, k: int = 10) -> Recommendations:
-        """Return the top-k items of users by the scores that `evaluate` ranks by, without their seen items.
+        """Return the top-k items of users, with the scores of `evaluate` and without seen items.
 
-        User histories are those of the evaluation: train, and valid too where there is a test split.
+        User histories are those of the evaluation: train, plus valid if there is a test split.
 
         Args:
-            users: Raw user ids, each ranked for once; None for all users of train.
+            users: Raw user ids, without duplicates in the result; None for all users of train.
             k: Cut-off.
 
         Raises:
             ConfigError: Train has no such user, or the model cannot score a catalog.
-            MissingArtifactError: The run is not finished, or its data is gone.
+            MissingArtifactError: The run is not finished, or its prepared data is missing.
         """
         run = self._loaded
         if (reason := run.advisor.why_not) is not None:
@@ -67,11 +67,11 @@ class TrainedRun(workspace.TrainedRun):
         """Score raw rows with the fitted feature plan and the model, in their order.
 
         Args:
-            rows: A DataFrame or Arrow table with the columns of the interactions that features read; label, weight and
-                timestamp may be missing.
+            rows: A DataFrame or Arrow table with the raw columns of the features; label, weight and timestamp may be
+                missing.
 
         Returns:
-            Scores as `evaluate` measures them, shape (N,): logits of a binary label, values of a regression label.
+            Scores, shape (N,): logits for a binary label, values for a numeric label.
 
         Raises:
             DataError: A column is missing, or a value does not cast to its type.
@@ -81,11 +81,11 @@ class TrainedRun(workspace.TrainedRun):
         from recsys_cli.etl.frames import to_arrow
         from recsys_cli.stages.apply import apply
 
-        table, place = to_arrow(rows), workspace.Workspace(self.folder.parent.parent)
-        with place.scratch() as scratch:
-            given = scratch / "rows.parquet"
-            pq.write_table(table, given, store_schema=False)
-            applied = apply(str(self.folder), [str(given)], place, output=scratch / "rows.prepared.parquet")
+        table, parent = to_arrow(rows), workspace.Workspace(self.folder.parent.parent)
+        with parent.scratch() as scratch:
+            raw = scratch / "rows.parquet"
+            pq.write_table(table, raw, store_schema=False)
+            applied = apply(str(self.folder), [str(raw)], parent, output=scratch / "rows.prepared.parquet")
             return self._loaded.advisor.score_rows(applied.output, applied.schema)
 
     @cached_property
@@ -127,5 +127,5 @@ def _unknown(users: pa.Array, total: int) -> ConfigError:
     shown = ", ".join(str(user) for user in users[:_SHOWN]) + (" …" if len(users) > _SHOWN else "")
     return ConfigError(
         f"train has no interactions of {len(users):,} of {total:,} users: {shown}",
-        hint="leave these users out, or train on data with their interactions",
+        hint="omit these users, or train on data with their interactions",
     )

@@ -1,4 +1,4 @@
-"""The stages as functions: config and workspace in, artifact out. What is up to date is returned as it is."""
+"""The stages as functions of config and workspace; artifacts that are up to date are reused."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def download(
     dataset: RunConfig | str, workspace: Workspace, *, force: bool = False, progress: Report = True
 ) -> RawData:
-    """Download a dataset of the catalog.
+    """Download a dataset.
 
     Args:
-        dataset: Its name (`recsys ls datasets`), or a config.
-        workspace: Where it goes.
-        force: Download again.
+        dataset: Name of a dataset (`recsys ls datasets`), or a config.
+        workspace: Workspace of the raw data.
+        force: Download even if up to date.
         progress: Draw a progress bar, or call a function with each event.
 
     Raises:
@@ -34,24 +34,24 @@ def download(
     """
     from recsys_cli.stages import download as stage
 
-    wanted = dataset.dataset if isinstance(dataset, RunConfig) else DatasetConfig(name=dataset)
+    section = dataset.dataset if isinstance(dataset, RunConfig) else DatasetConfig(name=dataset)
     with reporting("download", progress) as emit:
-        return stage.download(wanted, workspace, force=force, emit=emit).artifact
+        return stage.download(section, workspace, force=force, emit=emit).artifact
 
 
 def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, progress: Report = True) -> PreparedData:
     """Prepare the data of a config: split, fit the feature plan on train, encode.
 
     Args:
-        config: Its dataset, split, features and etl sections.
-        workspace: Where raw data is and prepared data goes.
-        force: Prepare again.
+        config: The config; uses its dataset, split, features and etl sections.
+        workspace: Workspace of raw and prepared data.
+        force: Prepare even if up to date.
         progress: Draw a progress bar, or call a function with each event.
 
     Raises:
         MissingArtifactError: The dataset is not downloaded.
         ConfigError: The features do not fit the tables.
-        DataError: Rows cannot be read.
+        DataError: The data has malformed rows.
     """
     from recsys_cli.stages import etl as stage
 
@@ -65,10 +65,10 @@ def train(
     """Train the model of a config on its prepared data.
 
     Args:
-        config: The experiment.
-        workspace: Where prepared data is and the run goes.
-        resume: Go on with an interrupted run.
-        force: Train again.
+        config: The config.
+        workspace: Workspace of prepared data and runs.
+        resume: Resume an interrupted run.
+        force: Train even if up to date.
         progress: Draw a progress bar, or call a function with each event.
 
     Raises:
@@ -85,16 +85,16 @@ def train(
 def evaluate(
     run: TrainedRun, *, config: EvaluateConfig | None = None, force: bool = False, progress: Report = True
 ) -> Evaluation:
-    """Measure the model of a run and the baselines; writes evaluation.json and report.html into its folder.
+    """Evaluate the model of a run and the baselines; write evaluation.json and report.html to the run's folder.
 
     Args:
         run: A finished run.
-        config: Other settings than those of the run's config.
-        force: Measure again.
+        config: Settings in place of the run's evaluate section.
+        force: Evaluate even if up to date.
         progress: Draw a progress bar, or call a function with each event.
 
     Raises:
-        MissingArtifactError: The run is not finished, or its data is gone.
+        MissingArtifactError: The run is not finished, or its prepared data is missing.
         ConfigError: The split has no rows.
     """
     from recsys_cli.evaluation import Evaluation
@@ -107,11 +107,11 @@ def evaluate(
 
 
 def compare(runs: Sequence[TrainedRun], *, html: Path | str | None = None) -> Comparison:
-    """Compare evaluated runs of one workspace with the first of them, by paired tests.
+    """Compare evaluated runs of one workspace with the first one, by paired tests.
 
     Args:
-        runs: At least two.
-        html: Page to write.
+        runs: Two or more evaluated runs.
+        html: Path of an HTML page to write.
 
     Raises:
         ConfigError: Fewer than two runs, or evaluations of different tasks.

@@ -1,4 +1,4 @@
-"""The command line: the app, its global options, and the one place where an error becomes a message and an exit code."""
+"""The command line: app, commands and global options."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
 EPILOG = (
-    "From raw data to a measured model: recsys download movielens-25m, recsys etl configs/ml25m.yaml, "
-    "recsys train, recsys evaluate. Global options may stand anywhere on the line."
+    "From raw data to an evaluated model: recsys download movielens-25m, recsys etl configs/ml25m.yaml, "
+    "recsys train, recsys evaluate. Global options are valid anywhere on the line."
 )
 
 
 app = typer.Typer(
     cls=Recsys,
-    help="Raw interactions to a trained and measured recommender, with one YAML file and one workspace folder.",
+    help="Train and evaluate recommenders from raw interactions: one YAML file, one workspace folder.",
     epilog=EPILOG,
-    # Plain help: the formatted one loads rich and its markdown, which doubles the time to an answer.
+    # Plain help: importing rich and its Markdown renderer doubles the start-up time.
     rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,32 +34,32 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(enabled: bool) -> None:
+    if enabled:
         typer.echo(f"recsys {__version__}")
         raise typer.Exit
 
 
-def _show_completion(wanted: bool) -> None:
-    if wanted:
+def _show_completion(enabled: bool) -> None:
+    if enabled:
         typer.echo(shells.SCRIPTS[shells.current()], nl=False)
         raise typer.Exit
 
 
-def _install_completion(wanted: bool) -> None:
-    if wanted:
+def _install_completion(enabled: bool) -> None:
+    if enabled:
         shell = shells.current()
-        typer.echo(f"{shells.install(shell)} completes recsys in {shell} from its next start on")
+        typer.echo(f"installed {shells.install(shell)}; restart {shell} to complete recsys commands")
         raise typer.Exit
 
 
 @app.callback(invoke_without_command=True)
-def start(  # noqa: PLR0913, PLR0917 - one for each option
+def start(  # noqa: PLR0913, PLR0917 - one parameter per option
     ctx: typer.Context,
     workspace: Annotated[
         Path,
         typer.Option(
-            "--workspace", "-w", envvar="RECSYS_WORKSPACE", help="Folder that everything is made in.", metavar="DIR"
+            "--workspace", "-w", envvar="RECSYS_WORKSPACE", help="Folder of all data, runs and reports.", metavar="DIR"
         ),
     ] = Path("workspace"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
@@ -70,27 +70,30 @@ def start(  # noqa: PLR0913, PLR0917 - one for each option
         typer.Option(
             "--trust",
             metavar="MODULE",
-            help="Let configs name components of this module, whose code then runs (or RECSYS_TRUST).",
+            help="Allow plugins from this module; configs can then run its code (or RECSYS_TRUST).",
             show_default=False,
         ),
     ] = None,
-    version: Annotated[  # noqa: ARG001 - answered by its callback
+    version: Annotated[  # noqa: ARG001 - handled by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     install: Annotated[  # noqa: ARG001
         bool,
         typer.Option(
-            "--install-completion", callback=_install_completion, is_eager=True, help="Let your shell complete recsys."
+            "--install-completion",
+            callback=_install_completion,
+            is_eager=True,
+            help="Install completion for the current shell.",
         ),
     ] = False,
     show: Annotated[  # noqa: ARG001
         bool,
         typer.Option(
-            "--show-completion", callback=_show_completion, is_eager=True, help="Print the shell's script for that."
+            "--show-completion", callback=_show_completion, is_eager=True, help="Print the completion script."
         ),
     ] = False,
 ) -> None:
-    """Note the global options for the command that follows."""
+    """Store the global options in the session."""
     if trust:
         ctx.call_on_close(plugins.trust(*trust))
     ctx.obj = Session(root=workspace, as_json=as_json, quiet=quiet, verbose=verbose)
@@ -121,11 +124,11 @@ for _name, _command in _COMMANDS.items():
 
 
 def main() -> None:
-    """Answer the console script `recsys`."""
-    cpu.configure_threads()  # before any command loads torch
+    """Entry point of the console script `recsys`."""
+    cpu.configure_threads()  # before any command imports torch
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a title in a script that the terminal lacks is no reason to stop
+            stream.reconfigure(errors="replace")  # a title may have characters outside the terminal's encoding
     if shells.SHELL in os.environ:
         _complete(os.environ[shells.SHELL], os.environ.get(shells.LINE, ""))
         return
@@ -133,7 +136,7 @@ def main() -> None:
 
 
 def _complete(shell: str, line: str) -> None:
-    """Answer a shell that asks what may come next; whatever goes wrong, it shows nothing."""
+    """Print the completions of a line for a shell; print nothing on errors."""
     from recsys_cli.cli.completion import answer
 
     with suppress(Exception):

@@ -1,4 +1,4 @@
-"""`recsys bench` as a command."""
+"""The command `recsys bench`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from recsys_cli.cli.compare import Html, Latex, in_one_form
-from recsys_cli.cli.params import Config, Overrides, joined, settled
+from recsys_cli.cli.compare import Html, Latex, require_one_format
+from recsys_cli.cli.params import Config, Overrides, current_config, joined
 from recsys_cli.cli.session import Session
 
 
@@ -20,29 +20,29 @@ def bench(
         typer.Option(
             "--metric",
             metavar="NAME",
-            help="Sort by this figure instead of the first of bench.metrics.",
+            help="Sort by this metric instead of the first one of bench.metrics.",
             show_default=False,
         ),
     ] = None,
     html: Html = None,
     latex: Latex = False,
 ) -> None:
-    """Train and measure several models on the same data, and rank them.
+    """Train and evaluate several models; print a leaderboard.
 
-    Which models and seeds stands in the config's bench section. Each is an ordinary run: what is there is not trained again, so a
-    bench that was interrupted goes on, and what failed is tried again.
+    The bench section of the config lists models and seeds; all use the same data. Each combination is an ordinary run. Finished
+    runs are reused, so an interrupted bench continues, and failed runs are repeated.
     """
     from recsys_cli.cli.results import bench as shown
 
     session: Session = ctx.obj
-    in_one_form(session, latex=latex)
-    with settled(session, joined(config, overrides)) as wanted, session.working("bench") as emit:
+    require_one_format(session, latex=latex)
+    with current_config(session, joined(config, overrides)) as settings, session.working("bench") as emit:
         from recsys_cli.stages.bench import bench
 
-        found = bench(wanted, session.workspace, metric=metric, html=html, emit=emit)
+        leaderboard = bench(settings, session.workspace, metric=metric, html=html, emit=emit)
     if latex and session.is_first:
         from recsys_cli.evaluation.compare.latex import paper_leaderboard
 
-        typer.echo(paper_leaderboard(found))
+        typer.echo(paper_leaderboard(leaderboard))
         return
-    session.report(shown.result(found, html=html), shown.draw)
+    session.report(shown.result(leaderboard, html=html), shown.draw)

@@ -1,4 +1,4 @@
-"""`recsys ls`: what a config may name and which keys it may have, and what each of them means."""
+"""The command `recsys ls`: names and keys for configs, with their descriptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ListedKind(StrEnum):
-    """What can be listed."""
+    """Lists of `recsys ls`."""
 
     DATASETS = "datasets"
     SPLITS = "splits"
@@ -41,43 +41,41 @@ _ELSEWHERE = {
     "ops": ListedKind.OPS,
     "features.ops": ListedKind.OPS,
 }
-"""What people look for among the sections and has several forms: the list that has these."""
+"""Sections with several types, and their lists."""
 
 
 def ls(
     ctx: typer.Context,
     kind: Annotated[
         ListedKind,
-        typer.Argument(metavar="|".join(ListedKind), help="What to list.", show_default=False),
+        typer.Argument(metavar="|".join(ListedKind), help="Kind of entries to list.", show_default=False),
     ],
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME", help="One of them, to read what it means and which options it has.", show_default=False
-        ),
+        typer.Argument(metavar="NAME", help="Entry to explain, with its options.", show_default=False),
     ] = None,
 ) -> None:
-    """List what a config may name, or explain one.
+    """List models, metrics, ops, datasets and other names for configs.
 
-    recsys ls ops Categorify tells what the op does and which options it has.
+    recsys ls ops Categorify explains the op and its options.
     """
     session: Session = ctx.obj
     rows = _LISTS[kind](session)
     if name is None:
         session.answer({kind.value: rows}, lambda to, result: _draw_list(to, kind, result))
         return
-    found = next((row for row in rows if row["name"] == name), None)
-    if found is None:
+    entry = next((row for row in rows if row["name"] == name), None)
+    if entry is None:
         names = [row["name"] for row in rows]
         if kind is ListedKind.SECTIONS and name in _ELSEWHERE:
             raise ConfigError(
                 f"section {name!r} has a list of its own",
-                hint=f"recsys ls {_ELSEWHERE[name].value} names what it may have",
+                hint=f"recsys ls {_ELSEWHERE[name].value}",
             )
         raise ConfigError(
             f"no {kind.value[:-1]} {name!r}{registry.suggest(name, names)}", hint=f"known: {', '.join(names)}"
         )
-    session.answer({**found, **_DETAILS.get(kind, lambda _: {})(name)}, _draw_one)
+    session.answer({**entry, **_DETAILS.get(kind, lambda _: {})(name)}, _draw_one)
 
 
 def _datasets(session: Session) -> list[dict[str, Any]]:
@@ -98,7 +96,7 @@ def _datasets(session: Session) -> list[dict[str, Any]]:
 
 
 def _of_types(types: Callable[[], Mapping[str, type[BaseModel]]]) -> Callable[[Session], list[dict[str, Any]]]:
-    """Return what lists the names of types; the list is the same in every workspace."""
+    """Return a function that lists types by name, independent of the workspace."""
     return lambda _: [{"name": name, "summary": options.summary(kind)} for name, kind in types().items()]
 
 
@@ -166,8 +164,8 @@ def _model_details(name: str) -> dict[str, Any]:
 def _dataset_details(name: str) -> dict[str, Any]:
     from recsys_cli.data import options_of
 
-    found = options_of(name)
-    return {} if found is None else options.explain(found.type, preset=found.preset)
+    own = options_of(name)
+    return {} if own is None else options.explain(own.type, preset=own.preset)
 
 
 _DETAILS: dict[ListedKind, Callable[[str], dict[str, Any]]] = {
@@ -190,30 +188,30 @@ def _draw_list(to: Console, kind: ListedKind, result: Mapping[str, Any]) -> None
             (
                 row["name"],
                 row["licence"],
-                "here" if row["here"] else "",
+                "yes" if row["here"] else "",
                 f"{row['rows']:,}" if row["rows"] else "",
                 size(row["bytes"]) if row["bytes"] else "",
             )
             for row in rows
         ]
-        table(to, "", ("dataset", "licence", "here?", "rows", "size"), cells, text=3)
-        line(to, "recsys download NAME gets one; recsys ls datasets NAME tells its options")
-        line(to, "recsys init makes a config for a table of your own")
+        table(to, "", ("dataset", "license", "downloaded", "rows", "size"), cells, text=3)
+        line(to, "recsys download NAME downloads one; recsys ls datasets NAME lists its options")
+        line(to, "recsys init writes a config for your own table")
     elif kind is ListedKind.ENGINES:
         engines = [(row["name"], row["summary"], "yes" if row["available"] else str(row["install"])) for row in rows]
-        table(to, "", ("engine", "what it is", "runs here?"), engines, text=3)
+        table(to, "", ("engine", "description", "available"), engines, text=3)
     elif kind is ListedKind.MODELS:
         for task in dict.fromkeys(row["task"] for row in rows):
             models = [(row["name"], row["when"]) for row in rows if row["task"] == task]
-            table(to, f"to {task}, best first", ("model", "take it when / for"), models, text=2)
-        line(to, "best on MovieLens latest-small; recsys bench orders them on your data")
-        line(to, "recsys ls models NAME tells its meaning and options")
+            table(to, f"to {task}, best first", ("model", "use for"), models, text=2)
+        line(to, "order: results on MovieLens latest-small; recsys bench ranks the models on your data")
+        line(to, "recsys ls models NAME explains a model and its options")
     elif rows:
-        table(to, "", (kind.value[:-1], "what it is"), [(row["name"], row["summary"]) for row in rows], text=2)
+        table(to, "", (kind.value[:-1], "description"), [(row["name"], row["summary"]) for row in rows], text=2)
         if kind in _DETAILS:
-            line(to, f"recsys ls {kind.value} NAME tells its meaning and options")
+            line(to, f"recsys ls {kind.value} NAME explains an entry and its options")
     else:
-        line(to, "none in ./configs; recsys init writes one for a table of your own")
+        line(to, "none in ./configs; recsys init writes one for your own table")
 
 
 def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
@@ -236,11 +234,11 @@ def _draw_one(to: Console, result: Mapping[str, Any]) -> None:
     if result["options"]:
         line(to, "\nOptions", style="bold")
     for option in result["options"]:
-        default = "needed" if option["required"] else f"default {_shown(option['default'])}"
+        default = "required" if option["required"] else f"default {_shown(option['default'])}"
         line(to, f"{option['name']}: {option['type']}, {default}", style="bold", indent=2)
         line(to, option["meaning"], indent=6)
     if result.get("train"):
-        line(to, "\nHow it is trained where the config does not say", style="bold")
+        line(to, "\nDefaults of the train section", style="bold")
     for name, value in result.get("train", {}).items():
         line(to, f"train.{name}: {_shown(value)}", indent=2)
 

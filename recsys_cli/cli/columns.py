@@ -1,4 +1,4 @@
-"""Which column of a table is the user, the item, the rating: by what people call them."""
+"""Assigns roles (user, item, rating, label, timestamp) to the columns of a table by common column names."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from recsys_cli.errors import ConfigError
 from recsys_cli.registry import suggest
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
-# Headings that people give these columns, without case, underscores and spaces; the first that is there is taken.
-_USUAL = {
+# Common column names by role, without case, underscores and spaces, in order of preference.
+_COMMON_NAMES = {
     "user": ("userid", "user", "customerid", "customer", "uid", "visitorid", "sessionid", "memberid", "reviewerid"),
     "item": (
         "itemid",
@@ -36,12 +36,12 @@ _USUAL = {
 
 @dataclass(frozen=True)
 class FilePreview:
-    """What a look at a file shows.
+    """Header and first row of a file.
 
     Attributes:
-        path: The file.
-        header: Names of its columns.
-        first: Its first row, as text; empty where it has none.
+        path: Path of the file.
+        header: Column names.
+        first: First row as text; empty for a table without rows.
     """
 
     path: Path
@@ -49,12 +49,12 @@ class FilePreview:
     first: tuple[str, ...]
 
     def is_time(self, column: str) -> bool:
-        """Whether the first row has a number or an ISO date there, which are read without another word."""
+        """Whether the first value is a number or an ISO date: both are parsed without a format."""
         first = self.first[self.header.index(column)] if self.first else ""
         return self.is_number(column) or re.match(r"\d{4}-\d\d-\d\d", first) is not None
 
     def is_number(self, column: str) -> bool:
-        """Whether the first row has a number there."""
+        """Whether the first value is a number, or missing."""
         if not self.first:
             return True
         try:
@@ -64,18 +64,18 @@ class FilePreview:
         return True
 
 
-def peek(path: Path) -> FilePreview:
+def preview(path: Path) -> FilePreview:
     """Read the header and the first row of a CSV, TSV or parquet file.
 
     Raises:
-        ConfigError: There is no such file, or it is no such table.
+        ConfigError: The file does not exist, or is not a table.
     """
     if not path.is_file():
-        raise ConfigError(f"there is no file {path}", hint=f"paths are relative to {Path.cwd()}")
+        raise ConfigError(f"no file {path}", hint=f"paths are relative to {Path.cwd()}")
     if path.suffix.lower() == ".parquet":
-        return _peek_parquet(path)
+        return _preview_parquet(path)
     if path.suffix.lower() not in _SEPARATORS:
-        raise ConfigError(f"{path}: cannot tell what kind of table this is", hint="name it .csv, .tsv or .parquet")
+        raise ConfigError(f"{path}: unknown table format", hint="use a .csv, .tsv or .parquet file")
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             rows = csv.reader(lines, delimiter=_SEPARATORS[path.suffix.lower()])
@@ -83,11 +83,11 @@ def peek(path: Path) -> FilePreview:
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path}: not a UTF-8 table: {error}") from error
     if len(names) < 2:
-        raise ConfigError(f"{path}: its first line does not name two columns or more: {names}")
+        raise ConfigError(f"{path}: the header needs at least two columns, and has {names}")
     return FilePreview(path, tuple(names), tuple(values))
 
 
-def _peek_parquet(path: Path) -> FilePreview:
+def _preview_parquet(path: Path) -> FilePreview:
     import pyarrow.lib
     import pyarrow.parquet as pq
 
@@ -101,56 +101,56 @@ def _peek_parquet(path: Path) -> FilePreview:
     return FilePreview(path, header, first)
 
 
-def choose(table: FilePreview, asked: dict[str, str | None]) -> dict[str, str | None]:
-    """Decide which column plays which part: as named, or as its heading says.
+def assign_roles(table: FilePreview, given: dict[str, str | None]) -> dict[str, str | None]:
+    """Assign a column to each role, from the options or by common names.
 
     Args:
         table: The table.
-        asked: What the user named, by part: user, item, rating, label, timestamp.
+        given: Columns from the command line by role: user, item, rating, label, timestamp.
 
     Returns:
-        A column or None by part: user and item, and one of rating and label, are always there.
+        Column or None by role. User, item, and either rating or label are always assigned.
 
     Raises:
-        ConfigError: Everything that is wrong or cannot be guessed.
+        ConfigError: A column does not exist or has the wrong type, or a required role cannot be guessed.
     """
     problems = [
-        f"--{part} {column}: there is no such column{suggest(column, table.header)}"
-        for part, column in asked.items()
+        f"--{role} {column}: no such column{suggest(column, table.header)}"
+        for role, column in given.items()
         if column is not None and column not in table.header
     ]
     if not problems:
-        chosen = {part: column or _guess(part, table, asked) for part, column in asked.items()}
-        if chosen["label"]:
-            chosen["rating"] = None
-        if chosen["timestamp"] and not asked["timestamp"] and not table.is_time(chosen["timestamp"]):
-            chosen["timestamp"] = None  # its format may have to be said
-        problems = [*_missing(chosen), *_unfit(table, chosen)]
+        roles = {role: column or _guess(role, table, given) for role, column in given.items()}
+        if roles["label"]:
+            roles["rating"] = None
+        if roles["timestamp"] and not given["timestamp"] and not table.is_time(roles["timestamp"]):
+            roles["timestamp"] = None  # may need a format
+        problems = [*_missing(roles), *_not_numeric(table, roles)]
     if problems:
         raise ConfigError("\n  ".join([f"{table.path}:", *problems]), hint=f"its columns are {', '.join(table.header)}")
-    return chosen
+    return roles
 
 
-def _missing(chosen: dict[str, str | None]) -> list[str]:
-    missing = [part for part in ("user", "item") if not chosen[part]]
-    problems = [f"cannot tell which column has the {part}; name it with --{part}" for part in missing]
-    if not (chosen["rating"] or chosen["label"]):
-        problems.append("cannot tell which column has the rating or the label; name it with --rating or --label")
+def _missing(roles: dict[str, str | None]) -> list[str]:
+    missing = [role for role in ("user", "item") if not roles[role]]
+    problems = [f"cannot guess the {role} column; set it with --{role}" for role in missing]
+    if not (roles["rating"] or roles["label"]):
+        problems.append("cannot guess the rating or label column; set it with --rating or --label")
     return problems
 
 
-def _unfit(table: FilePreview, chosen: dict[str, str | None]) -> list[str]:
-    numbers = {part: chosen[part] for part in ("rating", "label")}
+def _not_numeric(table: FilePreview, roles: dict[str, str | None]) -> list[str]:
+    numbers = {role: roles[role] for role in ("rating", "label")}
     return [
-        f"the {part} column {column!r} has to hold numbers"
-        for part, column in numbers.items()
+        f"the {role} column {column!r} has to be numeric"
+        for role, column in numbers.items()
         if column and not table.is_number(column)
     ]
 
 
-def _guess(part: str, table: FilePreview, asked: dict[str, str | None]) -> str | None:
-    if part in {"rating", "label"} and (asked["rating"] or asked["label"]):
+def _guess(role: str, table: FilePreview, given: dict[str, str | None]) -> str | None:
+    if role in {"rating", "label"} and (given["rating"] or given["label"]):
         return None
-    plain = {column.lower().replace("_", "").replace(" ", ""): column for column in reversed(table.header)}
-    taken = set(asked.values())
-    return next((plain[usual] for usual in _USUAL[part] if usual in plain and plain[usual] not in taken), None)
+    columns = {column.lower().replace("_", "").replace(" ", ""): column for column in reversed(table.header)}
+    taken = set(given.values())
+    return next((columns[name] for name in _COMMON_NAMES[role] if name in columns and columns[name] not in taken), None)

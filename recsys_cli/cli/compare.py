@@ -1,4 +1,4 @@
-"""`recsys compare` as a command."""
+"""The command `recsys compare`."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from recsys_cli.errors import ConfigError
 
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write a page that opens offline.", show_default=False, dir_okay=False),
+    typer.Option(
+        "--html", metavar="FILE", help="Write a self-contained HTML page.", show_default=False, dir_okay=False
+    ),
 ]
 
-Latex = Annotated[bool, typer.Option("--latex", help="Print the table for a paper (booktabs).")]
+Latex = Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")]
 
 
-def in_one_form(session: Session, *, latex: bool) -> None:
-    """Make sure that not two forms of the same answer are asked for.
+def require_one_format(session: Session, *, latex: bool) -> None:
+    """Check that at most one output format is selected.
 
     Raises:
-        ConfigError: They are.
+        ConfigError: Both --latex and --json are set.
     """
     if latex and session.as_json:
-        raise ConfigError("--latex and --json are two forms of the same answer", hint="give one of them")
+        raise ConfigError("--latex and --json exclude each other", hint="use one of them")
 
 
 def compare(
     ctx: typer.Context,
     runs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RUN", help="Evaluated runs (a name, or the beginning or end of it).", show_default=False
-        ),
+        typer.Argument(metavar="RUN", help="Evaluated runs (name, or its beginning or end).", show_default=False),
     ],
     against: Annotated[
         str | None,
@@ -45,20 +45,21 @@ def compare(
     html: Html = None,
     latex: Latex = False,
 ) -> None:
-    """Test whether runs are really different, on the same users and rows.
+    """Compare evaluated runs by paired significance tests.
 
-    Every difference gets a 95 % interval and a paired test, corrected for the number of tests; what is noise is called so.
+    The runs need the same evaluation task: equal users and rows. Each difference has a 95 % interval and a paired test with a
+    correction for multiple comparisons. Insignificant differences are marked as noise.
     """
     from recsys_cli.cli.results import compare as shown
 
     session: Session = ctx.obj
-    in_one_form(session, latex=latex)
+    require_one_format(session, latex=latex)
     from recsys_cli.stages.compare import compare
 
-    found = compare(runs, session.workspace, against=against, html=html)
+    comparison = compare(runs, session.workspace, against=against, html=html)
     if latex:
         from recsys_cli.evaluation.compare.latex import paper_table
 
-        typer.echo(paper_table(found))
+        typer.echo(paper_table(comparison))
         return
-    session.answer(shown.result(found, html=html), shown.draw)
+    session.answer(shown.result(comparison, html=html), shown.draw)

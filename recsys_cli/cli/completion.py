@@ -1,6 +1,6 @@
-"""Shell completion: what may come next on a line, and the scripts by which bash, zsh and fish ask for it.
+"""Shell completion: candidates for the next word of a line.
 
-Everything but keys of a config is answered from names and folders alone; keys and their values take the types of the config.
+Only config keys and values import the config types; everything else needs names and folders.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 Candidates = Iterable[tuple[str, str]]
-"""Words with what they mean, which may be empty."""
+"""Words with descriptions; a description may be empty."""
 _SECTIONS = ("dataset", "split", "features", "etl", "model", "train", "evaluate", "tune", "bench")
 _NAMES = {
     "model.name": registry.MODELS,
@@ -31,14 +31,14 @@ _NAMES = {
 
 @dataclass
 class PartialLine:
-    """A line up to the cursor.
+    """A command line up to the cursor.
 
     Attributes:
-        group: The program.
-        command: The command on it, once there is one.
+        group: The click group of the program.
+        command: The command; None before its name.
         given: Values of options, by parameter.
         positional: Arguments of the command.
-        pending: The option whose value comes next.
+        pending: The option before its value; None elsewhere.
     """
 
     group: Any
@@ -49,7 +49,7 @@ class PartialLine:
 
     @classmethod
     def read(cls, group: Any, words: Sequence[str]) -> PartialLine | None:
-        """Read whole words; None where they are no line of the program."""
+        """Parse complete words; None for an unknown command."""
         line = cls(group)
         for word in words:
             if line.pending is not None:
@@ -72,97 +72,97 @@ class PartialLine:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that may come, by how they are written."""
+        """The available options by name."""
         owners = [self.group, *([self.command] if self.command else [])]
         params = [param for owner in owners for param in owner.params if param.param_type_name == "option"]
         return {name: param for param in params for name in param.opts}
 
     @property
     def argument(self) -> str:
-        """What the next argument is called in the help; empty where none may come."""
+        """Metavar of the next argument; empty if the command takes no more."""
         params = [param for param in self.command.params if param.param_type_name == "argument"]
-        place = len(self.positional)
-        if place < len(params):
-            return str(params[place].metavar)
+        index = len(self.positional)
+        if index < len(params):
+            return str(params[index].metavar)
         return str(params[-1].metavar) if params and params[-1].nargs == -1 else ""
 
     @property
     def workspace(self) -> Path:
-        """The workspace that the command would work in."""
+        """The workspace of the line."""
         return Path(self.given.get("workspace") or os.environ.get("RECSYS_WORKSPACE") or "workspace")
 
 
 def complete(group: Any, text: str) -> list[tuple[str, str]]:
-    """Return the words that may stand where a line ends, with what they mean.
+    """Return the completions of a line's last word, with descriptions.
 
     Args:
-        group: The program, as a click group.
-        text: The line up to the cursor, with the program's name.
+        group: The click group of the program.
+        text: The line up to the cursor, including the name of the program.
     """
     words = _words(text)
-    *before, begun = words[1:] or [""]
+    *before, prefix = words[1:] or [""]
     line = PartialLine.read(group, before)
     if line is None:
         return []
-    return [(word, meaning) for word, meaning in _candidates(line, begun) if word.startswith(begun)]
+    return [(word, meaning) for word, meaning in _candidates(line, prefix) if word.startswith(prefix)]
 
 
 def _words(text: str) -> list[str]:
-    """Split a line as a shell does; the last word is the one that is being written, maybe empty."""
+    """Split a line like a shell; the last word is the incomplete one, possibly empty."""
     lexer = shlex.shlex(text, posix=True)
     lexer.whitespace_split, lexer.commenters = True, ""
-    found: list[str] = []
+    words: list[str] = []
     try:
-        found.extend(lexer)
-    except ValueError:  # a quote is open
-        return [*found, str(lexer.token)]
-    return found if found and not text[-1:].isspace() else [*found, ""]
+        words.extend(lexer)
+    except ValueError:  # an open quote
+        return [*words, str(lexer.token)]
+    return words if words and not text[-1:].isspace() else [*words, ""]
 
 
-def _candidates(line: PartialLine, begun: str) -> Candidates:
+def _candidates(line: PartialLine, prefix: str) -> Candidates:
     if line.pending is not None:
-        return _named(str(line.pending.metavar), line, begun)
-    if begun.startswith("-"):
-        name, equals, value = begun.partition("=")
+        return _named(str(line.pending.metavar), line, prefix)
+    if prefix.startswith("-"):
+        name, equals, value = prefix.partition("=")
         if equals and (param := line.options.get(name)) is not None:
             return ((f"{name}={word}", meaning) for word, meaning in _named(str(param.metavar), line, value))
         return ((name, param.help or "") for name, param in line.options.items() if name.startswith("--"))
     if line.command is None:
         return ((name, command.get_short_help_str(60)) for name, command in line.group.commands.items())
-    return _named(line.argument, line, begun)
+    return _named(line.argument, line, prefix)
 
 
-def _named(metavar: str, line: PartialLine, begun: str) -> Iterator[tuple[str, str]]:
-    """Yield what an argument or an option may be, by what it is called in the help."""
+def _named(metavar: str, line: PartialLine, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the candidates for the value of an argument or option, by its metavar."""
     if metavar not in _SOURCES and metavar.islower():
         yield from ((name, "") for name in metavar.split("|"))
         return
     for part in metavar.split("|"):
-        yield from _SOURCES.get(part, _files)(line, begun)
+        yield from _SOURCES.get(part, _files)(line, prefix)
 
 
-def _configs(line: PartialLine, begun: str) -> Candidates:
+def _configs(line: PartialLine, prefix: str) -> Candidates:
     del line
-    yield from _paths(begun, (".yaml", ".yml"))
-    if begun.startswith("configs/"[: len(begun)]) and not Path("configs").is_dir():
+    yield from _paths(prefix, (".yaml", ".yml"))
+    if prefix.startswith("configs/"[: len(prefix)]) and not Path("configs").is_dir():
         yield from ((f"configs/{path.name}", "") for path in shipped.configs())
 
 
-def _files(line: PartialLine, begun: str) -> Candidates:
+def _files(line: PartialLine, prefix: str) -> Candidates:
     del line
-    return _paths(begun, ("",))
+    return _paths(prefix, ("",))
 
 
-def _folders(line: PartialLine, begun: str) -> Candidates:
+def _folders(line: PartialLine, prefix: str) -> Candidates:
     del line
-    return _paths(begun, ())
+    return _paths(prefix, ())
 
 
-def _paths(begun: str, suffixes: tuple[str, ...]) -> Candidates:
-    """Yield folders, and the files with some suffixes, that begin as a path does."""
-    folder, slash, stem = begun.rpartition("/")
-    place = Path(folder + slash).expanduser() if slash else Path()
-    for path in sorted(place.iterdir()) if place.is_dir() else ():
+def _paths(prefix: str, suffixes: tuple[str, ...]) -> Candidates:
+    """Yield the folders, and the files with one of the suffixes, next to a partial path."""
+    folder, slash, stem = prefix.rpartition("/")
+    parent = Path(folder + slash).expanduser() if slash else Path()
+    for path in sorted(parent.iterdir()) if parent.is_dir() else ():
         if path.name.startswith(".") and not stem.startswith("."):
             continue
         if path.is_dir():
@@ -171,29 +171,29 @@ def _paths(begun: str, suffixes: tuple[str, ...]) -> Candidates:
             yield f"{folder}{slash}{path.name}", ""
 
 
-def _runs(line: PartialLine, begun: str) -> Candidates:
-    del begun
+def _runs(line: PartialLine, prefix: str) -> Candidates:
+    del prefix
     folders = sorted((line.workspace / "runs").glob("*/config.yaml"), reverse=True)
     return ((path.parent.name, "") for path in folders)
 
 
-def _data(line: PartialLine, begun: str) -> Candidates:
-    del begun
+def _data(line: PartialLine, prefix: str) -> Candidates:
+    del prefix
     return ((path.parent.name, "") for path in sorted((line.workspace / "data").glob("*/manifest.json")))
 
 
-def _datasets(line: PartialLine, begun: str) -> Candidates:
+def _datasets(line: PartialLine, prefix: str) -> Candidates:
     yield from ((name, "") for name in registry.DATASETS)
-    if "/" in begun or line.command.name != "download":
-        yield from _configs(line, begun)
+    if "/" in prefix or line.command.name != "download":
+        yield from _configs(line, prefix)
 
 
-def _names_of_kind(line: PartialLine, begun: str) -> Candidates:
-    """Yield the names that `ls KIND` lists."""
+def _names_of_kind(line: PartialLine, prefix: str) -> Candidates:
+    """Yield the names in `ls KIND`."""
     from recsys_cli.cli import options
 
     kind = line.positional[0] if line.positional else ""
-    known: dict[str, Callable[[], Iterable[str]]] = {
+    names: dict[str, Callable[[], Iterable[str]]] = {
         "datasets": lambda: registry.DATASETS,
         "models": lambda: registry.MODELS,
         "engines": lambda: registry.ENGINES,
@@ -203,15 +203,15 @@ def _names_of_kind(line: PartialLine, begun: str) -> Candidates:
         "sections": lambda: _SECTIONS,
         "configs": lambda: map(str, shipped.configs()),
     }
-    return ((name, "") for name in known.get(kind, tuple)() if name.startswith(begun))
+    return ((name, "") for name in names.get(kind, tuple)() if name.startswith(prefix))
 
 
-def _overrides(line: PartialLine, begun: str) -> Candidates:
-    """Yield keys of a config, or the values of one where they can be told."""
-    key, equals, _ = begun.partition("=")
+def _overrides(line: PartialLine, prefix: str) -> Candidates:
+    """Yield config keys, or the values of a key with a finite set of values."""
+    key, equals, _ = prefix.partition("=")
     if equals:
         return ((f"{key}={value}", "") for value in _values(line, key))
-    section, dot, _ = begun.partition(".")
+    section, dot, _ = prefix.partition(".")
     if not dot:
         return ((f"{name}.", "") for name in _SECTIONS)
     return ((f"{section}.{name}=", meaning) for name, meaning in _keys(line, section).items())
@@ -225,12 +225,12 @@ def _values(line: PartialLine, key: str) -> Iterable[str]:
 
         return options.splits()
     section, _, name = key.partition(".")
-    found = _fields(line, section).get(name)
-    return _choices(found.annotation) if found is not None else ()
+    field = _fields(line, section).get(name)
+    return _choices(field.annotation) if field is not None else ()
 
 
 def _choices(annotation: Any) -> Iterator[str]:
-    """Yield the values of a type that has only a few."""
+    """Yield the values of a type with a finite set of values."""
     if annotation is bool:
         yield from ("true", "false")
     elif get_origin(annotation) is Literal:
@@ -252,22 +252,22 @@ def _fields(line: PartialLine, section: str) -> dict[str, Any]:
 
 
 def _kinds(line: PartialLine, section: str) -> list[type[BaseModel]]:
-    """Return the types of a section: all ways to split, and of the model's the options of the model that the line names."""
+    """Return the types of a section: all splits, or the model section plus the options of the line's model."""
     from recsys_cli.cli import options
     from recsys_cli.config.load import model_config_type
 
     if section == "split":
         return list(options.splits().values())
     kinds = options.sections()
-    found = [kinds[section]] if section in kinds else []
+    types = [kinds[section]] if section in kinds else []
     if section == "model":
         name = next((text.partition("=")[2] for text in line.positional if text.startswith("model.name=")), None)
-        found.append(model_config_type(name or registry.DEFAULT_MODEL))
-    return found
+        types.append(model_config_type(name or registry.DEFAULT_MODEL))
+    return types
 
 
 _SOURCES: dict[str, Callable[[PartialLine, str], Candidates]] = {
-    "CONFIG": lambda line, begun: (*_configs(line, begun), *(_overrides(line, begun) if "/" not in begun else ())),
+    "CONFIG": lambda line, prefix: (*_configs(line, prefix), *(_overrides(line, prefix) if "/" not in prefix else ())),
     "KEY=VALUE": _overrides,
     "RUN": _runs,
     "DATA": _data,
@@ -284,12 +284,12 @@ _SOURCES: dict[str, Callable[[PartialLine, str], Candidates]] = {
 
 
 def answer(group: Any, shell: str, text: str) -> str:
-    """Return the words that may come as the script of a shell wants them, a line each."""
-    found = complete(group, text)
-    if shell == "bash":  # it takes what stands behind = and : for a word of its own
-        begun = _words(text)[-1]
-        done = max(begun.rfind("="), begun.rfind(":")) + 1
-        return "\n".join(re.sub(r"([^\w@%+=:,./~-])", r"\\\1", word[done:]) for word, _ in found)
+    """Return the completions in the format of a shell's script, one per line."""
+    candidates = complete(group, text)
+    if shell == "bash":  # bash splits words at = and :
+        prefix = _words(text)[-1]
+        done = max(prefix.rfind("="), prefix.rfind(":")) + 1
+        return "\n".join(re.sub(r"([^\w@%+=:,./~-])", r"\\\1", word[done:]) for word, _ in candidates)
     if shell == "fish":
-        return "\n".join(f"{word}\t{meaning}" for word, meaning in found)
-    return "\n".join(word for word, _ in found)
+        return "\n".join(f"{word}\t{meaning}" for word, meaning in candidates)
+    return "\n".join(word for word, _ in candidates)

@@ -1,4 +1,4 @@
-"""What this machine can do: versions, memory, devices, and which ETL engine `auto` takes and why."""
+"""The report of `recsys doctor`: versions, memory, devices and available engines."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from recsys_cli.models.torchrec_releases import require_torchrec, torchrec_versi
 from recsys_cli.packages import installed
 
 _PACKAGES = ("torch", "polars", "pyarrow", "numpy", "pydantic", "typer")
-# The last release of Merlin runs beside these alone; see the constraints file.
+# The last release of Merlin needs exactly these releases; see the constraints file.
 _PINS = {"nvtabular": "23.8.0", "merlin-core": "23.8.0", "pandas": "1.5.", "numpy": "1.", "dask": "2023.7.1"}
 
 _GPU_DRIVERS = ("/proc/driver/nvidia", "/dev/dxg")
-"""Where the driver shows: Linux, and Linux inside Windows."""
+"""Files of an installed GPU driver: Linux and WSL."""
 
 
 def engines(device: str = "cpu") -> list[dict[str, Any]]:
-    """Tell of each ETL engine whether it runs here on a device, in the order in which `auto` prefers them."""
+    """Return the ETL engines with their availability on a device, in the order of preference of `auto`."""
     from recsys_cli.etl.engines import OWN
 
-    found = []
+    rows = []
     for name, engine in OWN.items():
         missing = engine.missing(device)
-        found.append({
+        rows.append({
             "name": name,
             "summary": engine.summary,
             "available": missing is None,
@@ -39,11 +39,11 @@ def engines(device: str = "cpu") -> list[dict[str, Any]]:
             "why_not": missing.message if missing else None,
             "install": missing.hint if missing else None,
         })  # fmt: skip
-    return sorted(found, key=lambda engine: (engine["available"], engine["rank"]), reverse=True)
+    return sorted(rows, key=lambda engine: (engine["available"], engine["rank"]), reverse=True)
 
 
 def examine() -> dict[str, Any]:
-    """Look at the machine and at what is installed."""
+    """Return hardware, installed packages and available engines."""
     on_cpu, on_gpu = engines("cpu"), engines("gpu")
     return {
         "python": platform.python_version(),
@@ -62,13 +62,13 @@ def examine() -> dict[str, Any]:
     }
 
 
-def _first(found: list[dict[str, Any]]) -> str | None:
-    """Return what `auto` takes of the engines."""
-    return next((engine["name"] for engine in found if engine["available"]), None)
+def _first(rows: list[dict[str, Any]]) -> str | None:
+    """Return the engine of `auto`."""
+    return next((engine["name"] for engine in rows if engine["available"]), None)
 
 
 def _releases() -> dict[str, Any]:
-    """Tell which releases an engine needs for etl.device=gpu, and which are here; nothing of a GPU is imported."""
+    """Return the required and the installed releases for etl.device=gpu, without importing GPU packages."""
     from recsys_cli.etl.nvtabular_engine import pins
     from recsys_cli.etl.polars_engine import releases
 
@@ -81,7 +81,7 @@ def _releases() -> dict[str, Any]:
 
 
 def _clusters() -> dict[str, Any]:
-    """Tell of each kind of `etl.cluster` which release it would run on, or how to install it."""
+    """Return package, release and install hint of each kind of `etl.cluster`."""
     from recsys_cli.etl.engines import missing_of_cluster
 
     needs = {"local": "distributed", "tcp://HOST:PORT": "distributed", "local_cuda": "dask-cuda"}
@@ -93,20 +93,20 @@ def _clusters() -> dict[str, Any]:
 
 
 def _memory() -> int | None:
-    """Return the machine's memory in bytes, or the container's limit where that is less."""
+    """Return the smaller of the machine's memory and the container's limit, in bytes."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return None
     try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:  # noqa: PTH123 - not a file of ours
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:  # noqa: PTH123 - a system file
             return min(total, int(limit.read()))
     except (OSError, ValueError):
         return total
 
 
 def _torch() -> dict[str, Any]:
-    """Describe what training finds here. Torch itself is loaded only where it could use a GPU: it takes seconds."""
+    """Return the devices and precision of training. Imports torch, which takes seconds, only if a GPU driver exists."""
     release = _torch_release()
     if release is None:
         return {"error": "torch is not installed"}
@@ -125,11 +125,11 @@ def _torch() -> dict[str, Any]:
 
 
 def _torch_release() -> dict[str, Any] | None:
-    """Return the names that torch's own `version.py` defines, read without importing the rest; None without torch."""
-    found = find_spec("torch")
-    if found is None or not found.submodule_search_locations:
+    """Return the variables of torch's `version.py` without importing torch; None if torch is missing."""
+    spec = find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
         return None
-    return runpy.run_path(str(Path(found.submodule_search_locations[0]) / "version.py"))
+    return runpy.run_path(str(Path(spec.submodule_search_locations[0]) / "version.py"))
 
 
 def _has_gpu_driver() -> bool:
@@ -137,25 +137,25 @@ def _has_gpu_driver() -> bool:
 
 
 def _sharding() -> dict[str, Any]:
-    """Tell whether model.embedding.placement=sharded could run here, with an optimizer that all devices have."""
+    """Return the availability of model.embedding.placement=sharded, with an optimizer available on all devices."""
     if installed("torch") is None:
         return {"packages": {}, "why_not": "torch is not installed", "install": None}
-    found: dict[str, Any] = {"packages": torchrec_versions(), "why_not": None, "install": None}
+    facts: dict[str, Any] = {"packages": torchrec_versions(), "why_not": None, "install": None}
     try:
         require_torchrec("adagrad", _torch()["auto_device"])
     except MissingExtraError as error:
-        found |= {"why_not": error.message, "install": error.hint}
-    return found
+        facts |= {"why_not": error.message, "install": error.hint}
+    return facts
 
 
 def _nvtabular() -> dict[str, Any]:
-    """Compare what is installed with the releases that NVTabular can be imported beside."""
+    """Compare the installed packages with the releases required by NVTabular."""
     if installed("nvtabular") is None:
         return {"state": "not installed", "wrong_pins": {}}
     wrong = {
-        name: f"{found or 'missing'}, needs {wanted}{'*' if wanted.endswith('.') else ''}"
-        for name, wanted in _PINS.items()
-        if not (found := installed(name)) or not found.startswith(wanted)
+        name: f"{version or 'missing'}, needs {pin}{'*' if pin.endswith('.') else ''}"
+        for name, pin in _PINS.items()
+        if not (version := installed(name)) or not version.startswith(pin)
     }
-    state = "cannot be imported beside these packages" if wrong else "with the packages that it needs"
+    state = "incompatible with the installed packages" if wrong else "with compatible packages"
     return {"state": f"{installed('nvtabular')}, {state}", "wrong_pins": wrong}

@@ -1,4 +1,4 @@
-"""How commands read their line and show their help: the group inside the error boundary, and plain usage lines."""
+"""The command group with its error boundary, and commands with plain usage lines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from recsys_cli.errors import ConfigError
 
 
 class Command(TyperCommand):
-    """A command whose help shows arguments as people write them, without Python's types and braces."""
+    """A command with plain arguments in its help, without types and braces."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Name what may follow the command."""
+        """Return the usage pieces without braces."""
         return [re.sub(r"^\{(.*)\}(\.\.\.)?$", r"\1\2", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, then options."""
+        """Write the sections Arguments and Options."""
         for heading, kind in (("Arguments", "argument"), ("Options", "option")):
             params = [param for param in self.get_params(ctx) if param.param_type_name == kind]
             records = [record for param in params if (record := param.get_help_record(ctx))]
@@ -33,25 +33,25 @@ class Command(TyperCommand):
 
 
 class Recsys(TyperGroup):
-    """The group of all commands, inside the error boundary; global options are understood after a command, too."""
+    """The group of all commands, with an error boundary; accepts global options anywhere on the line."""
 
     _session: Session | None = None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the line, with the global options moved to where the group expects them."""
+        """Parse the line after moving the global options to the front."""
         if any("\0" in arg for arg in args):
-            raise ConfigError("an argument has NUL in it")
+            raise ConfigError("an argument contains NUL")
         return super().parse_args(ctx, hoist(args))
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        """Read the line; an interrupt ends it as one of a command does."""
+        """Parse the line; exit with 130 on an interrupt."""
         try:
             return super().make_context(*args, **extra)
         except KeyboardInterrupt:
             raise typer.Exit(interrupted(None)) from None
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an interrupt says how to go on."""
+        """Run the command; explain how to continue on an interrupt."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -62,13 +62,13 @@ class Recsys(TyperGroup):
     def main(
         self,
         args: Sequence[str] | None = None,
-        prog_name: str | None = None,  # noqa: ARG002 - it is recsys, however it was started
+        prog_name: str | None = None,  # noqa: ARG002 - always recsys
         complete_var: str | None = None,
         standalone_mode: bool = True,
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the line and leave with its exit code: whatever goes wrong below becomes a message here."""
+        """Run the line and exit with its code; every exception becomes a message here."""
         self._session = None
         line = list(sys.argv[1:] if args is None else args)
         try:

@@ -1,4 +1,4 @@
-"""`recsys inspect`: one user or one item, and what a run makes of it."""
+"""The command `recsys inspect`: one user or item with its data and recommendations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class InspectedKind(StrEnum):
-    """What can be looked at."""
+    """Kinds of inspected entities."""
 
     USER = "user"
     ITEM = "item"
@@ -23,33 +23,33 @@ class InspectedKind(StrEnum):
 
 def inspect(
     ctx: typer.Context,
-    thing: Annotated[InspectedKind, typer.Argument(metavar="user|item", help="What the ID is of.", show_default=False)],
+    kind: Annotated[InspectedKind, typer.Argument(metavar="user|item", help="Kind of the ID.", show_default=False)],
     name: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="As the raw data has it, such as a movieId; or an item's title.", show_default=False
+            metavar="ID", help="Id in the raw data, such as a movieId, or the title of an item.", show_default=False
         ),
     ],
     run: Annotated[
         str | None,
         typer.Option(
-            help="Run (its name, or the beginning or end of it); left out: that of the config of the last stage.",
+            help="Run (name, or its beginning or end). Default: the run of the config of the last stage.",
             metavar="RUN",
             show_default=False,
         ),
     ] = None,
-    k: Annotated[int, typer.Option("--k", help="How many rows of each list to show.", min=1)] = 10,
+    k: Annotated[int, typer.Option("--k", help="Rows per list.", min=1)] = 10,
 ) -> None:
-    """Show one user or item by title: what was met, what the model recommends, and what of it came true."""
+    """Show history, recommendations and hits of a user or an item."""
     from recsys_cli.cli.results import inspect as shown
     from recsys_cli.stages.inspect import inspect_item, inspect_user
 
     session: Session = ctx.obj
-    meant = _run(session, run)
-    if thing is InspectedKind.USER:
-        session.answer(inspect_user(meant, session.workspace, name, k=k), shown.draw_user)
+    trained = _run(session, run)
+    if kind is InspectedKind.USER:
+        session.answer(inspect_user(trained, session.workspace, name, k=k), shown.draw_user)
     else:
-        session.answer(inspect_item(meant, session.workspace, name, k=k), shown.draw_item)
+        session.answer(inspect_item(trained, session.workspace, name, k=k), shown.draw_item)
 
 
 def _run(session: Session, name: str | None) -> TrainedRun:

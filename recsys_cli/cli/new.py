@@ -1,4 +1,4 @@
-"""`recsys init`: a commented config for a table of the user's own, from its header and first row."""
+"""The command `recsys init`: a commented config for an interactions table, from its header and first row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recsys_cli.cli.columns import FilePreview, choose, peek
+from recsys_cli.cli.columns import FilePreview, assign_roles, preview
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError
 
@@ -17,63 +17,65 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def init(  # noqa: PLR0913, PLR0917 - each is an option of the command line
+def init(  # noqa: PLR0913, PLR0917 - one parameter per option
     ctx: typer.Context,
     interactions: Annotated[
         Path,
         typer.Argument(
-            metavar="TABLE", help="CSV, TSV or parquet file with a row for each interaction.", show_default=False
+            metavar="TABLE", help="CSV, TSV or parquet file with one row per interaction.", show_default=False
         ),
     ],
-    user: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the user's id.")] = None,
-    item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with the item's id.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="COLUMN", help="User id column.")] = None,
+    item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Item id column.")] = None,
     rating: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column with a rating; more than 3 counts as liked.")
+        str | None, typer.Option(metavar="COLUMN", help="Rating column; a rating above 3 is positive.")
     ] = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with 1 for liked and 0 for not.")] = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Binary label column (0 or 1).")] = None,
     timestamp: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column with the time; the latest rows then test.")
+        str | None, typer.Option(metavar="COLUMN", help="Time column; makes the split temporal.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Config to write.", show_default="TABLE.yaml")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a config that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing config.")] = False,
 ) -> None:
-    """Write a config for a table of your own.
+    """Write a config for your own table.
 
-    Columns that you do not name are guessed from the header.
+    Roles without an option are guessed from the header.
     """
     session: Session = ctx.obj
-    table = peek(interactions)
-    asked = {"user": user, "item": item, "rating": rating, "label": label, "timestamp": timestamp}
-    columns = choose(table, asked)
+    table = preview(interactions)
+    given = {"user": user, "item": item, "rating": rating, "label": label, "timestamp": timestamp}
+    columns = assign_roles(table, given)
     path = output or Path(f"{interactions.stem}.yaml")
     if path.exists() and not force:
-        raise ConfigError(f"{path} is there already", hint="give another with --output, or --force to write over it")
+        raise ConfigError(
+            f"{path} already exists", hint="choose another file with --output, or overwrite it with --force"
+        )
     from recsys_cli.workspace import write_text
 
     write_text(path, _text(table, columns, path))
-    named = {part: column for part, column in columns.items() if column}
-    session.report({"config": str(path), "columns": named, "next": f"recsys run {shlex.quote(str(path))}"}, _draw)
+    roles = {role: column for role, column in columns.items() if column}
+    session.report({"config": str(path), "columns": roles, "next": f"recsys run {shlex.quote(str(path))}"}, _draw)
 
 
 def _text(table: FilePreview, columns: dict[str, str | None], path: Path) -> str:
     from recsys_cli.config.starting import positive
     from recsys_cli.config.yaml12 import quoted
 
-    shown = {part: quoted(column) for part, column in columns.items() if column}
-    user, item, label, timestamp = (shown.get(part) for part in ("user", "item", "label", "timestamp"))
+    shown = {role: quoted(column) for role, column in columns.items() if column}
+    user, item, label, timestamp = (shown.get(role) for role in ("user", "item", "label", "timestamp"))
     others = [column for column in table.header if column not in columns.values()]
     lines = [
-        f"# A recommender from {table.path.name}, written by recsys init. Change what you like, then:",
+        f"# A recommender from {table.path.name}, written by recsys init. Edit it, then run all stages:",
         "#",
         f"#   recsys run {shlex.quote(str(path))}",
         "#",
-        "# or step by step: recsys etl, recsys train, recsys evaluate.",
+        "# or each stage: recsys etl, recsys train, recsys evaluate.",
         "",
         "dataset:",
         "  name: files",
-        f"  interactions: {quoted(str(table.path))}  # a path, or a list; relative to where recsys is run",
+        f"  interactions: {quoted(str(table.path))}  # a path or a list of paths, relative to the working directory",
         "",
         *_split_lines(timestamp),
         "",
@@ -83,37 +85,33 @@ def _text(table: FilePreview, columns: dict[str, str | None], path: Path) -> str
         f"  label: {label or 'label'}",
         *([f"  timestamp: {timestamp}"] if timestamp else []),
         "  ops:",
-        f"    - {{op: Categorify, columns: [{user}, {item}]}}  # values to ids, learnt from the train split alone",
+        f"    - {{op: Categorify, columns: [{user}, {item}]}}  # values to ids, fitted on the train split only",
     ]
     if others:
-        lines.append(
-            f"    # Columns not used: {', '.join(map(quoted, others))}. Those with few distinct values may join the list above."
-        )
+        lines.append(f"    # Unused columns: {', '.join(map(quoted, others))}. Add categorical ones to the list above.")
     if not label:
         expression = quoted(positive(str(columns["rating"])))
         lines.append(
-            f"    - {{op: LambdaOp, expression: {expression}, output: label, dtype: int8}}  # what counts as liked"
+            f"    - {{op: LambdaOp, expression: {expression}, output: label, dtype: int8}}  # positive interactions"
         )
         number = f"{{name: {shown['rating']}, task: regression}}"
-        lines.append(
-            f"    # To predict {shown['rating']} itself, let the label be {number}, and leave the line above out."
-        )
+        lines.append(f"    # To predict {shown['rating']} itself, set the label to {number} and remove the line above.")
     title = next((column for column in others if column.lower() == "title"), None)
-    named = [] if title is None else ["", "evaluate:", f"  title: {quoted(title)}  # what the report calls the items"]
-    return "\n".join([*lines, "", *_MODEL, *named]) + "\n"
+    evaluate = [] if title is None else ["", "evaluate:", f"  title: {quoted(title)}  # item titles in the report"]
+    return "\n".join([*lines, "", *_MODEL, *evaluate]) + "\n"
 
 
 def _split_lines(timestamp: str | None) -> list[str]:
     if timestamp:
         return [
             "split:",
-            "  method: temporal  # the latest rows test, those before validate: as it will be when it is used",
+            "  method: temporal  # the latest rows are test, the rows before them valid: as in production",
             "  valid: 0.1",
             "  test: 0.1",
         ]
     return [
         "split:",
-        "  method: random  # give features.timestamp and take temporal, if the table has a time",
+        "  method: random  # if the table has a time column, set features.timestamp and use temporal",
         "  valid: 0.1",
         "  test: 0.1",
         "  seed: 42",
@@ -122,19 +120,19 @@ def _split_lines(timestamp: str | None) -> list[str]:
 
 _MODEL = [
     "model:",
-    "  name: mlp  # predicts labels of given rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME",
+    "  name: mlp  # predicts labels of rows; to rank the catalog: ease, sasrec. Options: recsys ls models NAME",
     "",
     "train:",
     "  epochs: 20",
     "  batch_size: 4096",
     "  learning_rate: 0.002",
-    "  early_stopping: 2  # stop after two epochs that were no better; the best one is kept",
+    "  early_stopping: 2  # stop after two epochs without improvement; the best epoch is kept",
 ]
 
 
-def _draw(to: Console, found: Mapping[str, Any]) -> None:
+def _draw(to: Console, result: Mapping[str, Any]) -> None:
     from recsys_cli.cli.tables import facts, line
 
-    line(to, f"wrote {found['config']}")
-    facts(to, [(f"  {part}", column) for part, column in found["columns"].items()])
-    line(to, f"next: {found['next']}", style="dim")
+    line(to, f"wrote {result['config']}")
+    facts(to, [(f"  {role}", column) for role, column in result["columns"].items()])
+    line(to, f"next: {result['next']}", style="dim")

@@ -1,4 +1,4 @@
-"""What there is to write at a place of a config, read from its types: their names, options, defaults and docstrings."""
+"""Documentation of config components from their types: names, options, defaults and docstrings."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def splits() -> dict[str, type[BaseModel]]:
 
 
 def schedules() -> dict[str, type[BaseModel]]:
-    """Return the schedules of the learning rate by name."""
+    """Return the learning rate schedules by name."""
     from recsys_cli.config.schedule import Schedule
 
     return {kind.model_fields["name"].default: kind for kind in _members(Schedule)}
 
 
 def sections() -> dict[str, type[BaseModel]]:
-    """Return the sections of a config with keys of their own, by name; other lists have the splits and the ops."""
+    """Return the config sections of a single type, by name; splits and ops have lists of their own."""
     from recsys_cli.config import RunConfig
 
     types_of = {name: _members(field.annotation) for name, field in RunConfig.model_fields.items()}
@@ -49,16 +49,16 @@ def summary(component: type[BaseModel]) -> str:
 def explain(
     component: type[BaseModel], *, leave_out: str = "", preset: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a component's meaning and options.
+    """Return the description and the options of a component.
 
     Args:
-        component: The type that they are checked by.
-        leave_out: Key that tells which component it is.
-        preset: Defaults that stand in place of the type's own.
+        component: The type of the component.
+        leave_out: Discriminator key, such as `op`.
+        preset: Defaults in place of the type's own.
 
     Returns:
-        `meaning`, the docstring after its first line; and `options`, each with name, type, default, required and meaning. Keys of
-        mappings inside come after the option that they belong to, by their path.
+        `meaning`: the docstring after its first line. `options`: name, type, default, required and meaning of each option. Keys of
+        a nested mapping follow their option, by path.
     """
     _, _, meaning = (python_inspect.getdoc(component) or "").partition("\n")
     return {"meaning": unwrapped(meaning), "options": list(_options(component, preset or {}, leave_out=leave_out))}
@@ -80,7 +80,7 @@ def _options(
             "type": type_name(field.annotation),
             "default": _plain(default),
             "required": required,
-            "meaning": re.sub(r"\bNone\b(?! of\b)", "null", unwrapped(docs.get(name, ""))),  # what YAML writes
+            "meaning": re.sub(r"\bNone\b(?! of\b)", "null", unwrapped(docs.get(name, ""))),  # as in YAML
         }
         for step, kind in _inside(field.annotation).items():
             yield from _options(kind, {}, path=f"{path}{name}{step}.")
@@ -93,7 +93,7 @@ def _plain(value: Any) -> Any:
 
 
 def _inside(annotation: Any, step: str = "") -> dict[str, type[BaseModel]]:
-    """Return the types of mappings inside a value, with the steps that lead to them; none where several are possible."""
+    """Return the types of nested mappings by key path; empty for a union of several types."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated or origin in {Union, types.UnionType}:
         members = _members(annotation)
@@ -106,7 +106,7 @@ def _inside(annotation: Any, step: str = "") -> dict[str, type[BaseModel]]:
 
 
 def _members(annotation: Any) -> list[type[BaseModel]]:
-    """Return the types of mappings that a union has, or the one that the annotation is."""
+    """Return the mapping types of an annotation: the members of a union, or the type itself."""
     if _is_model(annotation):
         return [annotation]
     inner = get_args(annotation)
@@ -124,13 +124,13 @@ def _is_model(annotation: Any) -> bool:
 
 
 def unwrapped(text: str) -> str:
-    """Take out the line ends of the source, for a terminal has its own: only paragraphs, and lines like "Output: …", begin anew."""
+    """Remove the line breaks of the source, except between paragraphs and before lines such as "Output: …"."""
     paragraphs = re.split(r"\n\s*\n|(?<=\.)\n(?=[A-Z][^:\n]{2,40}: )", text.strip())
     return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def type_name(annotation: Any) -> str:
-    """Write a type as one would say it: `list of int`, `int or null`, `mapping`."""
+    """Return the readable name of a type: `list of int`, `int or null`, `mapping`."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return type_name(inner[0])

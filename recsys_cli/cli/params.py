@@ -1,4 +1,4 @@
-"""Parameters that several commands share, and how a line's config and overrides become a validated config."""
+"""Shared command-line parameters, and the config of a command line."""
 
 from __future__ import annotations
 
@@ -19,61 +19,61 @@ if TYPE_CHECKING:
 Config = Annotated[
     str | None,
     typer.Argument(
-        metavar="CONFIG", help="Config file; left out: the one of the last stage in this workspace.", show_default=False
+        metavar="CONFIG", help="Config file. Default: config of the last stage in this workspace.", show_default=False
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Values to put over the config: train.epochs=3", show_default=False),
+    typer.Argument(metavar="KEY=VALUE", help="Override config values: train.epochs=3", show_default=False),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Do it again even if it is up to date.")]
+Force = Annotated[bool, typer.Option("--force", help="Repeat the stage even if it is up to date.")]
 
 
 def joined(first: str | None, others: Sequence[str] | None) -> list[str]:
-    """Put the positional arguments of a line together again: the first may be an override as well as a config."""
+    """Return all positional arguments as one list: the first may be a config or an override."""
     return [*([first] if first is not None else ()), *(others or ())]
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Take the config, or whatever stands first, from the overrides; an argument with `=` is an override."""
+    """Split the first argument from the overrides; an argument with `=` is an override."""
     if arguments and "=" not in arguments[0]:
         return arguments[0], list(arguments[1:])
     return None, list(arguments)
 
 
 def is_config(text: str) -> bool:
-    """Whether an argument is a config rather than the name of a run or a dataset."""
+    """Whether an argument is a config, not the name of a run or dataset."""
     if text.endswith((".yaml", ".yml")):
         return True
     try:
         return Path(text).is_file()
-    except OSError:  # longer than a name may be
+    except OSError:  # the file name is too long
         return False
 
 
 def config_path(session: Session, given: str | None) -> Path:
-    """Return the config to read: the one that is given, or the one that the last stage used here.
+    """Return the path of the given config, or of the workspace's current config.
 
     Raises:
-        MissingArtifactError: None is given, and there was none before.
+        MissingArtifactError: No config is given, and the workspace has no current one.
     """
     if given is not None:
         return shipped.resolve(given)
     current = session.workspace.current
     if not current.is_file():
         raise MissingArtifactError(
-            f"no config is given, and none was used in {session.root} before",
-            hint="give one, such as `recsys etl configs/ml25m.yaml`; `recsys ls configs` shows which there are",
+            f"no config given, and {session.root} has no current config",
+            hint="name a config, such as `recsys etl configs/ml25m.yaml`; `recsys ls configs` lists the included ones",
         )
     return current
 
 
 def read_config(session: Session, arguments: Sequence[str]) -> RunConfig:
-    """Read and validate the config that a command line means.
+    """Read and validate the config of a command line.
 
     Raises:
-        ConfigError: With every problem in it.
-        MissingArtifactError: None is given, and there was none before.
+        ConfigError: The config is invalid; lists every problem.
+        MissingArtifactError: No config is given, and the workspace has no current one.
     """
     from recsys_cli.config import load
 
@@ -82,13 +82,13 @@ def read_config(session: Session, arguments: Sequence[str]) -> RunConfig:
 
 
 @contextmanager
-def settled(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
-    """Read a config and make it the workspace's current one, which the next command takes when none is given.
+def current_config(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
+    """Read a config and make it the current one of the workspace: the default of later commands.
 
-    It is written before the work, so that `recsys train --resume` finds it after an interrupt or a kill; where the work
-    ends in an error of the user's, the config before it is current again.
+    The config is written before the stage runs, so that `recsys train --resume` works after a kill. A RecsysError restores the
+    previous config.
     """
-    from recsys_cli.config.load import dump_to_go_on
+    from recsys_cli.config.load import dump_resolved
     from recsys_cli.workspace import write_text
 
     config = read_config(session, arguments)
@@ -97,8 +97,8 @@ def settled(session: Session, arguments: Sequence[str]) -> Iterator[RunConfig]:
         return
     current = session.workspace.current
     before = current.read_text(encoding="utf-8", errors="replace") if current.is_file() else None
-    head = "# The config of the last stage here, with every default. Written by recsys; change your own file instead.\n"
-    write_text(current, head + dump_to_go_on(config))
+    head = "# Config of the last stage, with all defaults. Written by recsys; edit your own file instead.\n"
+    write_text(current, head + dump_resolved(config))
     try:
         yield config
     except RecsysError:

@@ -1,4 +1,4 @@
-"""Numbers as people read them: counts, bytes, seconds, rates and shares, short enough for a bar or a table."""
+"""Formats counts, bytes, durations, rates and shares for progress bars and tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _STEPS = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
 
 
 def size(num_bytes: float) -> str:
-    """Say 261978986 as `262 MB`, as the publishers of files do."""
+    """Format bytes in decimal units: 261978986 as `262 MB`."""
     for factor, prefix in _STEPS:
         if num_bytes >= factor:
             return f"{_three(num_bytes / factor)}{prefix}B"
@@ -14,7 +14,7 @@ def size(num_bytes: float) -> str:
 
 
 def amount(number: float) -> str:
-    """Say 25000095 as `25.0 M`; below ten thousand the number itself."""
+    """Format a count: 25000095 as `25.0 M`; numbers below 10,000 unchanged."""
     if number < 10_000:
         return f"{number:.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
     for factor, prefix in _STEPS:
@@ -24,19 +24,19 @@ def amount(number: float) -> str:
 
 
 def count(number: int, unit: str) -> str:
-    """Say how many of a unit: `25.0 M rows`, `262 MB`."""
+    """Format a count with its unit: `25.0 M rows`, `262 MB`."""
     return size(number) if unit == "bytes" else f"{amount(number)} {unit}"
 
 
 def rate(speed: float, unit: str) -> str:
-    """Say how many a second, or of what takes longer a minute."""
+    """Format a rate per second, or per minute below one per second."""
     if unit == "bytes":
         return f"{size(speed)}/s"
     return f"{amount(speed)} {unit}/s" if speed >= 1 else f"{amount(60 * speed)} {unit}/min"
 
 
 def duration(seconds: float) -> str:
-    """Say 4000 as `1 h 07 min`."""
+    """Format seconds: 4000 as `1 h 07 min`."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -46,7 +46,7 @@ def duration(seconds: float) -> str:
 
 
 def share(part: float) -> str:
-    """Say 0.1234 as `12.3 %`; what is there but tiny is not called zero, and what is missing a little is not called all."""
+    """Format a fraction: 0.1234 as `12.3 %`. Values just above 0 are `<0.1 %`, values just below 1 `>99.9 %`."""
     if 0 < part < 0.0005:
         return "<0.1 %"
     if 0.9995 <= part < 1:
@@ -55,5 +55,5 @@ def share(part: float) -> str:
 
 
 def _three(number: float) -> str:
-    """Write three digits: 1.23, 12.3, 123."""
+    """Format with three significant digits: 1.23, 12.3, 123."""
     return f"{number:.2f}" if number < 9.995 else f"{number:.1f}" if number < 99.95 else f"{number:.0f}"

@@ -1,4 +1,4 @@
-"""Events as progress: bars on a terminal, now and then a line where stderr is a file, nothing with --quiet."""
+"""Progress display: bars on a terminal, occasional lines in a log, nothing with --quiet."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from rich.progress import Task, TaskID
 
 EVERY = 10.0
-"""Seconds between two lines of one task where there is no terminal."""
+"""Seconds between two log lines of a task."""
 _STARTING = ""
 WORTH_A_LINE = 5.0
-"""Seconds that a task has to take for its end to be told: the tables tell the rest."""
+"""Minimum duration in seconds of a task with a final line."""
 
 
 @contextmanager
 def renderer(stage: str, *, quiet: bool) -> Iterator[Emit]:
-    """Choose how to draw the events of a stage: by --quiet, and by what stderr is."""
+    """Select the renderer of a stage's events, by --quiet and the kind of stderr."""
     if quiet:
         yield ignore
         return
@@ -38,14 +38,14 @@ def renderer(stage: str, *, quiet: bool) -> Iterator[Emit]:
     console = Console(stderr=True, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         with _bars(console, stage) as draw:
-            yield with_contention(_unheard(draw))
+            yield with_contention(_ignore_closed(draw))
     else:
         write = partial(print, file=sys.stderr, flush=True)
-        yield with_contention(_unheard(LogRenderer(lambda text: write(escaped(text)))))
+        yield with_contention(_ignore_closed(LogRenderer(lambda text: write(escaped(text)))))
 
 
 def with_contention(draw: Emit, contention: Contention | None = None) -> Emit:
-    """Add the field `cores` to progress while other processes take the cores from this one."""
+    """Add the field `cores` to progress while other processes compete for the CPU cores."""
     contention = contention or Contention()
 
     def emit(event: Event) -> None:
@@ -56,8 +56,8 @@ def with_contention(draw: Emit, contention: Contention | None = None) -> Emit:
     return emit
 
 
-def _unheard(emit: Emit) -> Emit:
-    """Return what draws events, and goes on where nobody reads: a closed terminal is no reason to lose what was trained."""
+def _ignore_closed(emit: Emit) -> Emit:
+    """Ignore write errors of a closed terminal, so that training continues."""
 
     def safely(event: Event) -> None:
         with suppress(OSError):
@@ -67,11 +67,11 @@ def _unheard(emit: Emit) -> Emit:
 
 
 class LogRenderer:
-    """Draw for logs and pipes: a line when a task begins to take long, every ten seconds, and when it ends.
+    """Renderer for logs and pipes: a line per task every `EVERY` seconds, and one at the end of a long task.
 
     Args:
-        write: Takes each line.
-        clock: Seconds; another one in tests.
+        write: Receives each line.
+        clock: Returns seconds; replaced in tests.
     """
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -81,7 +81,7 @@ class LogRenderer:
         self._written: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
-        """Draw one event."""
+        """Render one event."""
         if isinstance(event, Message):
             self._write(f"warning: {event.text}" if event.level == "warning" else event.text)
             return
@@ -98,11 +98,11 @@ class LogRenderer:
 
 
 class Pace:
-    """How fast a task goes, from where it began: a download that is resumed begins in the middle.
+    """Speed of a task since its first event; a resumed download does not start at 0.
 
     Args:
-        start: Time of the first event.
-        first: Units done by then.
+        start: Time of the first event in seconds.
+        first: Units done at the first event.
     """
 
     def __init__(self, start: float, first: int) -> None:
@@ -110,7 +110,7 @@ class Pace:
         self.first = first
 
     def line(self, event: Progress, now: float) -> str:
-        """Say how far it is."""
+        """Return the progress line: amount, speed and remaining time."""
         speed = (event.done - self.first) / max(now - self.start, 1e-9)
         left = event.left
         if left is None and speed and event.total is not None:
@@ -118,7 +118,7 @@ class Pace:
         return f"{event.task}: {_facts(event, _amount(event), speed, left)}"
 
     def summary(self, event: Progress, now: float) -> str:
-        """Say what it took in the end."""
+        """Return the final line: amount, duration and mean speed."""
         seconds = max(now - self.start, 1e-9)
         amount = f"{count(event.done, event.unit)} in {duration(seconds)}"
         return f"{event.task}: {_facts(event, amount, (event.done - self.first) / seconds, None)}"
@@ -129,7 +129,7 @@ def _bars(console: Console, stage: str) -> Iterator[Emit]:
     from rich.text import Text
 
     bars = _columns(console)
-    # Loading torch takes seconds in which nothing would tell that something happens.
+    # Importing torch takes seconds; show a bar meanwhile.
     tasks: dict[str, TaskID] = {_STARTING: bars.add_task(f"{stage}: starting", total=None, unit="", fields={})}
     paces: dict[str, Pace] = {}
 
@@ -162,7 +162,7 @@ def _bars(console: Console, stage: str) -> Iterator[Emit]:
 
 
 def _columns(console: Console) -> Bars:
-    """Build the bar; a narrow terminal gets less of it rather than a broken line."""
+    """Build the columns of the progress bar; fewer on a narrow terminal."""
     from rich.progress import BarColumn, ProgressColumn, TextColumn
     from rich.progress import Progress as Bars
     from rich.table import Column
@@ -180,7 +180,7 @@ def _columns(console: Console) -> Bars:
             amount = _amount(event) if wide or total is None else share(event.done / max(event.total or 1, 1))
             until = task.fields["until"]
             left = task.time_remaining if until is None else until - time.monotonic()
-            if task.finished or (left is not None and left <= 0):  # what takes longer than was thought is not over
+            if task.finished or (left is not None and left <= 0):  # the estimate was too short
                 left = None
             facts = _facts(event, amount, task.speed or 0.0, left)
             return Text(facts, no_wrap=True, overflow="ellipsis")
@@ -208,7 +208,7 @@ def _amount(event: Progress) -> str:
 
 def _facts(event: Progress, amount: str, speed: float, left: float | None) -> str:
     parts = [amount]
-    if speed and f"{event.unit}/s" not in event.fields:  # the stage knows its own pace better
+    if speed and f"{event.unit}/s" not in event.fields:  # the stage reports its own speed
         parts.append(rate(speed, event.unit))
     if left is not None:
         parts.append(f"{duration(left)} left")

@@ -1,4 +1,4 @@
-"""Which report a command line means: that of a run or of prepared data, by name, by config, or the newest of the current one."""
+"""Finds the report of a command line: of a run or prepared data, by name, by config, or of the current config."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def find_report(session: Session, given: str | None) -> dict[str, Any]:
-    """Return where a report is and the facts that it shows.
+    """Return path and content of a report.
 
     Args:
-        session: Where to look.
-        given: A run (its name, or the beginning or end of it), prepared data (its key, or the beginning of it; its folder), or
-            a config, whose data is meant; None for the current config: its run if that is evaluated, else its data.
+        session: The session with the workspace.
+        given: A run (name, or its beginning or end), prepared data (key, its beginning, or folder), or a config for its prepared
+            data. None: the run of the current config if evaluated, otherwise its prepared data.
 
     Raises:
-        MissingArtifactError: There is none; the hint says which command makes it.
+        MissingArtifactError: The report does not exist; the hint has the command to create it.
     """
     if given is None:
         return _current(session)
@@ -38,7 +38,7 @@ def find_report(session: Session, given: str | None) -> dict[str, Any]:
 
 
 def open_page(page: str) -> None:
-    """Open a page where somebody sits before a screen with a browser; elsewhere its path has to do."""
+    """Open a page in the browser of a graphical, interactive session; do nothing elsewhere."""
     graphical = sys.platform in {"darwin", "win32"} or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
     if graphical and sys.stdout.isatty():
         webbrowser.open(Path(page).as_uri())
@@ -64,8 +64,8 @@ def _data_of(session: Session, config: str | None) -> PreparedData:
 def _named(workspace: Workspace, name: str) -> dict[str, Any]:
     from recsys_cli.workspace import PreparedData
 
-    found = workspace.run_or_data(name)
-    return _of_data(found) if isinstance(found, PreparedData) else _of_run(found)
+    artifact = workspace.run_or_data(name)
+    return _of_data(artifact) if isinstance(artifact, PreparedData) else _of_run(artifact)
 
 
 def _of_run(run: TrainedRun) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The stages as commands: read the line, run the stage, show what it made."""
+"""The commands download, etl, train, evaluate and run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recsys_cli.cli.params import Config, Force, Overrides, is_config, joined, read_config, settled
+from recsys_cli.cli.params import Config, Force, Overrides, current_config, is_config, joined, read_config
 from recsys_cli.cli.session import Draw, Session
 from recsys_cli.errors import ConfigError
 
@@ -22,7 +22,7 @@ def download(
         str,
         typer.Argument(
             metavar="DATASET",
-            help="Name in the catalog (recsys ls datasets), or a config whose dataset is meant.",
+            help="Name of a dataset (recsys ls datasets), or a config with a dataset.",
             show_default=False,
         ),
     ],
@@ -31,17 +31,17 @@ def download(
     ] = None,
     mirror: Annotated[
         str | None,
-        typer.Option("--mirror", metavar="URL", help="Download from here instead of the publisher (or RECSYS_MIRROR)."),
+        typer.Option("--mirror", metavar="URL", help="Download from this mirror (or RECSYS_MIRROR)."),
     ] = None,
     force: Force = False,
 ) -> None:
-    """Get a dataset of the catalog into the workspace."""
+    """Download a dataset into the workspace."""
     from recsys_cli.cli.results import download as shown
     from recsys_cli.config import DatasetConfig
 
     session: Session = ctx.obj
-    wanted = read_config(session, [dataset]).dataset if is_config(dataset) else DatasetConfig(name=dataset)
-    session.report(_download(session, wanted, mirror=mirror, from_file=from_file, force=force), shown.draw)
+    section = read_config(session, [dataset]).dataset if is_config(dataset) else DatasetConfig(name=dataset)
+    session.report(_download(session, section, mirror=mirror, from_file=from_file, force=force), shown.draw)
 
 
 def etl(
@@ -53,7 +53,7 @@ def etl(
         typer.Option(
             "--apply",
             metavar="RUN|DATA",
-            help="Prepare new rows instead, with what this run or prepared data has learnt; their files come in place of CONFIG.",
+            help="Prepare new rows with the fitted ops of this run or prepared data; name the files instead of CONFIG.",
             show_default=False,
         ),
     ] = None,
@@ -63,7 +63,7 @@ def etl(
             "--output",
             "-o",
             metavar="FILE",
-            help="With --apply: parquet file to write.",
+            help="Parquet file to write (with --apply).",
             show_default="NEW.prepared.parquet",
         ),
     ] = None,
@@ -71,8 +71,8 @@ def etl(
 ) -> None:
     """Prepare the data: split, encode, join.
 
-    recsys etl --apply RUN_OR_DATA NEW.parquet prepares new rows: every row, in its order, in one parquet file with all joined
-    columns in it. Labels, weights, the time, and columns that only they are made of, may be missing.
+    recsys etl --apply RUN_OR_DATA NEW.parquet prepares new rows: all rows, in order, in one parquet file that includes the joined
+    columns. Labels, weights and the time may be missing, as may columns computed from them only.
     """
     from recsys_cli.cli.results import etl as shown
 
@@ -81,38 +81,36 @@ def etl(
         _apply(session, apply, joined(config, overrides), output=output, force=force)
         return
     if output is not None:
-        raise ConfigError("--output goes with --apply", hint="prepared data has its place in the workspace")
-    with settled(session, joined(config, overrides)) as wanted:
-        result = _etl(session, wanted, force=force)
+        raise ConfigError("--output needs --apply", hint="prepared data is always written to the workspace")
+    with current_config(session, joined(config, overrides)) as settings:
+        result = _etl(session, settings, force=force)
     session.report(result, shown.draw)
 
 
-def train(  # noqa: PLR0913, PLR0917 - one for each option
+def train(  # noqa: PLR0913, PLR0917 - one parameter per option
     ctx: typer.Context,
     config: Config = None,
     overrides: Overrides = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", help="The same as train.epochs=N.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", help="Set train.epochs.")] = None,
     devices: Annotated[
         int | None,
-        typer.Option(
-            "--devices", metavar="N", help="Processes (on GPUs: GPUs) that train together; sets train.devices."
-        ),
+        typer.Option("--devices", metavar="N", help="Set train.devices: number of processes, or GPUs."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that was interrupted.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     continued: Annotated[
         str | None,
         typer.Option(
             "--continue",
             metavar="RUN",
-            help="Begin with what this run has learnt, on data that may have grown; sets train.continue_from.",
+            help="Start from the weights of this run (warm start); sets train.continue_from.",
             show_default=False,
         ),
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print the memory that training needs and what is free; train nothing.")
+        bool, typer.Option("--plan", help="Print a memory estimate and the free memory, without training.")
     ] = False,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Train a few dozen steps and print where their time goes; keep no run.")
+        bool, typer.Option("--profile", help="Profile a few dozen training steps, without keeping a run.")
     ] = False,
     force: Force = False,
 ) -> None:
@@ -121,17 +119,17 @@ def train(  # noqa: PLR0913, PLR0917 - one for each option
     from recsys_cli.cli.runs import finished
 
     session: Session = ctx.obj
-    given = {"train.epochs": epochs, "train.devices": devices}
-    line = [*joined(config, overrides), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    options = {"train.epochs": epochs, "train.devices": devices}
+    line = [*joined(config, overrides), *(f"{key}={value}" for key, value in options.items() if value is not None)]
     if continued is not None:
         line.append(f"train.continue_from={finished(session.workspace.run(continued)).folder.name}")
     if plan and profile:
-        raise ConfigError("--plan trains nothing that --profile could look at", hint="give one of them")
+        raise ConfigError("--plan and --profile exclude each other", hint="use one of them")
     if plan or profile:
         (_plan if plan else _profile)(session, read_config(session, line))
         return
-    with settled(session, line) as wanted:
-        result = _train(session, wanted, resume=resume, force=force)
+    with current_config(session, line) as settings:
+        result = _train(session, settings, resume=resume, force=force)
     session.report(result, shown.draw)
 
 
@@ -141,14 +139,14 @@ def evaluate(
         str | None,
         typer.Argument(
             metavar="RUN|CONFIG",
-            help="Run (its name, or the beginning or end of it) or config; left out: the config of the last stage.",
+            help="Run (name, or its beginning or end) or config. Default: config of the last stage.",
             show_default=False,
         ),
     ] = None,
     overrides: Overrides = None,
     force: Force = False,
 ) -> None:
-    """Measure a trained model beside baselines; write a report."""
+    """Evaluate a trained model against baselines; write a report."""
     from recsys_cli.cli.results import evaluate as shown
     from recsys_cli.cli.runs import run_and_config
 
@@ -158,7 +156,7 @@ def evaluate(
 
 
 def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, force: Force = False) -> None:
-    """Do everything in order, skipping what is up to date."""
+    """Run all stages in order; skip those up to date."""
     from recsys_cli.cli import results as shown
     from recsys_cli.data import open_source
 
@@ -168,17 +166,17 @@ def run(ctx: typer.Context, config: Config = None, overrides: Overrides = None, 
     def show(stage: str, result: dict[str, Any], draw: Draw) -> None:
         results[stage] = result
         if not session.as_json:
-            session.report({**result, "next": None}, draw)  # what comes next comes by itself
+            session.report({**result, "next": None}, draw)  # the next stage follows at once
 
-    with settled(session, joined(config, overrides)) as wanted:
-        if not open_source(wanted.dataset.name, wanted.dataset.options).info.is_own:
-            show("download", _download(session, wanted.dataset, force=force), shown.download.draw)
-        show("etl", _etl(session, wanted, force=force), shown.etl.draw)
-    show("train", _train(session, wanted, resume=False, force=force), shown.train.draw)
+    with current_config(session, joined(config, overrides)) as settings:
+        if not open_source(settings.dataset.name, settings.dataset.options).info.is_own:
+            show("download", _download(session, settings.dataset, force=force), shown.download.draw)
+        show("etl", _etl(session, settings, force=force), shown.etl.draw)
+    show("train", _train(session, settings, resume=False, force=force), shown.train.draw)
     if not session.is_first:
         return
     trained = session.workspace.run(results["train"]["run"])
-    show("evaluate", _evaluate(session, trained, wanted.evaluate, force=force), shown.evaluate.draw)
+    show("evaluate", _evaluate(session, trained, settings.evaluate, force=force), shown.evaluate.draw)
     if session.as_json:
         session.report(results, lambda *_: None)
 
@@ -238,8 +236,8 @@ def _plan(session: Session, config: RunConfig) -> None:
     with session.working("train"):
         from recsys_cli.stages.plan import plan
 
-        found = plan(config, session.workspace)
-    session.answer(found, draw)
+        estimate = plan(config, session.workspace)
+    session.answer(estimate, draw)
 
 
 def _profile(session: Session, config: RunConfig) -> None:
@@ -248,8 +246,8 @@ def _profile(session: Session, config: RunConfig) -> None:
     with session.working("train") as emit:
         from recsys_cli.stages.profile import profile
 
-        found = profile(config, session.workspace, emit=emit)
-    session.answer(found, draw)
+        measured = profile(config, session.workspace, emit=emit)
+    session.answer(measured, draw)
 
 
 def _evaluate(session: Session, trained: TrainedRun, config: EvaluateConfig, *, force: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which run a command line means: by name, or as the one that a config has trained."""
+"""Finds the run of a command line, by name or by config."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedRun, EvaluateConfig]:
-    """Find the run to evaluate, and how to.
+    """Return the run to evaluate and the evaluate section.
 
     Raises:
-        ConfigError: The config is wrong, or an override of a named run is of another section.
-        MissingArtifactError: There is no such run, or the config has not been trained.
+        ConfigError: The config is invalid, or an override of a named run is not of the evaluate section.
+        MissingArtifactError: The run does not exist, or the config is not trained.
     """
     from recsys_cli.config import load
 
@@ -32,39 +32,39 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
     others = [text for text in overrides if not text.startswith("evaluate.")]
     if others:
         raise ConfigError(
-            f"{', '.join(others)}: a run is what it is; only evaluate.KEY=VALUE goes with it",
-            hint=f"for another run: recsys train {run.config} {' '.join(others)}",
+            f"{', '.join(others)}: a finished run only accepts overrides of evaluate.KEY",
+            hint=f"train another run: recsys train {run.config} {' '.join(others)}",
         )
     return run, load(run.config, overrides).evaluate
 
 
 def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
-    """Return the run that a config has trained.
+    """Return the latest finished run of a config.
 
     Raises:
-        MissingArtifactError: There is none, or it is not finished.
+        MissingArtifactError: The config is not trained, or its run is not finished.
     """
     from recsys_cli.stages.etl import prepared_data
     from recsys_cli.stages.run_selection import run_key, unfinished_run
     from recsys_cli.workspace import not_finished
 
     key = run_key(config, prepared_data(config, workspace))
-    found = [run for run in workspace.runs() if run.is_made(key)]
-    if not found and (begun := unfinished_run(workspace, key)) is not None:
-        raise not_finished(begun)
-    if not found:
+    runs = [run for run in workspace.runs() if run.is_made(key)]
+    if not runs and (unfinished := unfinished_run(workspace, key)) is not None:
+        raise not_finished(unfinished)
+    if not runs:
         raise MissingArtifactError(
             f"the model of this config is not trained in {workspace.root}",
             hint="recsys train; recsys status shows all runs",
         )
-    return found[-1]
+    return runs[-1]
 
 
 def finished(run: TrainedRun) -> TrainedRun:
-    """Return the run, if it came to its end.
+    """Return a run after checking that it is finished.
 
     Raises:
-        MissingArtifactError: It did not.
+        MissingArtifactError: The run is not finished.
     """
     if not run.exists:
         from recsys_cli.workspace import not_finished

@@ -1,4 +1,4 @@
-"""What the global options say about one call of the program: where to work, and how to talk to the user."""
+"""The session: global options of one command line, and its output."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Draw = Callable[["Console", Any], None]
 
 @dataclass
 class Session:
-    """One call of the program.
+    """Global options and state of one command line.
 
     Attributes:
         root: The workspace folder.
-        as_json: Whether the result is printed as one JSON object.
-        quiet: Whether only errors are printed.
-        verbose: Whether unexpected errors show their traceback.
-        stage: The stage at work, to say after an interrupt how to go on.
+        as_json: Print the result as one JSON object.
+        quiet: Print errors only.
+        verbose: Show the traceback of unexpected errors.
+        stage: The running stage, for the hint after an interrupt.
     """
 
     root: Path
@@ -43,10 +43,10 @@ class Session:
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace to read and write.
+        """The workspace.
 
         Raises:
-            ConfigError: The path is taken by something else, or cannot be one.
+            ConfigError: The path is not a folder.
         """
         from recsys_cli.workspace import Workspace
 
@@ -55,7 +55,7 @@ class Session:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process prints and writes: alone it does, and of several that torchrun has started the first."""
+        """Whether this process prints and writes: rank 0 under torchrun, or the only process."""
         from recsys_cli.training.distributed.environment import Member
 
         member = Member.from_environment()
@@ -63,7 +63,7 @@ class Session:
 
     @contextmanager
     def working(self, stage: str) -> Iterator[Emit]:
-        """Draw the events of a stage while it works: on stderr, so that stdout has the result alone."""
+        """Show the progress of a stage on stderr; stdout is for the result only."""
         from recsys_cli.cli.render import renderer
 
         self.stage = stage
@@ -72,12 +72,12 @@ class Session:
         self.stage = None
 
     def report(self, result: Mapping[str, Any], draw: Draw) -> None:
-        """Print what a stage did; nothing with --quiet."""
+        """Print the result of a stage; nothing with --quiet."""
         if self.is_first and (self.as_json or not self.quiet):
             self.answer(result, draw)
 
     def answer(self, result: Mapping[str, Any], draw: Draw) -> None:
-        """Print what was asked for: drawn for people, or as one JSON object."""
+        """Print the result of a query: drawn, or as one JSON object."""
         if self.as_json:
             typer.echo(json.dumps(_finite(result), indent=2, default=str, ensure_ascii=False))
             return
@@ -90,14 +90,14 @@ def _check_folder(root: Path) -> None:
     try:
         if root.is_dir() or not (root.exists() or root.is_symlink()):
             return
-        reason = "the link leads nowhere" if root.is_symlink() and not root.exists() else "it is not a folder"
+        reason = "broken link" if root.is_symlink() and not root.exists() else "not a folder"
     except OSError as error:
         reason = error.strerror or str(error)
-    raise ConfigError(f"--workspace {root}: {reason}", hint="name a folder, there or to be made")
+    raise ConfigError(f"--workspace {root}: {reason}", hint="use an existing or a new folder")
 
 
 def _finite(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON does not have, by null."""
+    """Replace NaN and infinities by None: JSON has neither."""
     match value:
         case float():
             return value if math.isfinite(value) else None

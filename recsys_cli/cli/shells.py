@@ -1,4 +1,4 @@
-"""The scripts by which shells ask for completion, and where they go."""
+"""Completion scripts for bash, zsh and fish, and their installation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from recsys_cli.errors import ConfigError
 
 SHELL, LINE = "_RECSYS_SHELL", "_RECSYS_LINE"
-"""Environment variables of a question: which shell asks, and its line up to the cursor."""
-# A word that ends in = . or / is gone on with, so no space comes after it.
+"""Environment variables of a completion request: the shell, and its line up to the cursor."""
+# No space after a word ending in = . or /: the user continues it.
 _BASH = """\
 _recsys_completion() {
     mapfile -t COMPREPLY < <(_RECSYS_SHELL=bash _RECSYS_LINE="${COMP_LINE:0:COMP_POINT}" "$1")
@@ -41,25 +41,25 @@ _FISH = """\
 complete --command recsys --no-files --arguments '(env _RECSYS_SHELL=fish _RECSYS_LINE=(commandline -cp) recsys)'
 """
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-_PLACES = {
+_SCRIPT_PATHS = {
     "bash": ".bash_completions/recsys.sh",
     "zsh": ".zfunc/_recsys",
     "fish": ".config/fish/completions/recsys.fish",
 }
-_START = {
+_STARTUP_FILES = {
     "bash": (".bashrc", "source ~/.bash_completions/recsys.sh"),
     "zsh": (".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
 }
-"""By shell that reads no folder of its own: the file that it starts with, and the line that belongs there."""
+"""Startup file and line to add, for shells without a completion folder."""
 
 
 def current() -> str:
-    """Return the shell that called.
+    """Return the name of the calling shell.
 
     Raises:
-        ConfigError: It is none that has a script.
+        ConfigError: The shell is not supported.
     """
-    from shellingham import ShellDetectionFailure, detect_shell  # typer brings it along
+    from shellingham import ShellDetectionFailure, detect_shell  # a dependency of typer
 
     try:
         name = detect_shell()[0]
@@ -67,21 +67,21 @@ def current() -> str:
         name = Path(os.environ.get("SHELL", "")).name
     if name not in SCRIPTS:
         raise ConfigError(
-            f"no completion for the shell {name or 'that called'!r}", hint=f"there is one for {', '.join(SCRIPTS)}"
+            f"no completion for the shell {name or 'unknown'!r}", hint=f"supported shells: {', '.join(SCRIPTS)}"
         )
     return name
 
 
 def install(shell: str) -> Path:
-    """Write the script of a shell to where it is found from the next start on, and return the place."""
+    """Install the completion script of a shell and return its path."""
     home = Path.home()
-    place = home / _PLACES[shell]
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(SCRIPTS[shell], encoding="utf-8")
-    if shell in _START:
-        name, line = _START[shell]
+    path = home / _SCRIPT_PATHS[shell]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(SCRIPTS[shell], encoding="utf-8")
+    if shell in _STARTUP_FILES:
+        name, line = _STARTUP_FILES[shell]
         before = (home / name).read_text(encoding="utf-8") if (home / name).is_file() else ""
         if line not in before.splitlines():
             end = "\n" if before and not before.endswith("\n") else ""
             (home / name).write_text(f"{before}{end}{line}\n", encoding="utf-8")
-    return place
+    return path

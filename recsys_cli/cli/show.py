@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: validate, config, status, doctor, report."""
+"""Read-only commands: validate, config, status, doctor, report."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 
 def validate(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
-    """Check a config and name everything wrong with it."""
+    """Validate a config and list all problems."""
     session: Session = ctx.obj
     arguments = joined(config, overrides)
-    found = read_config(session, arguments)
+    settings = read_config(session, arguments)
     path = config_path(session, split_arguments(arguments)[0])
-    result = {"config": str(path), "valid": True, "dataset": found.dataset.name, "model": found.model.name}
+    result = {"config": str(path), "valid": True, "dataset": settings.dataset.name, "model": settings.model.name}
     session.report(result, lambda to, _: _line(to, f"{path} is valid"))
 
 
 def show_config(ctx: typer.Context, config: Config = None, overrides: Overrides = None) -> None:
-    """Print a config with overrides and every default."""
+    """Print a config with overrides and all defaults."""
     session: Session = ctx.obj
-    found = read_config(session, joined(config, overrides))
+    settings = read_config(session, joined(config, overrides))
     from recsys_cli.config import DatasetConfig
-    from recsys_cli.config.load import dump_to_go_on
+    from recsys_cli.config.load import dump_resolved
     from recsys_cli.data import options_of
 
-    dataset = found.dataset
+    dataset = settings.dataset
     if (options := options_of(dataset.name)) is not None:
         spelled_out = DatasetConfig.model_validate({**options.spelled_out(dataset.options), "name": dataset.name})
-        found = found.model_copy(update={"dataset": spelled_out})
-    session.answer(found.model_dump(mode="json"), lambda *_: typer.echo(dump_to_go_on(found), nl=False))
+        settings = settings.model_copy(update={"dataset": spelled_out})
+    session.answer(settings.model_dump(mode="json"), lambda *_: typer.echo(dump_resolved(settings), nl=False))
 
 
 def status(ctx: typer.Context) -> None:
-    """Show what is in the workspace and what to run next."""
+    """Show the workspace and the next command."""
     session: Session = ctx.obj
     from recsys_cli.cli.status import survey
 
@@ -48,7 +48,7 @@ def status(ctx: typer.Context) -> None:
 
 
 def doctor(ctx: typer.Context) -> None:
-    """Show what this machine can do, and what is missing."""
+    """Show hardware, versions and available engines."""
     session: Session = ctx.obj
     from recsys_cli.cli.doctor import examine
 
@@ -61,20 +61,20 @@ def report(
         str | None,
         typer.Argument(
             metavar="RUN|DATA|CONFIG",
-            help="Run or prepared data, by name or the beginning of it, or a config, whose data is meant; "
-            "left out: of the config of the last stage, its run if it is evaluated, else its data.",
+            help="Run or prepared data (name, or its beginning), or a config for its prepared data. "
+            "Default: the run of the last config if evaluated, otherwise its prepared data.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Open the report of a run or of prepared data, and print where it is."""
+    """Open the report of a run or of prepared data; print its path."""
     session: Session = ctx.obj
     from recsys_cli.cli.reports import find_report, open_page
 
-    found = find_report(session, what)
-    session.answer(found, lambda *_: typer.echo(found["report"]))
+    result = find_report(session, what)
+    session.answer(result, lambda *_: typer.echo(result["report"]))
     if not session.as_json:
-        open_page(found["report"])
+        open_page(result["report"])
 
 
 def _line(to: Console, text: str) -> None:
@@ -83,43 +83,43 @@ def _line(to: Console, text: str) -> None:
     line(to, text)
 
 
-def _draw_status(to: Console, found: Mapping[str, Any]) -> None:
+def _draw_status(to: Console, result: Mapping[str, Any]) -> None:
     from recsys_cli.cli.quantities import size
     from recsys_cli.cli.tables import facts, line, table
 
-    if not (found["raw"] or found["data"] or found["runs"] or found["current"]["config"]):
-        line(to, f"{found['workspace']} is empty")
+    if not (result["raw"] or result["data"] or result["runs"] or result["current"]["config"]):
+        line(to, f"{result['workspace']} is empty")
         line(to, "next: recsys ls datasets, then recsys download NAME, or recsys init TABLE for your own", style="dim")
         return
-    table(to, "raw", ("dataset", "size"), [(r["name"], size(r["bytes"])) for r in found["raw"]])
+    table(to, "raw", ("dataset", "size"), [(r["name"], size(r["bytes"])) for r in result["raw"]])
     cells = [
         (d["key"], *(f"{d['rows'].get(s, 0):,}" for s in ("train", "valid", "test")), size(d["bytes"]))
-        for d in found["data"]
+        for d in result["data"]
     ]
     table(to, "prepared", ("key", "train", "valid", "test", "size"), cells)
-    table(to, "runs", *_runs(found["runs"]), text=2)
+    table(to, "runs", *_runs(result["runs"]), text=2)
     studies = [
         (s["name"], ", ".join(s["keys"]), f"{s['metric'] or ''} {_figure(s, 'best') or '–'}",
          f"{sum(s['trials'].get(state, 0) for state in ('finished', 'pruned', 'failed'))} of {s['trials'].get('wanted', 0)}")
-        for s in found["studies"]
+        for s in result["studies"]
     ]  # fmt: skip
     table(to, "studies", ("study", "keys", "best", "trials"), studies, text=3)
     for problem in [
-        one["problem"] for kind in ("raw", "data", "runs", "studies") for one in found[kind] if one["problem"]
+        one["problem"] for kind in ("raw", "data", "runs", "studies") for one in result[kind] if one["problem"]
     ]:
         line(to, problem, style="red")
-    current = found["current"]
+    current = result["current"]
     shown = ("config", "problem", "dataset", "data", "run", "next")
     facts(to, [(name, str(current.get(name) or "")) for name in shown])
 
 
-def _runs(found: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return heads and cells; with the RMSE where a run predicts a number, and of such runs alone: others' is of probabilities."""
+def _runs(runs: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return heads and cells; RMSE only for runs with a numeric label: the RMSE of other runs is one of probabilities."""
     from recsys_cli.cli.quantities import size
     from recsys_cli.metrics.label_task import BINARY, REGRESSION
 
     of_classes, of_numbers = BINARY.default, REGRESSION.default
-    errors = [{} if of_classes.name in run["metrics"] else run["metrics"] for run in found]
+    errors = [{} if of_classes.name in run["metrics"] else run["metrics"] for run in runs]
     has_errors = any(of_numbers.name in one for one in errors)
     cells = [
         (
@@ -127,7 +127,7 @@ def _runs(found: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tup
             *([_figure(one, of_numbers.name)] if has_errors else []),
             _figure(run["metrics"], "ndcg@10"), size(run["bytes"]),
         )
-        for run, one in zip(found, errors, strict=True)
+        for run, one in zip(runs, errors, strict=True)
     ]  # fmt: skip
     return ("run", "state", of_classes.title, *([of_numbers.title] if has_errors else []), "NDCG@10", "size"), cells
 
@@ -137,54 +137,54 @@ def _figure(metrics: Mapping[str, float | None], name: str) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _draw_doctor(to: Console, found: Mapping[str, Any]) -> None:
+def _draw_doctor(to: Console, result: Mapping[str, Any]) -> None:
     from recsys_cli.cli.quantities import size
     from recsys_cli.cli.tables import facts
 
-    nvtabular = found["nvtabular"]
-    packages = ", ".join(f"{name} {version or 'missing'}" for name, version in found["packages"].items())
+    nvtabular = result["nvtabular"]
+    packages = ", ".join(f"{name} {version or 'missing'}" for name, version in result["packages"].items())
     pins = "; ".join(f"{name} is {wrong}" for name, wrong in nvtabular["wrong_pins"].items())
-    able = [e["name"] for e in found["engines"] if e["available"]]
-    reasons = [f"{e['why_not']} ({e['install']})" for e in found["engines"] if not e["available"]]
+    able = [e["name"] for e in result["engines"] if e["available"]]
+    reasons = [f"{e['why_not']} ({e['install']})" for e in result["engines"] if not e["available"]]
     facts(
         to,
         [
-            ("python", f"{found['python']} on {found['platform']}, {found['executable']}"),
-            ("cores", str(found["cores"])),
-            ("memory", size(found["memory"]) if found["memory"] else "unknown"),
+            ("python", f"{result['python']} on {result['platform']}, {result['executable']}"),
+            ("cores", str(result["cores"])),
+            ("memory", size(result["memory"]) if result["memory"] else "unknown"),
             ("packages", packages),
-            *_torch_facts(found["torch"]),
-            ("sharded", _sharded(found["sharding"])),
+            *_torch_facts(result["torch"]),
+            ("sharded", _sharded(result["sharding"])),
             ("nvtabular", nvtabular["state"]),
             ("wrong pins", pins),
             ("etl engines", "; ".join([", ".join(able), *reasons])),
-            ("auto takes", f"{found['auto_engine']} for etl, as the fastest of those that can run here"),
-            ("clusters", "; ".join(_cluster(kind, it) for kind, it in found["clusters"].items())),
-            *_gpu_facts(found["gpu"]),
+            ("auto engine", f"{result['auto_engine']}, the fastest available engine"),
+            ("clusters", "; ".join(_cluster(kind, it) for kind, it in result["clusters"].items())),
+            *_gpu_facts(result["gpu"]),
         ],
     )
 
 
-def _gpu_facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Say what etl.device=gpu would do here, and which releases go together for it."""
-    reasons = [f"{e['why_not']} ({e['install']})" for e in found["engines"] if not e["available"]]
-    auto = f"auto takes {found['auto_engine']}, as the fastest of those that can run here"
+def _gpu_facts(gpu: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the engines of etl.device=gpu, and their compatible releases."""
+    reasons = [f"{e['why_not']} ({e['install']})" for e in gpu["engines"] if not e["available"]]
+    auto = f"auto: {gpu['auto_engine']}, the fastest available engine"
     needs = [
         f"{engine} with " + ", ".join(f"{name} {release}" for name, release in releases["needs"].items())
-        for engine, releases in found["releases"].items()
+        for engine, releases in gpu["releases"].items()
     ]
-    return [("etl on GPU", "; ".join([auto if found["auto_engine"] else "none can run here", *reasons])),
-            ("go together", "; ".join(needs))]  # fmt: skip
+    return [("etl on GPU", "; ".join([auto if gpu["auto_engine"] else "no engine available", *reasons])),
+            ("GPU needs", "; ".join(needs))]  # fmt: skip
 
 
-def _cluster(kind: str, found: Mapping[str, Any]) -> str:
-    return f"{kind} ({found['install'] or found['package'] + ' ' + str(found['version'])})"
+def _cluster(kind: str, cluster: Mapping[str, Any]) -> str:
+    return f"{kind} ({cluster['install'] or cluster['package'] + ' ' + str(cluster['version'])})"
 
 
-def _sharded(found: Mapping[str, Any]) -> str:
-    if found["why_not"]:
-        return f"{found['why_not']} ({found['install']})"
-    return ", ".join(f"{name} {version}" for name, version in found["packages"].items() if version)
+def _sharded(sharding: Mapping[str, Any]) -> str:
+    if sharding["why_not"]:
+        return f"{sharding['why_not']} ({sharding['install']})"
+    return ", ".join(f"{name} {version}" for name, version in sharding["packages"].items() if version)
 
 
 def _torch_facts(torch: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -194,5 +194,5 @@ def _torch_facts(torch: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("torch", f"{torch['threads']} threads, CPU with {bf16}, CUDA {torch['cuda'] or 'not built in'}"),
         ("GPUs", ", ".join(torch["gpus"]) or "none"),
-        ("auto takes", f"{torch['auto_device']} for training, in {torch['auto_precision']}"),
+        ("auto device", f"{torch['auto_device']} for training, in {torch['auto_precision']}"),
     ]

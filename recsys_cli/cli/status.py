@@ -1,4 +1,4 @@
-"""What is in a workspace: the datasets, the prepared data, the runs with their state, and what to do next."""
+"""The report of `recsys status`: datasets, prepared data, runs, studies and the next command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def survey(workspace: Workspace) -> dict[str, Any]:
-    """Look at everything that is there."""
+    """Return all artifacts of a workspace and the progress of its current config."""
     config, problem = _current(workspace)
     raw = [{"name": a.folder.name, "problem": a.damage, **_size(a)} for a in workspace.all_raw()]
     data = [_data(data) for data in workspace.all_data()]
@@ -69,7 +69,7 @@ def _run(run: TrainedRun, workspace: Workspace) -> dict[str, Any]:
 
 
 def _measured(run: TrainedRun) -> tuple[dict[str, Any], str | None]:
-    """Return a run's figures, and what is wrong with its files."""
+    """Return the metrics of a run, and the problem of its files."""
     from recsys_cli.workspace import whole
 
     problem = run.damage if run.exists else None
@@ -78,9 +78,9 @@ def _measured(run: TrainedRun) -> tuple[dict[str, Any], str | None]:
         return {}, problem
     try:
         with whole(run.evaluation, hint="recsys evaluate --force"):
-            found = run.read_evaluation()
-            measured = {**found["pointwise"].get("model", {}), **found["ranking"].get("model", {})}
-            return {name: estimate["value"] for name, estimate in measured.items()}, None
+            evaluation = run.read_evaluation()
+            estimates = {**evaluation["pointwise"].get("model", {}), **evaluation["ranking"].get("model", {})}
+            return {name: estimate["value"] for name, estimate in estimates.items()}, None
     except RecsysError as error:
         return {}, f"{error.message} ({error.hint})"
 
@@ -88,42 +88,42 @@ def _measured(run: TrainedRun) -> tuple[dict[str, Any], str | None]:
 def _study(study: TunedStudy) -> dict[str, Any]:
     facts: dict[str, Any] = {"keys": [], "metric": None, "trials": {}, "best": None}
     if (problem := study.damage) is None:
-        found = study.manifest
-        best = (found["best"] or {}).get("value")
+        manifest = study.manifest
         facts = {
-            "keys": list(found["space"]), "metric": found["metric"]["name"], "trials": found["trials"], "best": best,
+            "keys": list(manifest["space"]), "metric": manifest["metric"]["name"], "trials": manifest["trials"],
+            "best": (manifest["best"] or {}).get("value"),
         }  # fmt: skip
     return {"name": study.folder.name, **facts, "problem": problem, **_size(study)}
 
 
 def _progress(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
-    """Say how far the current config has come, and what its next command is."""
+    """Return the artifacts and the next command of the current config."""
     from recsys_cli.cli.runs import find_run
     from recsys_cli.stages.etl import prepared_data, raw_identity
 
     dataset = config.dataset
-    found: dict[str, Any] = {"dataset": dataset.name, "data": None, "run": None}
+    progress: dict[str, Any] = {"dataset": dataset.name, "data": None, "run": None}
     command = f"recsys download {workspace.current if dataset.options else dataset.name}"
     try:
         raw_identity(config, workspace)
         command = "recsys etl"
-        found["data"] = prepared_data(config, workspace).folder.name
+        progress["data"] = prepared_data(config, workspace).folder.name
         command = "recsys train"
-        found["run"] = find_run(config, workspace).folder.name
+        progress["run"] = find_run(config, workspace).folder.name
     except RecsysError:
-        begun = _unfinished(config, workspace) if command == "recsys train" else None
-        if begun is None:
-            return {**found, "next": command}
-        trainer = workspace.trainer(begun)
-        return {**found, "next": f"wait: {trainer} is training it" if trainer else "recsys train --resume"}
-    run = workspace.run(found["run"])
-    return {**found, "next": "recsys report" if run.evaluated().evaluation.is_file() else "recsys evaluate"}
+        unfinished = _unfinished(config, workspace) if command == "recsys train" else None
+        if unfinished is None:
+            return {**progress, "next": command}
+        trainer = workspace.trainer(unfinished)
+        return {**progress, "next": f"wait: {trainer} is training it" if trainer else "recsys train --resume"}
+    run = workspace.run(progress["run"])
+    return {**progress, "next": "recsys report" if run.evaluated().evaluation.is_file() else "recsys evaluate"}
 
 
 def _unfinished(config: RunConfig, workspace: Workspace) -> TrainedRun | None:
-    """Return the latest run of this very config that was begun and is not finished."""
+    """Return the latest unfinished run of exactly this config."""
     from recsys_cli.config import dump
 
-    wanted = dump(config).encode()
-    begun = [run for run in workspace.runs() if not run.exists and run.config.read_bytes() == wanted]
-    return begun[-1] if begun else None
+    text = dump(config).encode()
+    runs = [run for run in workspace.runs() if not run.exists and run.config.read_bytes() == text]
+    return runs[-1] if runs else None

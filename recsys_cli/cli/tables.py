@@ -1,4 +1,4 @@
-"""Tables for people: drawn from the same plain results that --json prints."""
+"""Terminal tables, drawn from the plain results of --json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Justify = Literal["left", "right"]
 
 
 def console() -> Console:
-    """Give the console for results: as wide as it needs where stdout is no terminal, for nobody sees a broken line there."""
+    """Return the console for results; 200 columns wide if stdout is no terminal."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
@@ -25,11 +25,11 @@ def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequen
     """Draw a table.
 
     Args:
-        to: Where.
-        title: Written above it; may be empty.
+        to: Console.
+        title: Title above the table; may be empty.
         columns: Headings.
-        rows: Cells, already as text.
-        text: How many columns hold text, from the left; the others hold numbers and stand to the right.
+        rows: Cells as text.
+        text: Number of text columns from the left; the others are numeric and right-aligned.
     """
     from rich import box
     from rich.table import Table
@@ -39,7 +39,7 @@ def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequen
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for position, heading in enumerate(columns):
         widest = max((len(line) for row in cells for line in row[position].split("\n")), default=0)
-        # Headings and text may wrap in a narrow terminal, a number may not: a broken one reads as another.
+        # Headings and text may wrap in a narrow terminal; a wrapped number would be misread.
         fixed = min(widest, 12) if position < text else widest
         side: Justify = "left" if position < text else "right"
         drawn.add_column(Text(escaped(heading)), justify=side, min_width=fixed, overflow="fold")
@@ -54,7 +54,7 @@ def table(to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequen
 
 
 def line(to: Console, text: str, *, style: str = "", indent: int = 0) -> None:
-    """Write a sentence, as it is: a bracket in a path is no markup."""
+    """Print a line of plain text, without markup."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -67,7 +67,7 @@ def line(to: Console, text: str, *, style: str = "", indent: int = 0) -> None:
 
 
 def facts(to: Console, pairs: Iterable[tuple[str, str]]) -> None:
-    """Write names and values, aligned; empty values are left out."""
+    """Print names and values, aligned, without empty values."""
     from rich.table import Table
     from rich.text import Text
 

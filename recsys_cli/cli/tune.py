@@ -1,4 +1,4 @@
-"""`recsys tune` as a command."""
+"""The command `recsys tune`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from recsys_cli.cli.params import Config, Force, Overrides, joined, settled
+from recsys_cli.cli.params import Config, Force, Overrides, current_config, joined
 from recsys_cli.cli.session import Session
 
 
@@ -15,21 +15,21 @@ def tune(
     config: Config = None,
     overrides: Overrides = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", metavar="N", help="The same as tune.trials=N: how many there are in all.")
+        int | None, typer.Option("--trials", metavar="N", help="Total number of trials; same as tune.trials=N.")
     ] = None,
     force: Force = False,
 ) -> None:
-    """Search values of the model and its training.
+    """Search hyperparameters of the model and its training.
 
-    What to search stands in the config's tune section. A search that was interrupted goes on; one that is over takes more
-    trials.
+    The tune section of the config defines the search space. An interrupted search continues; raise --trials to extend a finished
+    one.
     """
     from recsys_cli.cli.results import tune as shown
 
     session: Session = ctx.obj
     line = [*joined(config, overrides), *([f"tune.trials={trials}"] if trials is not None else ())]
-    with settled(session, line) as wanted, session.working("tune") as emit:
+    with current_config(session, line) as settings, session.working("tune") as emit:
         from recsys_cli.stages.tune import tune
 
-        made = tune(wanted, session.workspace, force=force, emit=emit)
-    session.report(shown.result(made), shown.draw)
+        study = tune(settings, session.workspace, force=force, emit=emit)
+    session.report(shown.result(study), shown.draw)

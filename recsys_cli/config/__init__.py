@@ -1,11 +1,11 @@
-"""The config: one YAML file, validated and frozen. `load` reads it; the section types say what may be in it."""
+"""The config: one YAML file, validated and frozen. `load` reads it; the section types define its keys."""
 
 from __future__ import annotations
 
 from recsys_cli.config.bench import BenchConfig, BenchModel
 from recsys_cli.config.load import dump, from_values, load, vary, with_model
 from recsys_cli.config.sections import (
-    HOW,
+    EXECUTION_KEYS,
     DatasetConfig,
     EtlConfig,
     EvaluateConfig,
@@ -17,6 +17,6 @@ from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 
 __all__ = [
-    "HOW", "BenchConfig", "BenchModel", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "Placement", "RunConfig",
-    "TrainConfig", "TuneConfig", "dump", "from_values", "load", "vary", "with_model",
+    "EXECUTION_KEYS", "BenchConfig", "BenchModel", "DatasetConfig", "EtlConfig", "EvaluateConfig", "ModelConfig", "Placement",
+    "RunConfig", "TrainConfig", "TuneConfig", "dump", "from_values", "load", "vary", "with_model",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The `bench` section: which models are trained on the same data, with which seeds, to be ranked in one table."""
+"""The `bench` section: models and seeds of a leaderboard on the same data."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from recsys_cli.metrics.label_task import BINARY
 
 
 class BenchModel(BaseModel):
-    """A model of the bench: it stands in place of the config's `model` section, so its options are written beside the name."""
+    """A model of the bench: a replacement of the config's `model` section, with its options next to the name."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str
-    """Name of the model, as `model.name`."""
+    """Name of the model, as in `model.name`."""
     train: dict[str, Any] = {}
-    """Keys of the train section that are another for this model. Where neither this nor the config's train section says anything,
-    it is trained as its own defaults say (`recsys ls models NAME`)."""
+    """Overrides of the train section for this model. Keys absent here and in the config's train section take the model's own
+    defaults (`recsys ls models NAME`)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -35,32 +35,32 @@ class BenchModel(BaseModel):
     @classmethod
     def _has_no_seed(cls, train: dict[str, Any]) -> dict[str, Any]:
         if "seed" in train:
-            raise ValueError("train.seed is what bench.seeds says, and the same for all models")
+            raise ValueError("train.seed is the same for all models: set bench.seeds instead")
         return train
 
     @property
     def model(self) -> dict[str, Any]:
-        """Its model section."""
+        """The model section of this entry."""
         return {"name": self.name, **(self.model_extra or {})}
 
     @property
     def differs(self) -> str:
-        """What it says beside its name, on one line."""
+        """Options and train overrides, as `key=value` on one line."""
         return ", ".join(
             f"{key}={yaml12.quoted(value)}" for key, value in {**(self.model_extra or {}), **self.train}.items()
         )
 
 
 class BenchConfig(Section):
-    """Which models `recsys bench` trains and measures on the data of the config: each with each seed, as an ordinary run."""
+    """Models trained and evaluated by `recsys bench` on the config's data: an ordinary run per model and seed."""
 
     models: tuple[BenchModel, ...] = Field(min_length=1, max_length=500)
     """Names of models, or entries such as `{name: mf, embedding_dim: 64, train: {epochs: 20}}`."""
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((42,), min_length=1)
-    """What `train.seed` is: each model is trained once with each; one that has no chance in it with the first alone."""
+    """Values of `train.seed`: one run per seed. Deterministic models are trained with the first seed only."""
     metrics: tuple[str, ...] = Field(BINARY.leaderboard, min_length=1)
-    """Figures of the leaderboard (`recsys ls metrics`, or `evaluate.metrics`); models are sorted by the first one. Of a label
-    that is a number they are rmse, mae and ndcg@10 where left out."""
+    """Metrics of the leaderboard (`recsys ls metrics`, or `evaluate.metrics`), sorted by the first one. Default for a numeric
+    label: rmse, mae and ndcg@10."""
 
     @field_validator("seeds", "metrics")
     @classmethod
@@ -80,32 +80,32 @@ class BenchConfig(Section):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the models are called: by name, with their options where two have the same."""
+        """Labels of the models: the name, plus options if two entries share it."""
         return _labels(self.models)
 
 
 def not_measured(metrics: Iterable[str], k: Collection[int], extra: Collection[str]) -> list[str]:
-    """Return a sentence for each figure that an evaluation does not have.
+    """Return a message for each metric absent from an evaluation.
 
     Args:
-        metrics: Their names.
-        k: The cut-offs of the evaluation.
-        extra: Its metrics of other packages.
+        metrics: Names of metrics.
+        k: Cut-offs of the evaluation.
+        extra: Metrics of plugins in the evaluation.
     """
     parts = [(metric, metric.partition("@")[2]) for metric in metrics]
     missing = [
-        f"{metric} is not measured, because evaluate.k has no {cut_off}"
+        f"{metric} is not measured: add {cut_off} to evaluate.k"
         for metric, cut_off in parts
-        if cut_off.isdecimal() and int(cut_off) not in {0, *k}  # 0 is wrong in itself
+        if cut_off.isdecimal() and int(cut_off) not in {0, *k}  # 0 is reported as an invalid cut-off
     ]
     foreign = [name for metric in metrics if (name := metric.partition("@")[0]) not in extra and _is_foreign(name)]
-    return missing + [f"{name} is not measured, because evaluate.metrics has no {name}" for name in foreign]
+    return missing + [f"{name} is not measured: add it to evaluate.metrics" for name in foreign]
 
 
 def _is_foreign(name: str) -> bool:
     try:
         return foreign_path(name) is not None
-    except ConfigError:  # a problem of its own
+    except ConfigError:  # reported as a problem of the metric
         return False
 
 

@@ -1,4 +1,4 @@
-"""The configs that a bench consists of: each of its models in place of the config's own, and checked like one."""
+"""The configs of a bench: one per model, validated like an ordinary config."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from recsys_cli.metrics.named import check_reported
 
 Check = Callable[[Document], list[str]]
 SEARCHES = ("bench", "tune")
-"""Sections that say which other configs are tried."""
+"""Sections that define variants of the config."""
 
 
 def cell(values: Mapping[str, Any], model: BenchModel, *, seed: int | None = None) -> dict[str, Any]:
-    """Return plain values of a config whose model is that of a bench.
+    """Return the plain values of the config of one bench model.
 
     Args:
-        values: Of the config, with nothing in its train section but what was written there.
-        model: Stands in place of the model section; its `train` is put over the train section.
-        seed: What train.seed is; None for what it would be.
+        values: Values of the config; the train section without defaults.
+        model: Replaces the model section; its `train` overrides the train section.
+        seed: Value of train.seed; None for the config's seed.
     """
     written = values.get("train")
     train = {
@@ -37,23 +37,23 @@ def cell(values: Mapping[str, Any], model: BenchModel, *, seed: int | None = Non
 
 
 def bench_problems(document: Document, check: Check) -> list[str]:
-    """Return one line for each model, option or metric of the bench that there is not.
+    """Return one line for each unknown model, option or metric of the bench.
 
     Args:
-        document: A config; where an entry has not the form of one, that is said elsewhere.
-        check: Gives the problems of a document.
+        document: A config. Malformed entries are skipped: the validation of the section reports them.
+        check: Returns the problems of a document.
     """
     bench = document.values.get("bench")
     if not isinstance(bench, dict):
         return []
-    found = list(_metric_problems(document, bench.get("metrics")))
+    problems = list(_metric_problems(document, bench.get("metrics")))
     models = bench.get("models")
-    # What is wrong with the rest of the config is told of by itself.
-    known = set(check(_without_searches(document)))
-    for position, written in enumerate(models) if isinstance(models, list) else ():
+    # Problems of the rest of the config are reported once, not per model.
+    unrelated = set(check(_without_searches(document)))
+    for position, entry in enumerate(models) if isinstance(models, list) else ():
         with suppress(ValidationError):
-            found += _problems(document, position, BenchModel.model_validate(written), check, known)
-    return found
+            problems += _problems(document, position, BenchModel.model_validate(entry), check, unrelated)
+    return problems
 
 
 def _metric_problems(document: Document, metrics: Any) -> Iterator[str]:
@@ -65,24 +65,25 @@ def _metric_problems(document: Document, metrics: Any) -> Iterator[str]:
             yield f"{_marker(document, ('bench', 'metrics', position))}{error.message}{hint}"
 
 
-def _problems(document: Document, position: int, model: BenchModel, check: Check, known: set[str]) -> list[str]:
+def _problems(document: Document, position: int, model: BenchModel, check: Check, unrelated: set[str]) -> list[str]:
     here: Key = ("bench", "models", position)
     marker = _marker(document, here)
-    places = {key: place for key, place in document.places.items() if key[0] != "model"}
-    places["model",] = marker.removesuffix(": ")
-    for key in document.places:
+    locations = {key: location for key, location in document.locations.items() if key[0] != "model"}
+    locations["model",] = marker.removesuffix(": ")
+    for key in document.locations:
         if key[:3] == here and len(key) > 3:
             inner = key[3:] if key[3] == "train" else ("model", *key[3:])
-            places[inner] = _marker(document, key, named=here).removesuffix(": ")
-    problems = check(Document(cell(document.values, model), places))
-    return [one if "bench.models." in one else f"{marker}{one}" for one in problems if one not in known]
+            locations[inner] = _marker(document, key, named=here).removesuffix(": ")
+    problems = check(Document(cell(document.values, model), locations))
+    return [one if "bench.models." in one else f"{marker}{one}" for one in problems if one not in unrelated]
 
 
 def _without_searches(document: Document) -> Document:
-    return Document({name: value for name, value in document.values.items() if name not in SEARCHES}, document.places)
+    values = {name: value for name, value in document.values.items() if name not in SEARCHES}
+    return Document(values, document.locations)
 
 
 def _marker(document: Document, key: Key, *, named: Key | None = None) -> str:
-    """Say where something stands, and which entry of the bench it is of."""
-    place = document.place(key)
-    return f"{place + ': ' if place else ''}{'.'.join(map(str, named or key))}: "
+    """Return the prefix of a problem: source location and key of the bench entry."""
+    location = document.location(key)
+    return f"{location + ': ' if location else ''}{'.'.join(map(str, named or key))}: "

@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to a RunConfig, with all problems reported at once and in our words."""
+"""Loads a RunConfig from a YAML file and overrides; all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from recsys_cli.registry import load as load_component
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read, override and validate a config, the options of its dataset and model included.
+    """Read, override and validate a config, including the options of its dataset and model.
 
     Raises:
-        ConfigError: With every problem, a line each: where, which key, what is wrong, the nearest known key.
+        ConfigError: The config is invalid; one line per problem with location, key, reason and the closest valid key.
     """
     document = read(path)
     override(document, overrides)
@@ -50,32 +50,32 @@ def from_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Run
 
 def validate(document: Document, *, source: Path) -> RunConfig:
     """Validate plain values; see `load`."""
-    # A section whose lines are all commented out is one that is left out.
+    # A section with all lines commented out is null in YAML; treat it as absent.
     document.values = {name: value for name, value in document.values.items() if value is not None}
     config, problems = _check(document)
-    for searched in (space_problems, bench_problems):
-        problems += searched(document, lambda changed: _check(changed)[1])
+    for search_problems in (space_problems, bench_problems):
+        problems += search_problems(document, lambda changed: _check(changed)[1])
     if problems or config is None:
-        what = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        message = "\n  ".join([f"{source}: {what}", *sorted(problems, key=_line_number)])
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        message = "\n  ".join([f"{source}: {count}", *sorted(problems, key=_line_number)])
         if all(problem.startswith(OF_OVERRIDE) for problem in problems):
-            raise ConfigError(message, hint=f"mend it on the line; all keys that there are: recsys config {source}")
-        raise ConfigError(message, hint=f"mend it, then check it with: recsys validate {source}")
+            raise ConfigError(message, hint=f"fix the override; `recsys config {source}` lists every key")
+        raise ConfigError(message, hint=f"fix the config, then check it: recsys validate {source}")
     return config.model_copy(update={"model": spelled_out(config.model)})
 
 
 def spelled_out(model: ModelConfig) -> ModelConfig:
-    """Return a model section with every option of the model, so that a run is told apart by what it learnt with."""
+    """Return a model section with all options of the model, defaults included, for the key of a run."""
     with guarded(f"the options of {model.name}"):
         options = model_config(model.name, model.options).model_dump(mode="json")
     return ModelConfig.model_validate({**options, "name": model.name, "embedding": model.embedding})
 
 
 def vary(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
-    """Return a config with some values replaced, and without what it says of tuning and benches.
+    """Return a config with overrides applied, without its tune and bench sections.
 
     Raises:
-        ConfigError: They are not good for it.
+        ConfigError: An override is invalid.
     """
     document = Document(_values(config))
     document.values = {name: section for name, section in document.values.items() if name not in SEARCHES}
@@ -84,36 +84,36 @@ def vary(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
 
 
 def with_model(config: RunConfig, model: BenchModel, *, seed: int) -> RunConfig:
-    """Return a config whose model is one of a bench, without what it says of benches and tuning.
+    """Return the config of one bench model, without the bench and tune sections.
 
     Args:
-        config: Says how models are trained where neither the entry nor the model's own defaults do.
-        model: An entry of the bench.
-        seed: What its training begins with.
+        config: The config of the bench. Its train section has precedence over the model's own defaults.
+        model: An entry of the bench; overrides the config.
+        seed: Random seed of the training.
 
     Raises:
-        ConfigError: They do not go together.
+        ConfigError: The model does not support the config.
     """
     return validate(Document(cell(_written(config), model, seed=seed)), source=Path(f"the bench's {model.name}"))
 
 
 def dump(config: RunConfig) -> str:
-    """Write a config as YAML, with every default spelled out; `load` gives the same config back."""
+    """Return a config as YAML with all defaults; `load` restores the same config."""
     return yaml12.write(_values(config))
 
 
-def dump_to_go_on(config: RunConfig) -> str:
-    """Write a config as YAML for the commands that follow: as `dump`, but a bench leaves it to each model how it is trained."""
+def dump_resolved(config: RunConfig) -> str:
+    """Return a config as YAML for later commands: like `dump`, but with a bench, train defaults stay up to each model."""
     return yaml12.write(_written(config) if config.bench is not None else _values(config))
 
 
 def _values(config: RunConfig) -> dict[str, Any]:
-    """Return a config as plain values; a section that is not there has none."""
+    """Return a config as plain values, without absent sections."""
     return {name: value for name, value in config.model_dump(mode="json").items() if value is not None}
 
 
 def _written(config: RunConfig) -> dict[str, Any]:
-    """Return a config as plain values, with nothing in its train section but what was written there."""
+    """Return a config as plain values; the train section contains only explicitly set keys."""
     values = _values(config)
     return {
         **values,
@@ -124,7 +124,7 @@ def _written(config: RunConfig) -> dict[str, Any]:
 def _check(document: Document) -> tuple[RunConfig | None, list[str]]:
     try:
         config = RunConfig.model_validate(_with_bench_defaults(_with_train_defaults(document.values)))
-        # What the model's defaults have set was not written, and another model has others.
+        # Defaults of the model are not explicitly set: another model has different ones.
         config.train.model_fields_set.intersection_update(document.values.get("train") or ())
         return config, _component_problems(document)
     except ValidationError as error:
@@ -132,27 +132,27 @@ def _check(document: Document) -> tuple[RunConfig | None, list[str]]:
 
 
 def _with_train_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """Return plain values with what the model's own Config and the label say of the train section where that says nothing."""
+    """Return plain values with missing train keys filled from the model's and the label's defaults."""
     model, train = values.get("model", {}), values.get("train", {})
     if not isinstance(train, dict):
         return values
     defaults: dict[str, Any] = {"monitor": REGRESSION.default.name} if _predicts_a_number(values) else {}
     if isinstance(model, dict) and isinstance(name := model.get("name", DEFAULT_MODEL), str):
-        with suppress(ConfigError):  # which is told of as a problem of the model
+        with suppress(ConfigError):  # reported as a problem of the model
             defaults |= train_defaults(model_config_type(name))
-    kept = {key: value for key, value in defaults.items() if key not in _out_of_place(train)}
+    kept = {key: value for key, value in defaults.items() if key not in _conflicting_defaults(train)}
     return {**values, "train": {**kept, **train}} if kept else values
 
 
-def _out_of_place(train: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the keys whose defaults are of another way to update tables than the train section asks for."""
+def _conflicting_defaults(train: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the default keys in conflict with the embedding optimizer of the train section."""
     if train.get("sparse_embeddings") is False or train.get("embedding_weight_decay"):
         return ("sparse_embeddings", "embedding_optimizer", "embedding_learning_rate")
     return ("embedding_learning_rate",) if "embedding_optimizer" in train else ()
 
 
 def _with_bench_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """Return plain values with the figures of a bench on a label that is a number, where the config names none."""
+    """Return plain values with default bench metrics for a numeric label."""
     bench = values.get("bench")
     if not isinstance(bench, dict) or "metrics" in bench or not _predicts_a_number(values):
         return values
@@ -160,7 +160,7 @@ def _with_bench_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _predicts_a_number(values: dict[str, Any]) -> bool:
-    """Whether the main label of plain values is a number in units of its own."""
+    """Whether the main label is a regression target."""
     features = values.get("features")
     label = features.get("label") if isinstance(features, dict) else None
     main = label[0] if isinstance(label, list) and label else label
@@ -168,66 +168,66 @@ def _predicts_a_number(values: dict[str, Any]) -> bool:
 
 
 def train_defaults(model: type[BaseModel]) -> Mapping[str, Any]:
-    """Return how a model is trained where the train section does not say: what its Config has as `train_defaults`."""
+    """Return the model's own defaults of the train section (`train_defaults` of its Config)."""
     return getattr(model, "train_defaults", {})
 
 
 def model_config_type(name: str) -> type[BaseModel]:
-    """Return the class of a model's own options, without loading torch.
+    """Return the Config class of a model without importing torch.
 
     Args:
-        name: A name of the registry, or what leads to the package of another author (docs/security.md).
+        name: Name in the registry, entry point or import path of a plugin (docs/security.md).
 
     Raises:
-        ConfigError: The model is not known or not trusted, or its Config is no `Section`.
+        ConfigError: The model is unknown or not trusted, or its Config is no `Section`.
     """
     path = f"{lookup(MODELS, name, what='model')}.config:Config"
     kind: type[BaseModel] = load_component(path)
     require_subclass(kind, Section, path)
     if not isinstance(train_defaults(kind), Mapping):
-        raise ConfigError(f"train_defaults of {path!r} is no mapping")
+        raise ConfigError(f"train_defaults of {path!r} is not a mapping")
     return kind
 
 
 def model_config(name: str, options: dict[str, Any]) -> BaseModel:
-    """Build a model's own config from its options, without loading torch.
+    """Build the Config of a model from its options without importing torch.
 
     Raises:
-        ConfigError: The model is not known.
-        ValidationError: An option is wrong.
+        ConfigError: The model is unknown.
+        ValidationError: An option is invalid.
     """
     kind = model_config_type(name)
     try:
         return kind.model_validate(options)
     except ValidationError:
         raise
-    except Exception as error:  # a validator of another package may raise what it likes
-        raise ConfigError(f"the options of {name} cannot be checked: {type(error).__name__}: {error}") from error
+    except Exception as error:  # a validator of a plugin may raise any exception
+        raise ConfigError(f"cannot validate the options of {name}: {type(error).__name__}: {error}") from error
 
 
 def _line_number(problem: str) -> float:
-    """Order problems as they stand in the file; those of overrides come after."""
-    found = re.match(r".*?:(\d+): ", problem)
-    return int(found[1]) if found else math.inf
+    """Return the sort key of a problem: its line in the file; overrides come last."""
+    match = re.match(r".*?:(\d+): ", problem)
+    return int(match[1]) if match else math.inf
 
 
 def _component_problems(document: Document) -> list[str]:
-    """Check what the sections leave to their components: dataset and model options, the names of engine and metric."""
+    """Validate dataset and model options, and the names of engine and metrics."""
     problems: list[str] = []
     dataset, model, etl, train = (document.values.get(name) for name in ("dataset", "model", "etl", "train"))
     if isinstance(dataset, dict) and isinstance(dataset.get("name"), str):
-        problems += _attempt(lambda: _open_dataset(dataset), document, ("dataset",))
+        problems += _problems_of(lambda: _open_dataset(dataset), document, ("dataset",))
     if isinstance(model, dict) and isinstance(model.get("name", DEFAULT_MODEL), str):
         problems += _model_problems(document, model)
     if isinstance(etl, dict) and isinstance(etl.get("engine"), str) and etl["engine"] != "auto":
-        problems += _attempt(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
+        problems += _problems_of(lambda: lookup(ENGINES, etl["engine"], what="engine"), document, ("etl", "engine"))
     if isinstance(train, dict) and isinstance(train.get("monitor"), str):
-        problems += _attempt(lambda: find_metric(train["monitor"]), document, ("train", "monitor"))
+        problems += _problems_of(lambda: find_metric(train["monitor"]), document, ("train", "monitor"))
     return [*problems, *_metric_problems(document)]
 
 
 def _metric_problems(document: Document) -> list[str]:
-    """Check the metrics of other packages that the evaluation adds."""
+    """Validate the plugin metrics of the evaluation."""
     section = document.values.get("evaluate")
     names = section.get("metrics") if isinstance(section, dict) else None
     of_numbers = _predicts_a_number(document.values)
@@ -235,7 +235,7 @@ def _metric_problems(document: Document) -> list[str]:
         problem
         for position, name in enumerate(names if isinstance(names, list) else ())
         if isinstance(name, str)
-        for problem in _attempt(
+        for problem in _problems_of(
             partial(check_additional, name, of_numbers=of_numbers), document, ("evaluate", "metrics", position)
         )
     ]
@@ -247,23 +247,23 @@ def _open_dataset(section: dict[str, Any]) -> None:
 
 def _model_problems(document: Document, section: dict[str, Any]) -> list[str]:
     name = section.get("name", DEFAULT_MODEL)
-    # Its embedding is ours, and checked with the sections.
+    # `embedding` is common to all models and validated with the sections.
     options = {key: value for key, value in section.items() if key not in {"name", "embedding"}}
     try:
-        return _attempt(lambda: model_config(name, options), document, ("model",))
+        return _problems_of(lambda: model_config(name, options), document, ("model",))
     except ValidationError as error:
         return describe(error, model_config_type(name), document, prefix=("model",))
 
 
-def _attempt(check: Callable[[], object], document: Document, section: Key) -> list[str]:
+def _problems_of(check: Callable[[], object], document: Document, section: Key) -> list[str]:
     try:
         check()
     except ConfigError as error:
-        if isinstance(error.__cause__, ValidationError):  # a dataset put its own words around it; ours have lines
+        if isinstance(error.__cause__, ValidationError):  # from a dataset; describe adds the lines
             problems = describe(error.__cause__, None, document, prefix=section)
             return [f"{problem}; {error.hint}" if error.hint else problem for problem in problems]
         key = section if len(section) > 1 else (*section, "name")
-        where = document.place(key)
+        location = document.location(key)
         hint = f"; {error.hint}" if error.hint else ""
-        return [f"{where + ': ' if where else ''}{'.'.join(map(str, key))}: {error.message}{hint}"]
+        return [f"{location + ': ' if location else ''}{'.'.join(map(str, key))}: {error.message}{hint}"]
     return []

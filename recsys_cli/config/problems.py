@@ -1,4 +1,4 @@
-"""Validation errors in our words: where, which key, what is wrong, and the nearest key that exists."""
+"""Messages of validation errors: location, key, reason and the closest valid key."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from recsys_cli.config.document import OF_OVERRIDE, Document, Key
 from recsys_cli.registry import suggest
 
 _TAGS = ("op", "method", "name")
-"""Keys that say which of several kinds a mapping is of."""
+"""Discriminator keys of unions."""
 _MOST = 200
-"""Problems that are described: nobody reads more, and each takes time."""
-# What a value has to be, by the kind of pydantic's error; several of them at one key are joined by "or".
+"""Maximum number of described problems."""
+# Expected kinds of a value by pydantic's error type; `_joined` combines several at one key.
 _MAPPING = "a mapping (keys with values)"
 _KINDS = {
     "int_type": "a whole number",
@@ -47,10 +47,10 @@ def describe(
     """Return one line per problem.
 
     Args:
-        error: What pydantic found.
-        root: The type that was validated, to know the keys that exist; None where it is not at hand.
-        document: Where the keys were written.
-        prefix: Key of the section that was validated, where it was not the whole config.
+        error: The error of pydantic.
+        root: The validated type, for suggestions of valid keys; None if unknown.
+        document: Values and source locations of the keys.
+        prefix: Key of the validated section; empty for the whole config.
     """
     sentences: dict[Key, list[str]] = {}
     advice: dict[Key, str] = {}
@@ -60,7 +60,7 @@ def describe(
     details = error.errors(include_url=False)
     for detail in details[:_MOST]:
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
-            continue  # long enough as written: pydantic counts what it did not refuse, and the refusals are here, too
+            continue  # long enough in the document: pydantic counts only valid elements, and reports the others itself
         path = _clean(detail, document.values, prefix)
         known = _keys(_type_at(root, values, path[len(prefix) : -1]))
         sentences.setdefault(path, []).append(_sentence(detail, known, path))
@@ -69,17 +69,18 @@ def describe(
         elif str(detail["input"]).casefold() == "none" and _may_be_null(root, values, path[len(prefix) :]):
             advice[path] = "; write null"
     lines = [
-        _line(document.place(path), path, _joined(found) + advice.get(path, "")) for path, found in sentences.items()
+        _line(document.location(path), path, _joined(reasons) + advice.get(path, ""))
+        for path, reasons in sentences.items()
     ]
     return lines if len(details) <= _MOST else [*lines, f"and {len(details) - _MOST:,} more"]
 
 
 def _as_tag(text: str, kind: Any, path: Key, document: Document) -> str:
-    """Say how to write a text that stands where a mapping of a kind should: as what tells which one it is."""
+    """Return advice for a text in place of a mapping: write it as the mapping's discriminator."""
     tag = next((tag for tag in _TAGS if tag in _keys(kind)), None)
     if tag is None:
         return ""
-    if document.place(path).startswith(OF_OVERRIDE):
+    if document.location(path).startswith(OF_OVERRIDE):
         return f"; write {'.'.join(map(str, path))}.{tag}={text}"
     return f"; write {'' if isinstance(path[-1], int) else f'{path[-1]}: '}{{{tag}: {text}}}"
 
@@ -91,13 +92,13 @@ def _may_be_null(root: type[BaseModel] | None, values: Any, path: Key) -> bool:
     return types.NoneType in get_args(parent.model_fields[str(path[-1])].annotation)
 
 
-def _line(where: str, path: Key, sentence: str) -> str:
+def _line(location: str, path: Key, sentence: str) -> str:
     name = ".".join(map(str, path))
-    return ": ".join(part for part in (where, name, sentence) if part)
+    return ": ".join(part for part in (location, name, sentence) if part)
 
 
 def _clean(detail: ErrorDetails, values: Any, prefix: Key) -> Key:
-    """Drop from a pydantic location the names of union members, which are no keys of the document."""
+    """Return pydantic's location as a key path of the document, without the names of union members."""
     cleaned: list[str | int] = list(prefix)
     here: Any = values
     for part in prefix:
@@ -135,9 +136,9 @@ def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:  # noqa
         case "extra_forbidden":
             return f"unknown key{suggest(str(path[-1]), known) or _listing(known)}"
         case "too_short":
-            return f"needs {context['min_length']} or more, and has {context['actual_length']}"
+            return f"needs at least {context['min_length']}, and has {context['actual_length']}"
         case "too_long":
-            return f"may have {context['max_length']}, and has {context['actual_length']}"
+            return f"allows at most {context['max_length']}, and has {context['actual_length']}"
         case "union_tag_not_found" | "union_tag_invalid":
             return _wrong_tag(context)
         case "value_error":
@@ -151,16 +152,16 @@ def _listing(known: list[str]) -> str:
 
 
 def _wrong_tag(context: Mapping[str, Any]) -> str:
-    what = str(context["discriminator"]).strip("'")
+    key = str(context["discriminator"]).strip("'")
     if "tag" not in context:
-        return f"needs `{what}: NAME`, to say which one it is"
+        return f"needs `{key}: NAME`"
     expected = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
     tag = str(context["tag"])
-    return f"unknown {what} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
+    return f"unknown {key} {tag!r}{suggest(tag, expected)}; known: {', '.join(expected)}"
 
 
 def _shown(value: Any) -> str:
-    """Write a value as YAML would, and not all of a long one."""
+    """Format a value like YAML, truncated to 60 characters."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -170,7 +171,7 @@ def _shown(value: Any) -> str:
 
 
 def _joined(sentences: list[str]) -> str:
-    """Join what the members of a union say about one value."""
+    """Combine the messages of a union's members about one value."""
     first, *others = dict.fromkeys(sentences)
     start, end = "has to be ", first.rpartition(", not ")[2]
     if not others or not all(s.startswith(start) and s.endswith(f", not {end}") for s in (first, *others)):
@@ -180,22 +181,22 @@ def _joined(sentences: list[str]) -> str:
 
 
 def _type_at(root: type[BaseModel] | None, values: Any, path: Key) -> Any:
-    """Walk the types along a key path and return the one at its end; None where nothing is known of it."""
-    found: Any = root
+    """Return the type at a key path; None if unknown."""
+    kind: Any = root
     for part in path:
         values = values[part] if _leads_into(values, part) else None
-        if get_origin(found) is dict:
-            found = get_args(found)[1]
-        elif isinstance(part, str) and isinstance(found, type) and issubclass(found, BaseModel):
-            if part not in found.model_fields:
+        if get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+        elif isinstance(part, str) and isinstance(kind, type) and issubclass(kind, BaseModel):
+            if part not in kind.model_fields:
                 return None
-            found = found.model_fields[part].annotation
-        found = _member(found, values)
-    return found
+            kind = kind.model_fields[part].annotation
+        kind = _member(kind, values)
+    return kind
 
 
 def _keys(kind: Any) -> list[str]:
-    """Return the keys that mappings of a type may have; of a union of them, those that all of its members have."""
+    """Return the valid keys of a mapping type; for a union, the keys common to all members."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return list(kind.model_fields)
     members = [_keys(member) for member in get_args(kind) if member is not types.NoneType] if _is_union(kind) else []
@@ -203,7 +204,7 @@ def _keys(kind: Any) -> list[str]:
 
 
 def _member(annotation: Any, values: Any) -> Any:
-    """Return the type inside a tuple, or the union's member that the document's tag names."""
+    """Return the element type of a tuple, or the member of a union selected by the document's discriminator."""
     origin = get_origin(annotation)
     if origin is tuple:
         return annotation if isinstance(values, list) else _member(get_args(annotation)[0], values)
@@ -217,8 +218,8 @@ def _member(annotation: Any, values: Any) -> Any:
         for member in models:
             if any(member.model_fields[t].default in tags for t in _TAGS if t in member.model_fields):
                 return member
-        of_another_package = None if tags - {None} else annotation
-        return models[0] if len(models) == 1 else of_another_package
+        plugin_type = None if tags - {None} else annotation
+        return models[0] if len(models) == 1 else plugin_type
     return annotation
 
 

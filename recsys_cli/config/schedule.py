@@ -1,6 +1,6 @@
-"""How the learning rate changes while a model is trained: a factor for each step that follows from the step and the history alone.
+"""Learning rate schedules: stateless functions from the training position to a factor.
 
-Nothing of it is state: a resumed run, on any number of processes, has the rates that it would have had.
+A resumed run, on any number of processes, has the same rates as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 @dataclass(frozen=True)
 class TrainingPosition:
-    """Where training is.
+    """Progress of a training run.
 
     Attributes:
-        step: Steps that were made before this one.
-        steps_per_epoch: Steps of an epoch.
-        epochs: Epochs that are planned.
-        history: For each epoch that is done, how good it was; more is better.
+        step: Number of completed steps.
+        steps_per_epoch: Steps per epoch.
+        epochs: Planned epochs.
+        history: Quality of each completed epoch; higher is better.
     """
 
     step: int
@@ -34,69 +34,69 @@ class _Schedule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    """Which one it is."""
+    """Name of the schedule."""
     warmup_steps: int = Field(0, ge=0)
-    """Steps over which the rate rises in a straight line from nothing to its full height."""
+    """Steps of linear warm-up from 0 to the full learning rate."""
 
-    def factor(self, place: TrainingPosition) -> float:
-        """Return by what the learning rates are multiplied in a step."""
-        if place.step < self.warmup_steps:
-            return (place.step + 1) / self.warmup_steps
-        return self._after_warmup(place)
+    def factor(self, position: TrainingPosition) -> float:
+        """Return the factor of the learning rates in a step."""
+        if position.step < self.warmup_steps:
+            return (position.step + 1) / self.warmup_steps
+        return self._after_warmup(position)
 
-    def _after_warmup(self, place: TrainingPosition) -> float:  # noqa: ARG002 - the others need it
-        """Return the factor of a step that comes after the warm-up."""
+    def _after_warmup(self, position: TrainingPosition) -> float:  # noqa: ARG002 - subclasses need it
+        """Return the factor of a step after the warm-up."""
         return 1.0
 
 
 class Constant(_Schedule):
-    """The same rate throughout."""
+    """Constant learning rate."""
 
     name: Literal["constant"] = "constant"
 
 
 class Cosine(_Schedule):
-    """Half a cosine from the full rate to `floor` of it at the last step: SGDR without restarts (Loshchilov and Hutter, 2017)."""
+    """Cosine decay from the full rate to `floor` times the rate: SGDR without restarts (Loshchilov and Hutter, 2017)."""
 
     name: Literal["cosine"] = "cosine"
     floor: float = Field(0.0, ge=0, le=1)
-    """Share of the rate that is left at the end."""
+    """Final learning rate, as a fraction of the full one."""
 
-    def _after_warmup(self, place: TrainingPosition) -> float:
-        last = place.steps_per_epoch * place.epochs - 1
-        done = min(1.0, (place.step - self.warmup_steps) / max(1, last - self.warmup_steps))
+    def _after_warmup(self, position: TrainingPosition) -> float:
+        last = position.steps_per_epoch * position.epochs - 1
+        done = min(1.0, (position.step - self.warmup_steps) / max(1, last - self.warmup_steps))
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2
 
 
 class StepDecay(_Schedule):
-    """A fraction of the rate after every so many epochs."""
+    """Step decay: multiply the rate by `gamma` every `epochs` epochs."""
 
     name: Literal["step"] = "step"
     epochs: int = Field(1, ge=1)
-    """Epochs between two cuts."""
+    """Epochs between two reductions."""
     gamma: float = Field(0.1, gt=0, le=1)
-    """What is left of the rate at each cut."""
+    """Factor of each reduction."""
 
-    def _after_warmup(self, place: TrainingPosition) -> float:
-        return self.gamma ** (place.step // max(1, place.steps_per_epoch) // self.epochs)
+    def _after_warmup(self, position: TrainingPosition) -> float:
+        return self.gamma ** (position.step // max(1, position.steps_per_epoch) // self.epochs)
 
 
 class Plateau(_Schedule):
-    """A fraction of the rate whenever `patience` epochs have brought nothing better."""
+    """Reduce on plateau: multiply the rate by `gamma` after `patience` epochs without improvement."""
 
     name: Literal["plateau"] = "plateau"
     patience: int = Field(1, ge=1)
-    """Epochs without a better one before a cut."""
+    """Epochs without improvement before a reduction."""
     gamma: float = Field(0.5, gt=0, lt=1)
-    """What is left of the rate at each cut."""
+    """Factor of each reduction."""
 
-    def _after_warmup(self, place: TrainingPosition) -> float:
-        best, since, cuts = -math.inf, 0, 0
-        for quality in place.history:
+    def _after_warmup(self, position: TrainingPosition) -> float:
+        best, since, reductions = -math.inf, 0, 0
+        for quality in position.history:
             best, since = (quality, 0) if quality > best else (best, since + 1)
             if since >= self.patience:
-                since, cuts = 0, cuts + 1
-        return self.gamma**cuts
+                since, reductions = 0, reductions + 1
+        return self.gamma**reductions
 
 
 def _by_name(value: Any) -> Any:
@@ -110,4 +110,4 @@ def _by_name(value: Any) -> Any:
 Schedule = Annotated[
     Annotated[Constant | Cosine | StepDecay | Plateau, Field(discriminator="name")], BeforeValidator(_by_name)
 ]
-"""Any of them, by its options or, with all defaults, by its name alone; a warm-up alone is one of `constant`."""
+"""Any schedule, as a mapping or as a name with all defaults; a mapping of only `warmup_steps` is `constant`."""

@@ -1,4 +1,4 @@
-"""What every section of a config is made of."""
+"""The base class of all config sections."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """What all sections share: frozen, and unknown keys are errors."""
+    """Base of all sections: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""The sections of a config, as frozen types: what may be written, what it means, and what it is when left out."""
+"""The sections of a config as frozen types: keys, meanings and defaults."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SCHEDULER = re.compile(r"(tcp|tls)://([^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,
 
 
 class DatasetConfig(BaseModel):
-    """Which dataset; the options beside the name are the dataset's own, and are checked by it."""
+    """The dataset: its name, plus options defined and validated by the dataset itself."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str
-    """Name in the catalog (`recsys ls datasets`), `files` for tables of your own, or one of another package."""
+    """Name of a dataset (`recsys ls datasets`), `files` for your own tables, or a plugin's dataset."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -37,34 +37,34 @@ class DatasetConfig(BaseModel):
 
     @property
     def called(self) -> str:
-        """What reports call it: its name, or for tables of the user's own that of the first file."""
+        """Name in reports: the dataset's name, or the stem of the first file for `files`."""
         given = self.options.get("interactions")
         first = given[0] if isinstance(given, list | tuple) and given else given
         return Path(first).stem if self.name == "files" and isinstance(first, str) else self.name
 
 
 class EtlConfig(Section):
-    """How the data is prepared. Engine, device, memory, cluster and workers change nothing of what comes out."""
+    """Execution of the data preparation. Engine, device, memory, cluster and workers do not change the result."""
 
     engine: str = "auto"
-    """`polars`, `nvtabular`, or `auto` for the fastest that this machine can run."""
+    """`polars`, `nvtabular`, or `auto`: the fastest engine available on this machine."""
     device: Literal["cpu", "gpu"] = "cpu"
-    """Where the engine computes; `gpu` needs cudf-polars (engine polars) or cuDF (engine nvtabular)."""
+    """Device of the engine. `gpu` needs cudf-polars (engine polars) or cuDF (engine nvtabular)."""
     memory_mib: int = Field(1_024, ge=256)
-    """Budget in MiB: how much is read, learnt and transformed at a time follows from it."""
+    """Memory budget in MiB; sets the size of the chunks that are read, fitted and transformed at a time."""
     cluster: str | None = None
-    """`local` for processes on this machine, `local_cuda` for its GPUs, or a Dask scheduler's address (tcp://HOST:PORT), which
-    has to be one that you trust: Dask runs what it is sent. None for threads of this process."""
+    """Dask cluster: `local` (processes on this machine), `local_cuda` (its GPUs) or the address of a scheduler
+    (tcp://HOST:PORT), trusted because Dask executes arbitrary code. None: threads of this process."""
     workers: int | None = Field(None, ge=1)
-    """Processes of `cluster: local`, or GPUs of `local_cuda`; None for one per processor, or all GPUs."""
+    """Processes of `cluster: local`, or GPUs of `local_cuda`. None: one process per core, or all GPUs."""
     layout: Literal["star", "flat"] = "star"
-    """`star` keeps joined columns once per id; `flat` writes them into every row, for users who feed another tool."""
+    """`star` stores joined columns once per id, in dimension tables. `flat` repeats them in every row, for export."""
     on_bad_rows: Literal["error", "skip"] = "error"
-    """Stop at rows that cannot be read, naming them, or leave them out and keep them in a file."""
+    """Malformed rows: `error` stops and lists them; `skip` drops them and saves them to a file."""
     shard_rows: int | None = Field(None, ge=1, le=8_000_000)
-    """About how many rows a parquet file holds; None chooses by their width. Order depends on it, so it belongs to the result."""
+    """Approximate rows per parquet shard. None: chosen by row width. Part of the key, because it changes the row order."""
     seed: int = Field(42, ge=0)
-    """Decides the order of the training rows."""
+    """Random seed of the shuffle of the training rows."""
 
     @field_validator("cluster")
     @classmethod
@@ -77,30 +77,30 @@ class EtlConfig(Section):
         return cluster
 
 
-HOW = frozenset({"engine", "device", "memory_mib", "cluster", "workers"})
-"""Keys of `etl` that change nothing of what comes out, and so are not part of its key."""
+EXECUTION_KEYS = frozenset({"engine", "device", "memory_mib", "cluster", "workers"})
+"""Keys of `etl` without influence on the result; excluded from the artifact key."""
 
 
 Placement = Literal["device", "host", "sharded"]
 
 
 class EmbeddingConfig(Section):
-    """Where the model's embedding tables are kept; how, not what, and so no part of a run's key."""
+    """Placement of the embedding tables. It does not change the result and is not part of the run's key."""
 
     placement: Placement = "device"
-    """`device`: with the rest of the model. `host`: in host memory, with the optimizer's state; the rows of a batch move.
-    `sharded`: each process keeps a part of them (TorchRec). The last two need train.sparse_embeddings=true."""
+    """`device`: with the other parameters. `host`: tables and optimizer state in host memory; only the rows of a batch move.
+    `sharded`: split over the processes (TorchRec). `host` and `sharded` need train.sparse_embeddings=true."""
 
 
 class ModelConfig(BaseModel):
-    """Which model; the options beside the name are the model's own, and are checked by it."""
+    """The model: its name, plus options defined and validated by the model itself."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str = DEFAULT_MODEL
-    """Name of the model (`recsys ls models`), or one of another package."""
+    """Name of a model (`recsys ls models`), or a plugin's model."""
     embedding: EmbeddingConfig = EmbeddingConfig()
-    """Where its embedding tables are kept."""
+    """Placement of the embedding tables."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -109,35 +109,34 @@ class ModelConfig(BaseModel):
 
 
 class EvaluateConfig(Section):
-    """What is measured."""
+    """The evaluation: data, metrics and candidates."""
 
     split: Literal["auto", "valid", "test"] = "auto"
-    """Which rows; `auto` is test where there is one, valid otherwise."""
+    """Split to evaluate. `auto`: test if the data has one, otherwise valid."""
     k: tuple[Annotated[int, Field(ge=1, le=MAX_CUT_OFF)], ...] = (10, 50)
     """Cut-offs of the ranking metrics."""
     metrics: tuple[str, ...] = ()
-    """Metrics of other packages (docs/security.md) beside those of `recsys ls metrics`, which are always measured: names of entry
-    points, or import paths such as my_package.metrics:ILD. In results and as `train.monitor` they have the same name."""
+    """Additional metrics of plugins (docs/security.md): entry points, or import paths such as my_package.metrics:ILD. The same
+    name appears in results and is valid for `train.monitor`. The metrics of `recsys ls metrics` are always computed."""
     max_ranking_users: int | None = Field(2_000, ge=1)
-    """Rank for a seeded sample of so many users (named as a sample in all results); None for all."""
+    """Users in the ranking metrics, as a seeded sample; results are marked as sampled. None: all users."""
     relevance: Literal["positive", "all"] | float = "positive"
-    """Which held-out interactions a ranking should find: those with label 1, or all. Of a label that is a number `positive` is what
-    is above its mean in train, and a number such as 4 what is at least so much."""
+    """Relevant held-out interactions: `positive` (label 1, or a numeric label above its mean in train), `all`, or a threshold
+    such as 4 for a numeric label (relevant: label >= 4)."""
     candidates: Literal["all", "sampled-uniform", "sampled-popularity"] = "all"
-    """What is ranked: all items with a train row and the others of the joined table of items, or those to be found among some that
-    are drawn for each user, evenly or by their train rows. Sampled figures compare with none of a full ranking, and are named as
-    such in all results."""
+    """Candidates of a ranking. `all`: all items of train and of the item table. `sampled-uniform`, `sampled-popularity`: the
+    relevant items plus `sampled_items` sampled negatives per user, uniform or by train frequency. Sampled metrics are not
+    comparable with full rankings, and results are marked as sampled."""
     sampled_items: int = Field(100, ge=1)
-    """How many are drawn for each user, from those that are neither seen nor to be found."""
+    """Sampled negatives per user, from items that are neither seen nor relevant."""
     bootstrap: int = Field(1_000, ge=10)
-    """Resamples behind each 95 % interval."""
+    """Bootstrap resamples for each 95 % interval."""
     seed: int = Field(42, ge=0)
-    """Decides the sample of users and the resamples."""
+    """Random seed of the user sample and the bootstrap."""
     title: str | None = None
-    """Column of a raw table with what an item is called, for people who read the report: of one beside the interactions, or else
-    of the interactions. None for one beside them that is called title or name."""
+    """Column with item titles for the report, in a joined table or the interactions. None: `title` or `name` of a joined table."""
     batch_size: int = Field(16_384, ge=1)
-    """Rows scored at a time; changes no figure. Larger ones spend more time on getting memory than on computing in it."""
+    """Rows per scoring batch; does not change the metrics. Larger batches are slower: memory allocation dominates."""
 
     @field_validator("k")
     @classmethod
@@ -148,31 +147,31 @@ class EvaluateConfig(Section):
 
     @property
     def label(self) -> str:
-        """What the names of ranking metrics begin with."""
+        """Prefix of the names of ranking metrics: empty for full rankings."""
         return "" if self.candidates == "all" else SAMPLED
 
 
 class RunConfig(Section):
-    """The whole experiment."""
+    """A complete experiment: data, model, training and evaluation."""
 
     dataset: DatasetConfig
-    """Where the raw interactions come from."""
+    """Source of the raw interactions."""
     split: AnySplit = RandomSplit()
-    """Which rows train, validate and test."""
+    """Split into train, valid and test."""
     features: FeaturePlan
-    """What is computed from them."""
+    """Roles of the columns and the ops of the feature engineering."""
     etl: EtlConfig = EtlConfig()
-    """How it is computed."""
+    """Execution of the data preparation."""
     model: ModelConfig = ModelConfig()
-    """What is trained."""
+    """The model and its options."""
     train: TrainConfig = TrainConfig()
-    """How it is trained."""
+    """Training: optimizer, schedule, precision, checkpoints and devices."""
     evaluate: EvaluateConfig = EvaluateConfig()
-    """How it is measured."""
+    """Evaluation: metrics, candidates and intervals."""
     tune: TuneConfig | None = None
-    """Which other values of `model` and `train` are tried by `recsys tune`; part of no key."""
+    """Hyperparameter search of `recsys tune` over keys of `model` and `train`; not part of any key."""
     bench: BenchConfig | None = None
-    """Which other models `recsys bench` trains on the same data, to rank them in one table; part of no key."""
+    """Models compared by `recsys bench` on the same data; not part of any key."""
 
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:
@@ -186,20 +185,20 @@ class RunConfig(Section):
             ]
         if "timestamp" in self.split.reads and self.features.timestamp is None:
             problems.append(
-                f"split.method={self.split.method} orders by time, so features.timestamp has to name the column"
+                f"split.method={self.split.method} orders by time: set features.timestamp to the time column"
             )
         if problems:
             raise ValueError("\n  ".join(problems))
         return self
 
     def _label_problems(self) -> list[str]:
-        """Say what of training is of labels of 0 and 1 alone."""
+        """Problems of train options for binary labels."""
         tasks, train, label = self.features.tasks, self.train, self.features.labels[0]
         problems = []
         if train.positive_weight is not None and tasks[label] == "regression":
-            problems.append(f"train.positive_weight is of labels of 0 and 1, and the label {label} is a number")
+            problems.append(f"train.positive_weight needs a binary label (0 or 1), but {label} is numeric")
         if train.label_smoothing and "binary" not in tasks.values():
-            problems.append("train.label_smoothing is of labels of 0 and 1, and there is none")
+            problems.append("train.label_smoothing needs a binary label (0 or 1), but all labels are numeric")
         return problems
 
     def _placement_problems(self) -> list[str]:
@@ -208,10 +207,10 @@ class RunConfig(Section):
             return []
         where = f"model.embedding.placement={placement}"
         if not train.sparse_embeddings:
-            return [f"{where} moves the rows of a batch only, and needs train.sparse_embeddings=true"]
+            return [f"{where} updates only the rows of a batch: set train.sparse_embeddings=true"]
         if placement == "host":
             return []
-        # Sharded tables are updated while the gradient is being computed: nothing can come between.
+        # TorchRec updates sharded tables inside the backward pass, so no step can run between gradient and update.
         wrong = {
             "max_grad_norm": train.max_grad_norm is not None,
             "gradient_accumulation_steps": train.gradient_accumulation_steps > 1,
@@ -219,7 +218,7 @@ class RunConfig(Section):
             "compile": train.compile,
         }
         return [
-            f"{where} updates tables within the backward pass, which does not go with train.{option}={getattr(train, option)}"
+            f"{where} updates tables within the backward pass and does not support train.{option}={getattr(train, option)}"
             for option, is_wrong in wrong.items()
             if is_wrong
         ]

@@ -1,4 +1,4 @@
-"""The sections that a config of a plain interactions table starts with."""
+"""Initial sections of a config for a plain interactions table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def starting_sections(
     Args:
         user: Column with the user id.
         item: Column with the item id.
-        rating: Column with ratings; more than 3 is positive.
-        label: Column with labels of 0 and 1, instead; without either, every interaction is positive.
-        timestamp: Column with the time; the split is then temporal.
+        rating: Rating column; a rating above 3 is positive.
+        label: Binary label column, instead of `rating`. Without both, every interaction is positive.
+        timestamp: Time column; makes the split temporal.
     """
     ops: list[dict[str, Any]] = [{"op": "Categorify", "columns": [user, item]}]
     if label is None:
@@ -29,5 +29,5 @@ def starting_sections(
 
 
 def positive(rating: str) -> str:
-    """Return the expression of a positive rating."""
+    """Return the expression `rating > 3`."""
     return shown(Binary(">", Name(rating), LiteralValue(3)))

@@ -1,4 +1,4 @@
-"""The `train` section: how a model is trained."""
+"""The `train` section: optimizer, schedule, loss, precision, checkpoints and devices of a training run."""
 
 from __future__ import annotations
 
@@ -16,92 +16,90 @@ Device = Literal["auto", "cpu", "cuda"]
 
 
 class TrainConfig(Section):
-    """How the model is trained."""
+    """Training of a model."""
 
-    # what it learns from, and for how long
+    # data and duration
     continue_from: str | None = None
-    """Name of a finished run of this workspace to begin with, on data that may have grown: rows of tables are found again by the
-    value that they stand for, new values get new rows, optimizers begin anew. `recsys train --continue RUN` sets it."""
+    """Warm start: name of a finished run of this workspace. The data may have grown: embedding rows are matched by value, new
+    values get new rows. The optimizer state is reset. Set by `recsys train --continue RUN`."""
     epochs: int = Field(1, ge=1)
     """Passes over the training rows."""
     batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = 32_768
-    """Rows of a step, over all processes that train together; users, for models that learn from those. `auto` is for these alone:
-    32, and twice as many again and again, up to 256, as long as an epoch keeps 600 steps."""
+    """Global batch size over all processes: rows, or users for models trained on users. `auto` is for the latter only: the
+    largest of 32, 64, 128 and 256 with at least 600 steps per epoch, at least 32."""
     seed: int = Field(42, ge=0)
-    """Decides the weights at the start, the order of the rows and the dropout."""
+    """Random seed of the initial weights, the row order and the dropout."""
 
-    # how a step changes the weights
+    # optimizer and schedule
     sparse_embeddings: bool = False
-    """Update only the embedding rows of the batch, by `embedding_optimizer`, beside AdamW for the rest, instead of Adam for all."""
+    """Update only the embedding rows of the batch, by `embedding_optimizer`; AdamW updates the other parameters.
+    Otherwise AdamW updates all parameters."""
     embedding_optimizer: Literal["adam", "adagrad", "sgd"] = "adam"
-    """How `sparse_embeddings` updates a row: `adam` (as SparseAdam; state of twice the tables), `adagrad` (row-wise, as
-    FBGEMM and DLRM; one number a row),
-    `sgd` (no state). Good rates to begin with: `learning_rate` for adam and ten times it for adagrad; for sgd 3 at a
-    batch of 1,024 rows, and more at larger ones, because the gradient is that of the mean over the batch."""
+    """Optimizer of `sparse_embeddings`: `adam` (SparseAdam; state of twice the tables), `adagrad` (row-wise, as in FBGEMM and
+    DLRM; state of one number per row) or `sgd` (no state). Initial `embedding_learning_rate`: `learning_rate` for adam, ten times
+    that for adagrad. For sgd start with 3 at a batch of 1,024 rows; larger batches need more, because the loss is a mean."""
     learning_rate: float = Field(0.01, gt=0)
-    """Step size of all parameters, or of all but the embeddings where `embedding_learning_rate` is given."""
+    """Learning rate of all parameters; with `embedding_learning_rate`, of all except the embeddings."""
     embedding_learning_rate: float | None = Field(None, gt=0)
-    """Step size of the embedding tables; as `learning_rate` where left out."""
+    """Learning rate of the embedding tables. None: `learning_rate`."""
     weight_decay: float = Field(0.0, ge=0)
-    """Decoupled weight decay (AdamW) of all parameters but the embeddings."""
+    """Decoupled weight decay (AdamW) of all parameters except the embeddings."""
     embedding_weight_decay: float = Field(0.0, ge=0)
-    """Decoupled weight decay of the embedding tables; not with `sparse_embeddings`, whose optimizer has none."""
+    """Decoupled weight decay of the embedding tables. Not available with `sparse_embeddings`."""
     scale_learning_rate: Literal["none", "linear", "sqrt"] = "none"
-    """Multiply all learning rates by `batch_size` / `reference_batch_size` (`linear`, the rule for SGD: Goyal et al., 2017) or by
-    the root of that (`sqrt`, the rule for Adam: Malladi et al., 2022). The number of processes changes no rate by itself."""
+    """Scale all learning rates by r = `batch_size` / `reference_batch_size` (`linear`, for SGD: Goyal et al., 2017) or by sqrt(r)
+    (`sqrt`, for Adam: Malladi et al., 2022). The number of processes does not change the rates."""
     reference_batch_size: int = Field(32_768, ge=1)
-    """The batch size that the learning rates are meant for; with `scale_learning_rate`."""
+    """Batch size at which `scale_learning_rate` leaves the learning rates unchanged."""
     schedule: Schedule = Constant()
-    """How the learning rates change: constant, cosine, step or plateau, each with `warmup_steps`."""
+    """Learning rate schedule: constant, cosine, step or plateau, each with `warmup_steps`."""
     max_grad_norm: float | None = Field(None, gt=0)
-    """Longest gradient, as the Euclidean norm over all parameters; a longer one is shortened to it. None leaves them."""
+    """Clip the gradient to this Euclidean norm over all parameters. None: no clipping."""
     gradient_accumulation_steps: int = Field(1, ge=1)
-    """Compute each batch in so many parts whose gradients are added up: less memory, the same step, but for BatchNorm, which sees
-    the rows of a part together."""
+    """Compute each batch in this many micro-batches and add up their gradients: less memory, the same step. Only BatchNorm
+    changes, because its statistics are per micro-batch."""
 
-    # what is minimised, and what is kept of the weights
+    # loss and weight averaging
     positive_weight: Literal["balanced"] | Annotated[float, Field(gt=0)] | None = None
-    """How much a positive row counts in the loss of training, a negative one counting 1; `balanced` lets all positive rows of
-    train together count as much as all negative ones. Of several labels it is the main one that weights a row."""
+    """Weight of positive rows in the training loss; negatives have weight 1. `balanced` gives positives and negatives of train the
+    same total weight. With several labels, the main label sets the weight of a row."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
-    """Share of the labels of training that is replaced by 0.5, so that 0 becomes half of it: the model gets less sure of itself."""
+    """Label smoothing s of the training labels: y becomes (1 - s) y + s / 2. Reduces overconfidence."""
     ema_decay: float | None = Field(None, gt=0, lt=1)
-    """Average the weights over the steps: what the average keeps of itself in a step, at most (less in the first steps), such as
-    0.999. Validation measures, and `best` holds, the average. Not of the tables with
-    `sparse_embeddings`: averaging touches every row."""
+    """Maximum decay of an exponential moving average of the weights, such as 0.999 (lower in the first steps). Validation and
+    `best` use the average. With `sparse_embeddings` the tables are not averaged: averaging touches every row."""
 
-    # how it is computed
+    # computation
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """fp32, or autocast to bf16, or to fp16 with scaled losses; `auto` is bf16 where the hardware computes it natively."""
+    """fp32, autocast to bf16, or autocast to fp16 with loss scaling. `auto`: bf16 if native to the hardware, otherwise fp32."""
     tf32: bool = False
-    """Let a GPU multiply fp32 numbers on its tensor cores, with 10 bits of mantissa; on a CPU it changes nothing."""
+    """Multiply fp32 matrices on the tensor cores of a GPU, with 10 bits of mantissa. No effect on a CPU."""
     compile: bool = False
-    """Compile the loss with torch.compile. It takes seconds to minutes, which are told; what it brings depends on the model and the
-    machine, so compare the rows per second. Needs a C++ compiler, and on a GPU Triton."""
+    """Compile the loss with torch.compile. Compilation takes seconds to minutes (reported); compare the rows per second. Needs a
+    C++ compiler, and Triton on a GPU."""
 
-    # what is measured, kept and told
+    # validation, checkpoints and tracking
     monitor: str = BINARY.default.name
-    """Figure of the validation split that decides which epoch is best: `loss`, or one that `recsys ls metrics` lists, such as
-    log_loss or ndcg@10 (of a sample of 2,000 users whom train knows; after a split by user of those of valid, where the model folds
-    in). Where it is not defined the loss decides, and where there is no loss either the last epoch is kept. A model's own default
-    that the data cannot measure gives way to auc, with a warning. Of a label that is a number it is rmse where left out."""
+    """Validation metric that selects the best epoch: `loss` or a metric of `recsys ls metrics`, such as log_loss or ndcg@10.
+    Ranking metrics use a sample of 2,000 users of train; after a split by user, users of valid if the model supports fold-in.
+    An undefined metric falls back to the loss; without a loss, the last epoch is kept. A model's own default falls back to auc,
+    with a warning, if the data does not support it. Default for a numeric label: rmse."""
     early_stopping: int | None = Field(None, ge=1)
-    """Stop after so many epochs that were no better by what is monitored; None trains all epochs."""
+    """Patience: stop after this many epochs without improvement of `monitor`. None: train all epochs."""
     checkpoint_steps: int = Field(1_000, ge=1)
-    """Write the `last` checkpoint every so many steps, and at the end of every epoch."""
+    """Steps between two `last` checkpoints; another one is written after every epoch."""
     trackers: tuple[str, ...] = ("tensorboard",)
-    """Who else is told what training measures: `tensorboard` (event files in the run's folder), `mlflow` (a store in the workspace,
-    or MLFLOW_TRACKING_URI), `wandb` (offline), or one of another package. metrics.jsonl is written in any case."""
+    """Experiment trackers: `tensorboard` (event files in the run's folder), `mlflow` (a store in the workspace, or
+    MLFLOW_TRACKING_URI), `wandb` (offline) or a plugin's tracker. metrics.jsonl is always written."""
 
-    # where it happens
+    # hardware
     device: Device = "auto"
-    """Where to train; `auto` takes a GPU if there is one."""
+    """Device of the training. `auto`: a GPU if available."""
     devices: int = Field(1, ge=1)
-    """Train with so many processes on this machine, each with a GPU of its own or a share of the CPU's cores. They share the rows
-    of each step, so the result is the same within rounding, but for what each draws for itself. Under torchrun it is torchrun that
-    says how many there are."""
+    """Data-parallel processes on this machine, each with its own GPU or a share of the CPU cores. They share the rows of each
+    step: the result is equal within rounding, except for random numbers of each process. torchrun overrides this."""
     memory_mib: int = Field(4_096, ge=1)
-    """Budget of the loader in MiB, in each process: a split that fits is kept in memory, a larger one is streamed."""
+    """Memory budget of the loader in MiB per process. A larger split is streamed from disk."""
 
     @field_validator("trackers")
     @classmethod
@@ -115,21 +113,21 @@ class TrainConfig(Section):
 
     @property
     def rate_factor(self) -> float:
-        """What `scale_learning_rate` multiplies the learning rates by."""
+        """Factor of `scale_learning_rate` for the learning rates."""
         exponent = {"none": 0.0, "linear": 1.0, "sqrt": 0.5}[self.scale_learning_rate]
         return float((self.rows_of_a_step / self.reference_batch_size) ** exponent)
 
     @property
     def rows_of_a_step(self) -> int:
-        """`batch_size`, where it is a number.
+        """`batch_size` as a number of rows.
 
         Raises:
-            ConfigError: It is `auto`, and the model does not learn from users.
+            ConfigError: `batch_size` is `auto`, and the model is not trained on users.
         """
         if self.batch_size == "auto":
             raise ConfigError(
-                "train.batch_size: auto is for models that learn from users, such as sasrec",
-                hint="give the rows of a step, such as train.batch_size=1024",
+                "train.batch_size: auto needs a model trained on users, such as sasrec",
+                hint="set the rows of a batch, such as train.batch_size=1024",
             )
         return self.batch_size
 
@@ -137,10 +135,10 @@ class TrainConfig(Section):
     def _rows_have_rules_of_their_own(self) -> TrainConfig:
         if self.sparse_embeddings and self.embedding_weight_decay:
             raise ValueError(
-                "embedding_weight_decay is not there with sparse_embeddings: true, because decay touches every row"
+                "embedding_weight_decay is not available with sparse_embeddings: true, because decay touches every row"
             )
         if not self.sparse_embeddings and self.embedding_optimizer != "adam":
             raise ValueError(
-                f"embedding_optimizer: {self.embedding_optimizer} updates rows of the batch, so it needs sparse_embeddings: true"
+                f"embedding_optimizer: {self.embedding_optimizer} updates only the rows of the batch: set sparse_embeddings: true"
             )
         return self

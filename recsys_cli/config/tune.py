@@ -1,4 +1,4 @@
-"""The `tune` section: which keys of `model` and `train` are searched, over which values, and how long."""
+"""The `tune` section: search space, number of trials and pruning of a hyperparameter search."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _MAX_STEPS = 1_000_000
 
 
 class Values(Section):
-    """The values that one key may take: a range, or a list of choices."""
+    """Search space of one key: a range, or a list of choices."""
 
     low: Number | None = None
-    """Least value of a range. Where low, high and step are written as whole numbers, only whole numbers are tried."""
+    """Lower bound of a range, inclusive. If low, high and step are integers, only integers are sampled."""
     high: Number | None = None
-    """Greatest value of the range."""
+    """Upper bound of the range, inclusive."""
     log: bool = False
-    """Whether 0.001 to 0.01 is as far as 0.01 to 0.1, as it is for learning rates."""
+    """Sample on a logarithmic scale, as usual for learning rates."""
     step: Number | None = None
-    """Try only low, low + step, low + 2 step, and so on."""
+    """Step of a discrete range: low, low + step, low + 2 step, and so on."""
     choices: tuple[Any, ...] | None = Field(None, min_length=1)
-    """The values, instead of a range: of any type that the key has."""
+    """Categorical values instead of a range, of any type that the key accepts."""
 
     @model_validator(mode="after")
     def _is_one_or_the_other(self) -> Values:
@@ -61,14 +61,14 @@ class Values(Section):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a range of whole numbers."""
+        """Whether the range is one of integers."""
         return all(isinstance(end, int) for end in (self.low, self.high, self.step or 0))
 
     @property
     def examples(self) -> Mapping[Where, Any]:
-        """Values that have to be good ones, each with where it is written: all choices, or the ends and one between."""
+        """Values to validate, by key path: all choices, or both bounds and one value between them."""
         if self.choices is not None:
-            return {("choices", place): choice for place, choice in enumerate(self.choices)}
+            return {("choices", index): choice for index, choice in enumerate(self.choices)}
         assert self.low is not None
         assert self.high is not None
         between = self.low + (self.step if self.step is not None else (self.high - self.low) * 0.618)
@@ -76,17 +76,17 @@ class Values(Section):
 
 
 class TuneConfig(Section):
-    """How good values are searched: each trial is a training run with other values of the keys in `space`."""
+    """Hyperparameter search: each trial is a training run with sampled values of the keys in `space`."""
 
     space: dict[str, Values] = Field(min_length=1)
-    """The keys to search, such as `train.learning_rate` or `model.hidden_dims`, each with the values that it may take."""
+    """Search space: keys such as `train.learning_rate` or `model.hidden_dims`, each with a range or choices."""
     trials: int = Field(20, ge=1)
-    """How many trials the study has in all; more can be added later."""
+    """Total number of trials of the study; can be raised later."""
     seed: int = Field(42, ge=0)
-    """Decides which values are tried."""
+    """Random seed of the sampler."""
     pruning: Literal["median", "none"] = "median"
-    """`median` ends a trial early that is behind the median of the finished ones at the same epoch; `none` ends none."""
+    """`median` prunes a trial below the median of the finished trials at the same epoch; `none` prunes no trial."""
     pruning_trials: int = Field(5, ge=1)
-    """Trials that have to be finished before any is ended early."""
+    """Finished trials before pruning starts."""
     pruning_epochs: int = Field(1, ge=1)
-    """Epochs that every trial is given."""
+    """Epochs of a trial before it can be pruned."""

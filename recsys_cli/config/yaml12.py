@@ -1,6 +1,6 @@
-"""YAML as people expect it: `on` and `no` are words, 1e-3 is a number, keys are text. PyYAML alone reads YAML 1.1.
+"""YAML 1.2 on top of PyYAML, a YAML 1.1 parser: `on` and `no` are strings, 1e-3 is a number, keys are strings.
 
-A document may come from a stranger, so it is bounded: in characters, in values with aliases expanded, in levels and in digits.
+Documents may be untrusted, so characters, values (with aliases expanded), nesting depth and digits are bounded.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from yaml.constructor import ConstructorError
 
 MAX_CHARACTERS = 1 << 18
 MAX_VALUES = 10_000
-"""Values and keys, with aliases expanded: a few hundred bytes of aliases can stand for billions."""
+"""Maximum number of values and keys with aliases expanded: a few hundred bytes of aliases can expand to billions."""
 MAX_DEPTH = 50
 _MAX_DIGITS = 64
-"""Characters of a number."""
+"""Maximum length of a number."""
 _WORDS = {
     "tag:yaml.org,2002:bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
     "tag:yaml.org,2002:null": (re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
@@ -36,28 +36,28 @@ _READ = {*_WORDS, "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.or
 
 
 class Loader(yaml.SafeLoader):
-    """Reads plain values within bounds, with the words and numbers of YAML 1.2."""
+    """Loads plain values within bounds, with the scalars of YAML 1.2."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - how PyYAML wants it; filled below
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - required by PyYAML; filled below
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_CHARACTERS:
-            raise yaml.YAMLError(f"it has {len(text):,} characters, and may have {MAX_CHARACTERS:,}")
+            raise yaml.YAMLError(f"{len(text):,} characters, more than the limit of {MAX_CHARACTERS:,}")
         super().__init__(text)
         self._depth = 0
         self._values: dict[yaml.Node, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
-        """Read a node, and count what it stands for."""
+        """Compose a node and count its values."""
         event = self.peek_event()
         mark = event.start_mark
         if self._depth == MAX_DEPTH:
             raise ComposerError(None, None, f"more than {MAX_DEPTH} levels", mark)
         self._depth += 1
-        node: yaml.Node = super().compose_node(parent, index)  # type: ignore[assignment] # None is there for no event alone
+        node: yaml.Node = super().compose_node(parent, index)  # type: ignore[assignment] # None only without an event
         self._depth -= 1
         if isinstance(event, yaml.AliasEvent):
-            if node not in self._values:  # its end is still to come
+            if node not in self._values:  # the node is incomplete
                 raise ComposerError(None, None, "an anchor that contains itself", mark)
         else:
             self._values[node] = 1 + sum(self._values[child] for child in _children(node))
@@ -66,17 +66,17 @@ class Loader(yaml.SafeLoader):
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Read a value, of the types that a config has alone."""
+        """Construct a value; only plain types are allowed."""
         if node.tag not in _READ:
-            raise ConstructorError(None, None, f"no type of a config: {node.tag!r}", node.start_mark)
+            raise ConstructorError(None, None, f"unsupported type {node.tag!r}", node.start_mark)
         if isinstance(node, yaml.ScalarNode):
             _check_scalar(node)
         return super().construct_object(node, deep=deep)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Read a mapping; its keys are taken as they are written."""
+        """Construct a mapping; keys stay strings."""
         if not isinstance(node, yaml.MappingNode):
-            raise ConstructorError(None, None, "no mapping", node.start_mark)
+            raise ConstructorError(None, None, "not a mapping", node.start_mark)
         self.flatten_mapping(node)
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -93,30 +93,30 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _check_scalar(node: yaml.ScalarNode) -> None:
-    """Refuse a word or number that its tag does not allow, such as `!!int foo`, and one that no 64 bits hold."""
+    """Reject a scalar invalid for its tag, such as `!!int foo`, and integers of more than 64 bits."""
     kind = node.tag.rpartition(":")[2]
     if node.tag not in _WORDS:
         return _check_text(node)
     pattern, _ = _WORDS[node.tag]
     if not pattern.match(node.value):
-        raise ConstructorError(None, None, f"{node.value[:_MAX_DIGITS]!r} is no {kind}", node.start_mark)
+        raise ConstructorError(None, None, f"{node.value[:_MAX_DIGITS]!r} is not a valid {kind}", node.start_mark)
     if kind in {"int", "float"} and len(node.value) > _MAX_DIGITS:
-        raise ConstructorError(None, None, f"a number of {len(node.value):,} characters", node.start_mark)
+        raise ConstructorError(None, None, f"number with {len(node.value):,} characters", node.start_mark)
     if kind == "int" and not -(1 << 63) <= int(node.value.replace("_", ""), 0) < 1 << 64:
         raise ConstructorError(None, None, f"{node.value} does not fit into 64 bits", node.start_mark)
     return None
 
 
 def _check_text(node: yaml.ScalarNode) -> None:
-    """Refuse a text that is no name of anything on a machine."""
+    """Reject NUL and lone surrogates: neither is valid in file names."""
     if "\0" in node.value or any("\ud800" <= letter <= "\udfff" for letter in node.value):
-        raise ConstructorError(None, None, "a text with NUL or half a character (\\0, \\ud800)", node.start_mark)
+        raise ConstructorError(None, None, "text with NUL or a lone surrogate (\\0, \\ud800)", node.start_mark)
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes what `Loader` reads, with no quotes that only YAML 1.1 needs."""
+    """Dumps plain values for `Loader`, without the quotes of YAML 1.1."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - how PyYAML wants it; filled below
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - required by PyYAML; filled below
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         """Indent the elements of a list below their key."""
@@ -129,40 +129,40 @@ for _kind in (Loader, Dumper):
 
 
 def parse(text: str) -> Any:
-    """Read one YAML value.
+    """Parse one YAML value.
 
     Raises:
-        yaml.YAMLError: It is not YAML.
+        yaml.YAMLError: The text is not YAML.
     """
     return yaml.load(text, Loader=Loader)  # noqa: S506 - a subclass of the safe loader
 
 
 def compose(text: str) -> yaml.Node | None:
-    """Read YAML as nodes, which know their lines.
+    """Parse YAML into nodes with line numbers.
 
     Raises:
-        yaml.YAMLError: It is not YAML.
+        yaml.YAMLError: The text is not YAML.
     """
     node: yaml.Node | None = yaml.compose(text, Loader=Loader)
     return node
 
 
 def construct(node: yaml.Node | None) -> Any:
-    """Read the values of nodes.
+    """Construct the values of nodes.
 
     Raises:
-        yaml.YAMLError: They are no plain values.
+        yaml.YAMLError: A value is not of a plain type.
     """
     return None if node is None else Loader("").construct_document(node)
 
 
 def write(values: Any) -> str:
-    """Write plain values, in their order."""
+    """Return plain values as YAML, in their order."""
     return yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def quoted(value: object) -> str:
-    """Write a value, such as a text, so that it may stand anywhere on a line, in quotes where it needs them."""
+    """Return a value as YAML on one line, quoted if necessary."""
     plain = yaml.dump([value], Dumper=Dumper, default_flow_style=True, allow_unicode=True, width=10_000).strip()[1:-1]
     if plain.isprintable():
         return plain

@@ -1,6 +1,6 @@
-"""Pages that open offline: one HTML file with its style and its figures inside, light and dark, narrow and wide.
+"""Self-contained HTML pages with embedded style and SVG figures; light and dark, narrow and wide.
 
-Figures are SVG written here: drawing them with a plotting library took longer than measuring what they show.
+The figures are hand-written SVG: a plotting library took longer than the evaluation itself.
 """
 
 from __future__ import annotations

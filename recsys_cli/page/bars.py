@@ -1,4 +1,4 @@
-"""Charts of named things: a bar for each of them and each series, or a point, with its interval where there is one."""
+"""Bar charts and interval plots of named categories."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from recsys_cli.page.scale import Axis, AxisScale
 
 _BAR, _GAP, _TOP, _BOTTOM, _RIGHT = 11.0, 9.0, 6.0, 40.0, 14.0
 _LONGEST = 22
-"""Letters of a name that are written; the rest is told by the hint."""
+"""Maximum characters of a name; the tooltip has the full name."""
 
 
 @dataclass(frozen=True)
 class BarGroup:
-    """One series.
+    """One series of bars.
 
     Attributes:
-        name: What the legend calls it.
-        values: One for each named thing; None where there is none.
-        intervals: The same for (low, high); empty for none at all.
+        name: Name in the legend.
+        values: One value per category; None if undefined.
+        intervals: One (low, high) per category; None if undefined. Empty: no intervals.
     """
 
     name: str
@@ -31,13 +31,13 @@ class BarGroup:
 
 
 def bars(title: str, names: Sequence[str], groups: Sequence[BarGroup], *, x: Axis) -> Markup:
-    """Draw bars to the right, those of one name below each other; empty where there is nothing to draw.
+    """Draw horizontal bars grouped by category; empty markup without values.
 
     Args:
-        title: What a reader who cannot see it is told.
-        names: What the bars are of.
-        groups: The series, with as many values as there are names.
-        x: The axis, which begins at 0 unless it says otherwise.
+        title: Accessible title.
+        names: Categories.
+        groups: Series, each with one value per category.
+        x: Value axis; starts at 0 unless it has a lower limit.
     """
     if not any(value is not None for group in groups for value in group.values):
         return Markup("")
@@ -47,48 +47,50 @@ def bars(title: str, names: Sequence[str], groups: Sequence[BarGroup], *, x: Axi
     left = frame.widest(_short(name) for name in names) + 10
     height = _TOP + _BOTTOM + len(names) * (len(groups) * _BAR + _GAP)
     parts = [*_frame(scale, left, height), *_rows(names, groups, scale, left)]
-    legend = [(frame.series(place), group.name) for place, group in enumerate(groups, start=1)]
+    legend = [(frame.series(index), group.name) for index, group in enumerate(groups, start=1)]
     return frame.figure(title, height=height, parts=parts, names=legend)
 
 
 @dataclass(frozen=True)
 class IntervalBar:
-    """A figure that is known within an interval.
+    """A value with its interval.
 
     Attributes:
-        name: What it is of.
-        value: The figure.
+        name: Category.
+        value: Point estimate.
         low: Lower end of the interval.
-        high: Upper end of it.
-        colour: Number of the series whose colour it has.
+        high: Upper end of the interval.
+        color: Number of its color, from 1.
     """
 
     name: str
     value: float
     low: float
     high: float
-    colour: int = 1
+    color: int = 1
 
 
-def intervals(title: str, found: Sequence[IntervalBar], *, x: Axis, names: Sequence[tuple[int, str]] = ()) -> Markup:
-    """Draw points with their intervals, one below the other, and a line at zero where the axis holds it; empty without any.
+def intervals(
+    title: str, estimates: Sequence[IntervalBar], *, x: Axis, names: Sequence[tuple[int, str]] = ()
+) -> Markup:
+    """Draw points with intervals, one per row, and a line at zero if it is on the axis; empty markup without estimates.
 
     Args:
-        title: What a reader who cannot see it is told.
-        found: What to draw, the first one on top.
-        x: The axis.
-        names: What the legend calls each colour, by number of the series.
+        title: Accessible title.
+        estimates: Estimates, from top to bottom.
+        x: Value axis.
+        names: Legend: number and name of each color.
     """
-    if not found:
+    if not estimates:
         return Markup("")
-    scale = x.over(end for one in found for end in (one.low, one.value, one.high))
-    left = frame.widest(_short(one.name) for one in found) + 10
-    height = _TOP + _BOTTOM + len(found) * (_BAR + _GAP)
+    scale = x.over(end for one in estimates for end in (one.low, one.value, one.high))
+    left = frame.widest(_short(one.name) for one in estimates) + 10
+    height = _TOP + _BOTTOM + len(estimates) * (_BAR + _GAP)
     parts = [*_frame(scale, left, height)]
     if scale.low <= 0 <= scale.high:
         zero = _across(scale, left, 0.0)
         parts.append(frame.line("axis", (zero, _TOP, zero, height - _BOTTOM)))
-    for row, one in enumerate(found):
+    for row, one in enumerate(estimates):
         parts += _interval(one, scale, left, _TOP + (row + 0.5) * (_BAR + _GAP))
     return frame.figure(title, height=height, parts=parts, names=[(frame.series(n), name) for n, name in names])
 
@@ -96,10 +98,12 @@ def intervals(title: str, found: Sequence[IntervalBar], *, x: Axis, names: Seque
 def _interval(one: IntervalBar, scale: AxisScale, left: float, y: float) -> Iterator[Markup]:
     low, middle, high = (_across(scale, left, value) for value in (one.low, one.value, one.high))
     yield frame.text(_short(one.name), left - 6, y + 4, anchor="end")
-    yield frame.line(f"whisker {frame.series(one.colour)}", (low, y, high, y))
+    yield frame.line(f"whisker {frame.series(one.color)}", (low, y, high, y))
     yield Markup(
         '<circle class="dot {}" cx="{}" cy="{}" r="3.2"><title>{}: {:.4g}, {:.4g} to {:.4g}</title></circle>'
-    ).format(frame.series(one.colour), frame.place(middle), frame.place(y), one.name, one.value, one.low, one.high)
+    ).format(
+        frame.series(one.color), frame.coordinate(middle), frame.coordinate(y), one.name, one.value, one.low, one.high
+    )
 
 
 def _across(scale: AxisScale, left: float, value: float) -> float:
@@ -120,13 +124,13 @@ def _rows(names: Sequence[str], groups: Sequence[BarGroup], scale: AxisScale, le
     for row, name in enumerate(names):
         top = _TOP + row * each + _GAP / 2
         yield frame.text(_short(name), left - 6, top + len(groups) * _BAR / 2 + 4, anchor="end")
-        for place, group in enumerate(groups):
+        for index, group in enumerate(groups):
             value = group.values[row]
             if value is None:
                 continue
-            y = top + place * _BAR
+            y = top + index * _BAR
             ends = (left, y, _across(scale, left, value), y + _BAR - 1.5)
-            yield frame.box(f"bar {frame.series(place + 1)}", ends, hint=f"{name}, {group.name}: {value:.4g}")
+            yield frame.box(f"bar {frame.series(index + 1)}", ends, hint=f"{name}, {group.name}: {value:.4g}")
             interval = group.intervals[row] if group.intervals else None
             if interval is not None:
                 low, high = (_across(scale, left, end) for end in interval)

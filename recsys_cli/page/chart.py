@@ -1,4 +1,4 @@
-"""Charts of numbers over numbers: lines, points and histograms."""
+"""Line charts, scatter plots and histograms."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from recsys_cli.page.scale import Axis, AxisScale, number
 _HEIGHT = 250.0
 _TOP, _BOTTOM, _RIGHT = 24.0, 40.0, 14.0
 _GAP = 6.0
-"""Least room between two labels below an axis."""
+"""Minimum space between two tick labels."""
 
 
 @dataclass(frozen=True)
 class LineSeries:
-    """Points, joined in their order or each by itself.
+    """A line or a scatter of points.
 
     Attributes:
-        x: Where they are; on a logarithmic axis above zero.
-        y: How high they are.
-        name: What the legend calls it; empty for none.
-        markers: Whether each point is marked, too.
-        thin: Whether it stands back behind others.
-        dashed: Whether it is a yardstick rather than something measured.
-        joined: Whether there is a line from each point to the next.
-        band: How sure each point is, (low, high), shaded behind the line; empty for none.
-        colour: Number of the series whose colour it has; None for its place among the marks.
+        x: X values; positive on a logarithmic axis.
+        y: Y values.
+        name: Name in the legend; empty for none.
+        markers: Mark each point of the line.
+        thin: Draw a thin line, for the background.
+        dashed: Draw a dashed reference line.
+        joined: Connect the points by a line.
+        band: Interval (low, high) of each point, shaded behind the line; empty for none.
+        color: Number of its color; None for the index among the marks.
     """
 
     x: Sequence[float]
@@ -41,22 +41,22 @@ class LineSeries:
     dashed: bool = False
     joined: bool = True
     band: Sequence[tuple[float, float]] = ()
-    colour: int | None = None
+    color: int | None = None
 
     @property
     def reach(self) -> Sequence[float]:
-        """The values that the axis has to hold."""
+        """Y values within the range of the axis, including the band."""
         return [*self.y, *(end for pair in self.band for end in pair)]
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """A histogram: how high each interval is.
+    """A histogram.
 
     Attributes:
-        edges: Where the intervals begin, and where the last one ends.
-        heights: One less than edges.
-        name: What the legend calls it; empty for none.
+        edges: Bin edges, in ascending order.
+        heights: Heights of the bins, one fewer than edges.
+        name: Name in the legend; empty for none.
     """
 
     edges: Sequence[float]
@@ -65,42 +65,42 @@ class Histogram:
 
     @property
     def x(self) -> Sequence[float]:
-        """Where it is."""
+        """Bin edges."""
         return self.edges
 
     @property
     def y(self) -> Sequence[float]:
-        """How high it is; a bar stands on the ground."""
+        """Heights of the bins."""
         return self.heights
 
     @property
     def reach(self) -> Sequence[float]:
-        """The values that the axis has to hold."""
+        """Y values within the range of the axis."""
         return self.heights
 
 
 @dataclass(frozen=True)
 class _Plot:
-    """The rectangle that marks are drawn in."""
+    """The plot area with its scales."""
 
     x: AxisScale
     y: AxisScale
     left: float
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Return where a point is, in units of the figure."""
-        wide, high = frame.WIDTH - _RIGHT - self.left, _HEIGHT - _BOTTOM - _TOP
-        return self.left + self.x(x) * wide, _HEIGHT - _BOTTOM - self.y(y) * high
+        """Return the coordinates of a point in figure units."""
+        width, height = frame.WIDTH - _RIGHT - self.left, _HEIGHT - _BOTTOM - _TOP
+        return self.left + self.x(x) * width, _HEIGHT - _BOTTOM - self.y(y) * height
 
 
 def chart(title: str, marks: Sequence[LineSeries | Histogram], *, x: Axis, y: Axis) -> Markup:
-    """Draw marks over two axes; empty where there is nothing to draw.
+    """Draw lines, points and histograms; empty markup without values.
 
     Args:
-        title: What a reader who cannot see it is told.
-        marks: What to draw, the first one lowest; their place decides their colour.
-        x: The axis to the right.
-        y: The axis upwards.
+        title: Accessible title.
+        marks: Series from bottom to top; the index sets the default color.
+        x: Horizontal axis.
+        y: Vertical axis.
     """
     if not any(len(mark.x) for mark in marks):
         return Markup("")
@@ -108,11 +108,11 @@ def chart(title: str, marks: Sequence[LineSeries | Histogram], *, x: Axis, y: Ax
     up = y.over(value for mark in marks for value in mark.reach)
     plot = _Plot(over, up, frame.widest(label for _, label in up.ticks(5)) + 10)
     parts = [*_frame(plot)]
-    for place, mark in enumerate(marks, start=1):  # all bands lie below all lines
-        parts += _band(mark, place, plot) if isinstance(mark, LineSeries) else ()
-    for place, mark in enumerate(marks, start=1):
-        parts += _steps(mark, place, plot) if isinstance(mark, Histogram) else _line(mark, place, plot)
-    names = [(_colour(mark, place), mark.name) for place, mark in enumerate(marks, start=1) if len(mark.x)]
+    for index, mark in enumerate(marks, start=1):  # all bands below all lines
+        parts += _band(mark, index, plot) if isinstance(mark, LineSeries) else ()
+    for index, mark in enumerate(marks, start=1):
+        parts += _steps(mark, index, plot) if isinstance(mark, Histogram) else _line(mark, index, plot)
+    names = [(_color(mark, index), mark.name) for index, mark in enumerate(marks, start=1) if len(mark.x)]
     return frame.figure(title, height=_HEIGHT, parts=parts, names=names)
 
 
@@ -133,7 +133,7 @@ def _frame(plot: _Plot) -> Iterator[Markup]:
 
 
 def _apart(ticks: Sequence[tuple[float, str]]) -> Sequence[tuple[float, str]]:
-    """Return every tick, or every second, third and so on: as many as have room for their label, inside the figure."""
+    """Return every n-th tick, for the smallest n without overlapping labels."""
     inside = [
         (x, label) for x, label in ticks if frame.widest([label]) / 2 <= x <= frame.WIDTH - frame.widest([label]) / 2
     ]
@@ -145,39 +145,39 @@ def _apart(ticks: Sequence[tuple[float, str]]) -> Sequence[tuple[float, str]]:
     return inside[:1]
 
 
-def _band(mark: LineSeries, place: int, plot: _Plot) -> Iterator[Markup]:
+def _band(mark: LineSeries, index: int, plot: _Plot) -> Iterator[Markup]:
     if not mark.band:
         return
     low, high = ([plot.at(x, pair[end]) for x, pair in zip(mark.x, mark.band, strict=True)] for end in (0, 1))
-    points = " ".join(f"{frame.place(x)},{frame.place(y)}" for x, y in [*high, *reversed(low)])
-    yield Markup('<polygon class="band {}" points="{}"/>').format(_colour(mark, place), points)
+    points = " ".join(f"{frame.coordinate(x)},{frame.coordinate(y)}" for x, y in [*high, *reversed(low)])
+    yield Markup('<polygon class="band {}" points="{}"/>').format(_color(mark, index), points)
 
 
-def _line(mark: LineSeries, place: int, plot: _Plot) -> Iterator[Markup]:
+def _line(mark: LineSeries, index: int, plot: _Plot) -> Iterator[Markup]:
     points = [plot.at(x, y) for x, y in zip(mark.x, mark.y, strict=True)]
     if mark.joined:
-        kind = f"line {_colour(mark, place)}{' thin' if mark.thin else ''}"
-        path = " ".join(f"{frame.place(x)},{frame.place(y)}" for x, y in points)
+        kind = f"line {_color(mark, index)}{' thin' if mark.thin else ''}"
+        path = " ".join(f"{frame.coordinate(x)},{frame.coordinate(y)}" for x, y in points)
         yield Markup('<polyline class="{}" points="{}"/>').format(kind, path)
     if mark.markers or not mark.joined or len(points) == 1:
         for (cx, cy), x, y in zip(points, mark.x, mark.y, strict=True):
             yield Markup('<circle class="dot {}" cx="{}" cy="{}" r="2.6"><title>{}, {}</title></circle>').format(
-                frame.series(mark.colour or place),
-                frame.place(cx),
-                frame.place(cy),
+                frame.series(mark.color or index),
+                frame.coordinate(cx),
+                frame.coordinate(cy),
                 plot.x.written(x),
                 plot.y.written(y),
             )
 
 
-def _colour(mark: LineSeries | Histogram, place: int) -> str:
+def _color(mark: LineSeries | Histogram, index: int) -> str:
     if isinstance(mark, Histogram):
-        return frame.series(place)
-    return "dashed" if mark.dashed else frame.series(mark.colour or place)
+        return frame.series(index)
+    return "dashed" if mark.dashed else frame.series(mark.color or index)
 
 
-def _steps(mark: Histogram, place: int, plot: _Plot) -> Iterator[Markup]:
-    kind = f"bar {frame.series(place)}"
+def _steps(mark: Histogram, index: int, plot: _Plot) -> Iterator[Markup]:
+    kind = f"bar {frame.series(index)}"
     for low, high, height in zip(mark.edges, mark.edges[1:], mark.heights, strict=False):
         if height > 0:
             (x1, y1), (x2, y2) = plot.at(low, height), plot.at(high, plot.y.low)

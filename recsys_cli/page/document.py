@@ -1,4 +1,4 @@
-"""A template and its values to one HTML document; the page's frame, style and macros are in `page.html.j2`."""
+"""Renders a template to one HTML document; layout, style and macros are in `page.html.j2`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 
 def render(template: str, *, package: str, **values: Any) -> str:
-    """Write a page as one HTML document that loads nothing.
+    """Render a self-contained HTML document.
 
     Args:
-        template: File with the template, which extends `page.html.j2`.
-        package: The package that it lies in.
-        values: What the template shows; text is escaped. `today` is the date, in UTC.
+        template: File name of the template; it extends `page.html.j2`.
+        package: Package of the template.
+        values: Variables of the template; text is escaped. `today` (the UTC date) is set here.
     """
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, package_path=""), PackageLoader(__package__, package_path="")]),

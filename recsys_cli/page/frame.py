@@ -1,4 +1,4 @@
-"""What all figures share: the SVG element, the legend, numbers as coordinates; colours are classes that the page's style fills."""
+"""SVG primitives of all figures; colors are classes of the page's style."""
 
 from __future__ import annotations
 
@@ -7,60 +7,60 @@ from collections.abc import Iterable
 from markupsafe import Markup
 
 WIDTH = 400
-"""Units of a figure's width; it is drawn as wide as there is room, so text grows with it."""
+"""Width of a figure in units; figures scale to the available width, including their text."""
 LETTER = 6.4
-"""About how many units a letter of a label is wide."""
-_COLOURS = 6
+"""Approximate width of a character in units."""
+_COLORS = 6
 
 
 def series(number: int) -> str:
-    """Return the class that gives the colour of a series, counted from 1."""
-    return f"s{(number - 1) % _COLOURS + 1}"
+    """Return the color class of a series, counted from 1."""
+    return f"s{(number - 1) % _COLORS + 1}"
 
 
 def figure(title: str, *, height: float, parts: Iterable[Markup], names: Iterable[tuple[str, str]]) -> Markup:
-    """Put a figure together: the legend as text of the page, the rest as SVG.
+    """Return a figure: the legend as HTML, the rest as SVG.
 
     Args:
-        title: What a reader who cannot see it is told.
-        height: Units of its height.
+        title: Accessible title.
+        height: Height in units.
         parts: SVG elements.
-        names: Class (see `series`) and name of each series; one without a name stands in no legend.
+        names: Class (see `series`) and name of each series; series without a name are not in the legend.
     """
     legend = Markup("").join(Markup('<span class="{}">{}</span>').format(kind, name) for kind, name in names if name)
     head = Markup('<div class="legend">{}</div>').format(legend) if legend else Markup("")
-    view, body = f"0 0 {WIDTH} {place(height)}", Markup("").join(parts)
+    view, body = f"0 0 {WIDTH} {coordinate(height)}", Markup("").join(parts)
     return head + Markup('<svg class="chart" viewBox="{}" role="img" aria-label="{}">{}</svg>').format(
         view, title, body
     )
 
 
 def text(words: str, x: float, y: float, *, anchor: str = "start", kind: str = "") -> Markup:
-    """Write words at a point; `kind` is a class of the page's style."""
+    """Return a text at a point; `kind` is a class of the page's style."""
     return Markup('<text x="{}" y="{}" text-anchor="{}"{}>{}</text>').format(
-        place(x), place(y), anchor, Markup(' class="{}"').format(kind) if kind else "", words
+        coordinate(x), coordinate(y), anchor, Markup(' class="{}"').format(kind) if kind else "", words
     )
 
 
 def line(kind: str, points: Iterable[float]) -> Markup:
-    """Draw a straight line from (x1, y1) to (x2, y2)."""
-    x1, y1, x2, y2 = map(place, points)
+    """Return a line from (x1, y1) to (x2, y2)."""
+    x1, y1, x2, y2 = map(coordinate, points)
     return Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(kind, x1, y1, x2, y2)
 
 
 def box(kind: str, points: Iterable[float], *, hint: str) -> Markup:
-    """Draw a rectangle from (x1, y1) to (x2, y2), whose hint shows where one points at it."""
+    """Return a rectangle from (x1, y1) to (x2, y2) with a tooltip."""
     x1, y1, x2, y2 = points
     return Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
-        kind, place(x1), place(y1), place(max(x2 - x1, 0)), place(max(y2 - y1, 0)), hint
+        kind, coordinate(x1), coordinate(y1), coordinate(max(x2 - x1, 0)), coordinate(max(y2 - y1, 0)), hint
     )
 
 
-def place(value: float) -> str:
-    """Write a coordinate: a tenth of a unit is finer than anyone sees."""
+def coordinate(value: float) -> str:
+    """Format a coordinate, rounded to a tenth of a unit."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def widest(labels: Iterable[str]) -> float:
-    """Return about how many units the longest label takes."""
+    """Return the approximate width of the longest label in units."""
     return LETTER * max((len(label) for label in labels), default=0)

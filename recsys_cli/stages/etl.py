@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from recsys_cli.config import HOW, RunConfig
+from recsys_cli.config import EXECUTION_KEYS, RunConfig
 from recsys_cli.data import open_given, open_source
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.events import Emit, Message, ignore
@@ -109,7 +109,7 @@ def recipe(config: RunConfig) -> str:
         config.split.model_dump(mode="json"),
         config.features.model_dump(mode="json"),
         {op.name: op.format for op in config.features.ops},
-        config.etl.model_dump(mode="json", exclude=set(HOW)),
+        config.etl.model_dump(mode="json", exclude=set(EXECUTION_KEYS)),
         *(digest for op in config.features.ops for digest in code_of_op(op)),
     )
 

@@ -1,3 +1,3 @@
-"""Studies: which values were tried and how good they were, which to try next, and the page that shows it."""
+"""Hyperparameter search: studies, trials and the report of a study."""
 
 from __future__ import annotations

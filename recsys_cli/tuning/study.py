@@ -1,7 +1,7 @@
-"""A study kept by Optuna: the only file that knows it. TPE chooses values, a journal of JSON lines remembers what came of them.
+"""An Optuna study with a TPE sampler and a journal of JSON lines. No other module imports Optuna.
 
-Random numbers follow from the seed and the number of the trial, so that a study that was broken off and gone on with tries what
-it would have tried without the break; several processes may work on one journal.
+The random numbers depend on the seed and the trial number only: a resumed study samples the same values as an uninterrupted one.
+Several processes may share a journal.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _STATES: dict[TrialState, State] = {
     TrialState.WAITING: "running",
 }
 _WORST = -1e300
-"""Quality of what is not measured: Optuna takes no infinities."""
+"""Quality of an undefined metric: Optuna does not accept infinities."""
 _DIGITS = 6
 
 
 class Study:
-    """The trials of a study, and which values to try next.
+    """A hyperparameter study: its trials and its sampler.
 
     Args:
-        journal: File to keep them in; made where it is not there.
-        config: What to search. Its number of trials may change from one opening to the next.
+        journal: Journal file; created if missing.
+        config: The tune section. The number of trials may differ from earlier sessions.
     """
 
     def __init__(self, journal: Path, config: TuneConfig) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         journal.parent.mkdir(parents=True, exist_ok=True)
         lock = _Lock(journal)
-        _mend(journal, lock)
+        _repair(journal, lock)
         self._storage = JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
         pruner = MedianPruner(config.pruning_trials, config.pruning_epochs)
         self._study = optuna.create_study(
@@ -64,25 +64,25 @@ class Study:
         self._distributions = {key: _distribution(values) for key, values in config.space.items()}
 
     def trials(self) -> list[Trial]:
-        """Return all trials in the order of their numbers."""
+        """Return all trials by number."""
         return [self._trial(trial) for trial in self._study.get_trials(deepcopy=False)]
 
     def ask(self) -> Trial:
-        """Begin another trial."""
-        begun = self._study.ask(self._distributions)
-        return self.trials()[begun.number]
+        """Start a new trial with sampled values."""
+        started = self._study.ask(self._distributions)
+        return self.trials()[started.number]
 
     def report(self, trial: Trial, measured: EpochFigure) -> bool:
-        """Note what was measured after an epoch; return whether the trial is so far behind that it should end."""
+        """Record the metric of an epoch; return whether to prune the trial."""
         live = optuna.Trial(self._study, self._id(trial))
-        known = {then.epoch for then in self.trials()[trial.number - 1].curve}
-        if measured.epoch not in known:
+        recorded = {epoch.epoch for epoch in self.trials()[trial.number - 1].curve}
+        if measured.epoch not in recorded:
             self.note(trial, **{f"value {measured.epoch}": measured.value})
             live.report(max(measured.quality, _WORST), measured.epoch)
         return live.should_prune()
 
     def note(self, trial: Trial, **notes: Any) -> None:
-        """Remember something about a trial."""
+        """Save notes of a trial."""
         for name, value in notes.items():
             self._storage.set_trial_user_attr(self._id(trial), name, value)
 
@@ -90,38 +90,38 @@ class Study:
         """End a trial.
 
         Args:
-            trial: A running one.
-            state: How it ended.
-            quality: How good it is, where it is finished.
-            notes: What else to remember of it.
+            trial: A running trial.
+            state: Final state.
+            quality: Quality of a finished trial; higher is better.
+            notes: Notes to save.
         """
         self.note(trial, **notes)
-        reached = next(theirs for theirs, ours in _STATES.items() if ours == state)
+        optuna_state = next(optuna_state for optuna_state, own in _STATES.items() if own == state)
         value = None if quality is None else max(quality, _WORST)
-        self._study.tell(trial.number - 1, value, state=reached)
+        self._study.tell(trial.number - 1, value, state=optuna_state)
 
     def _id(self, trial: Trial) -> int:
         study = self._storage.get_study_id_from_name(_NAME)
         return self._storage.get_trial_id_from_study_id_trial_number(study, trial.number - 1)
 
-    def _trial(self, found: FrozenTrial) -> Trial:
-        notes = found.user_attrs
+    def _trial(self, frozen: FrozenTrial) -> Trial:
+        notes = frozen.user_attrs
         return Trial(
-            number=found.number + 1,
-            state=_STATES[found.state],
-            changes={key: _value(self._space[key], raw) for key, raw in found.params.items()},
-            quality=found.value if found.state == TrialState.COMPLETE else None,
+            number=frozen.number + 1,
+            state=_STATES[frozen.state],
+            changes={key: _value(self._space[key], raw) for key, raw in frozen.params.items()},
+            quality=frozen.value if frozen.state == TrialState.COMPLETE else None,
             value=notes.get("value"),
             curve=[
                 EpochFigure(epoch, notes.get(f"value {epoch}"), quality)
-                for epoch, quality in sorted(found.intermediate_values.items())
+                for epoch, quality in sorted(frozen.intermediate_values.items())
             ],
             notes={name: value for name, value in notes.items() if not name.startswith("value")},
         )
 
 
 class _Sampler(TPESampler):
-    """TPE (Bergstra et al., 2011) with random numbers of its own for each trial: no state has to be kept between processes."""
+    """TPE (Bergstra et al., 2011), seeded per trial, so that processes need no shared state."""
 
     def __init__(self, study_seed: int) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class _Sampler(TPESampler):
 
 
 class _Lock(JournalFileOpenLock):
-    """The system's lock on a file, which a killed process lets go of; Optuna's own stay, and are waited for."""
+    """A lock of the operating system, released when a process is killed; Optuna's lock files would remain."""
 
     def __init__(self, journal: Path) -> None:
         super().__init__(str(journal))
@@ -147,8 +147,8 @@ class _Lock(JournalFileOpenLock):
         self._lock.release()
 
 
-def _mend(journal: Path, lock: _Lock) -> None:
-    """Cut off a last line that a killed process left half written: the next one would be joined to it."""
+def _repair(journal: Path, lock: _Lock) -> None:
+    """Remove an incomplete last line of a killed process; the next line would be appended to it."""
     if not journal.exists():
         return
     lock.acquire()
@@ -162,7 +162,7 @@ def _mend(journal: Path, lock: _Lock) -> None:
 
 
 def _distribution(values: Values) -> BaseDistribution:
-    """Say in Optuna's words which values there are; choices go by their text, for it keeps no lists."""
+    """Convert a search space to an Optuna distribution; choices as text, because Optuna stores no lists."""
     if values.choices is not None:
         return CategoricalDistribution([yaml12.quoted(choice) for choice in values.choices])
     low, high, step = values.low, values.high, values.step
@@ -176,7 +176,7 @@ def _distribution(values: Values) -> BaseDistribution:
 
 
 def _value(values: Values, raw: Any) -> Any:
-    """Return the value that a trial tries: no more digits of it than anyone would write."""
+    """Return the value of a trial; floats rounded to `_DIGITS` significant digits."""
     if values.choices is not None:
         return yaml12.parse(raw)
     if isinstance(raw, int):

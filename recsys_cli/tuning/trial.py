@@ -1,4 +1,4 @@
-"""One trial of a study as plain values, whatever library chose them."""
+"""A trial of a study as plain values, independent of Optuna."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ State = Literal["finished", "pruned", "failed", "running"]
 
 @dataclass(frozen=True)
 class EpochFigure:
-    """What was measured after an epoch.
+    """The monitored metric after an epoch.
 
     Attributes:
-        epoch: Its number, from 1.
-        value: The figure by which trials are compared; None where it is not defined.
-        quality: The same so that more is better.
+        epoch: Number of the epoch, from 1.
+        value: Value of the metric; None if undefined.
+        quality: The value with its sign set so that higher is better.
     """
 
     epoch: int
@@ -28,16 +28,16 @@ class EpochFigure:
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial.
+    """A trial of a study.
 
     Attributes:
-        number: Counted from 1.
-        state: `pruned` was ended early, `failed` could not be trained to its end, `running` was begun.
-        changes: The values that it tries, by key.
-        quality: How good it is, more being better; None before it is finished.
-        value: The figure behind it, of the epoch that is kept.
-        curve: What was measured after each epoch.
-        notes: What else is known: `run`, `seconds`, `message`, `begun`, `since`.
+        number: Number of the trial, from 1.
+        state: `finished`, `pruned` (stopped early), `failed` (training error) or `running`.
+        changes: Sampled values by key.
+        quality: Final quality, higher is better; None unless finished.
+        value: Monitored metric of the best epoch.
+        curve: Monitored metric of each epoch.
+        notes: Further facts: `run`, `seconds`, `message`, `begun`, `since`.
     """
 
     number: int
@@ -50,11 +50,11 @@ class Trial:
 
     @property
     def overrides(self) -> list[str]:
-        """What to put over the config to train as it did."""
+        """Overrides of the config for this trial."""
         return [assignment(key, value) for key, value in self.changes.items()]
 
 
 def best_of(trials: Sequence[Trial]) -> Trial | None:
-    """Return the finished trial of the highest quality, the first of several; None where none is finished."""
+    """Return the first finished trial of the highest quality; None without finished trials."""
     finished = [trial for trial in trials if trial.state == "finished" and trial.quality is not None]
     return max(finished, key=lambda trial: (trial.quality, -trial.number), default=None)

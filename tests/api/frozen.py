@@ -1,4 +1,4 @@
-"""The names that users build on, a line each; `python tests/api/frozen.py` writes the frozen lists anew."""
+"""The public names, one per line; `python tests/api/frozen.py` rewrites the frozen lists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RESULTS = (recsys.Evaluation, recsys.Comparison)
 
 
 def python_names() -> Iterator[str]:
-    """Yield the functions with their parameters, and the classes with the methods that the API gives them."""
+    """Yield functions with their parameters, and classes with the methods of the API."""
     for name in sorted(recsys._API):
         found = getattr(recsys, name)
         if inspect.isclass(found):
@@ -100,7 +100,7 @@ def _shown(name: str, value: object) -> str:
 
 
 def text(lines: Iterator[str]) -> str:
-    """Write a list, a line each."""
+    """Return a list as text, one entry per line."""
     return "".join(f"{line}\n" for line in lines)
 
 

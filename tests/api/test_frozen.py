@@ -1,4 +1,4 @@
-"""Names that users build on change by decision only."""
+"""Public names change only on purpose."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_list_is_the_frozen_one(file: str) -> None:
     )
 
 
-def test_the_stub_has_the_names_that_are_loaded() -> None:
+def test_the_stub_has_all_lazy_names() -> None:
     imports = [node for node in ast.parse(STUB.read_text()).body if isinstance(node, ast.ImportFrom)]
     assert {alias.asname for node in imports for alias in node.names} == set(recsys._API)
     for node in imports:

@@ -83,7 +83,7 @@ def test_scores_are_those_of_the_evaluation(run: recsys.TrainedRun) -> None:
     np.testing.assert_allclose(found, [wanted[pair] for pair in rows.iter_rows()], rtol=1e-5, atol=1e-6)
 
 
-def test_seen_items_are_left_out_and_each_user_comes_once(run: recsys.TrainedRun) -> None:
+def test_seen_items_are_filtered_and_users_are_unique(run: recsys.TrainedRun) -> None:
     train = {(row["userId"], row["movieId"]) for row in ratings().sort("timestamp").head(1_440).iter_rows(named=True)}
     frame = run.recommend(np.array([7, 3, 7]), k=100).to_frame()
     assert not train & set(frame.select("user", "item").iter_rows())
@@ -92,7 +92,7 @@ def test_seen_items_are_left_out_and_each_user_comes_once(run: recsys.TrainedRun
     assert set(run.recommend(k=1).to_frame()["user"]) == set(range(1, 61))
 
 
-def test_an_unknown_user_is_an_error_that_names_it(run: recsys.TrainedRun) -> None:
+def test_unknown_user_is_named_in_the_error(run: recsys.TrainedRun) -> None:
     with pytest.raises(recsys.RecsysError, match="1 of 2 users: 999"):
         run.recommend([1, 999])
     with pytest.raises(recsys.RecsysError, match="userId has int64"):
@@ -126,7 +126,7 @@ def test_frames_of_all_libraries_are_the_same_dataset(workspace: recsys.Workspac
         recsys.dataset_from_frames(workspace, pd.DataFrame({"user": [1, "a"]}))
 
 
-def test_results_come_in_the_library_that_is_named(run: recsys.TrainedRun) -> None:
+def test_results_are_in_the_given_library(run: recsys.TrainedRun) -> None:
     best = run.recommend([1], k=2)
     assert isinstance(best.to_frame("pandas"), pd.DataFrame)
     assert isinstance(best.to_frame("arrow"), pa.Table)
@@ -147,7 +147,7 @@ def test_interactions_without_a_label_are_all_positive(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "columns", [COLUMNS, {"user": "u", "item": "i", "label": "l"}, {**COLUMNS, "rating": "the rating"}]
 )
-def test_sections_are_those_that_init_writes(tmp_path: Path, columns: dict[str, str], monkeypatch: Any) -> None:
+def test_sections_are_those_of_init(tmp_path: Path, columns: dict[str, str], monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.csv").write_text(",".join(columns.values()) + "\n" + ",".join("1" for _ in columns) + "\n")
     line = [word for part, column in columns.items() for word in (f"--{part}", column)]
@@ -157,7 +157,7 @@ def test_sections_are_those_that_init_writes(tmp_path: Path, columns: dict[str, 
     assert (ours.split, ours.features) == (written.split, written.features)
 
 
-def test_a_mapping_is_checked_as_a_file_is_and_stays_as_it_was(tmp_path: Path) -> None:
+def test_mapping_is_validated_like_a_file_and_unchanged(tmp_path: Path) -> None:
     values = {"dataset": {"name": "synthetic-small"}, **starting_sections(**COLUMNS), "model": {"name": "ease"}}
     before = json.dumps(values)
     config = recsys.load_config(values, ["model.regularization=7"])
@@ -207,7 +207,7 @@ def test_leaving_the_loop_interrupts_the_stage() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "recsys-events"]
 
 
-def test_a_notebook_gets_a_bar_that_leaves(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notebook_bar_disappears(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     shown: list[str] = []
 
     class Handle:

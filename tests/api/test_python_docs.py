@@ -1,4 +1,4 @@
-"""The Python of docs/python.md runs as it is shown, block by block."""
+"""The code blocks of docs/python.md run as shown."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def ratings() -> pl.DataFrame:
 
 
 def blocks() -> list[str]:
-    """The page's Python."""
+    """The Python code of the page."""
     return re.findall(r"```python\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The names that the page's blocks define."""
+    """The names defined by the blocks of the page."""
     names: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("notebook"))
@@ -45,7 +45,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return names
 
 
-def test_the_page_comes_to_its_results(notebook: dict[str, Any]) -> None:
+def test_the_page_has_its_results(notebook: dict[str, Any]) -> None:
     assert isinstance(notebook["evaluation"], Evaluation)
     assert notebook["evaluation"].metrics["ndcg@10"].value > 0.1
     assert len(notebook["scores"]) == 100

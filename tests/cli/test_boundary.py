@@ -1,4 +1,4 @@
-"""What ends badly ends in one message, what to do next, and the exit code that belongs to it."""
+"""Every failure ends with one message, a hint and its exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from recsys_cli.cli.boundary import hoist
 
 
 def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every command that looks at the workspace end in an error."""
+    """Make every command that reads the workspace fail."""
 
     def broken(self: sessions.Session) -> None:
         raise error
@@ -73,7 +73,7 @@ def test_an_unexpected_error_is_short_and_says_how_to_see_more(recsys: Recsys, m
         (["status", "more"], "unexpected extra argument"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_exit_2(recsys: Recsys, line: list[str], message: str) -> None:
+def test_invalid_line_is_exit_2(recsys: Recsys, line: list[str], message: str) -> None:
     answer = recsys(*line)
     assert answer.code == 2
     assert message in answer.err
@@ -134,16 +134,16 @@ def run_line(*line: str, cwd: Path, **options: object) -> subprocess.CompletedPr
 def test_the_program_leaves_with_the_exit_code(tmp_path: Path) -> None:
     done = run_line("train", cwd=tmp_path)
     assert done.returncode == 3
-    assert done.stderr.startswith("error: no config is given, and none was used in workspace before\nhint: ")
+    assert done.stderr.startswith("error: no config given, and workspace has no current config\nhint: ")
 
 
-def test_the_program_writes_what_the_terminal_can_show(tmp_path: Path) -> None:
+def test_output_fits_the_encoding_of_the_terminal(tmp_path: Path) -> None:
     done = run_line("ls", "ops", "Categorify", cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert "Categorify" in done.stdout
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
     program = "from recsys_cli.cli import main; main()"
     with subprocess.Popen(
         [sys.executable, "-c", program, "ls", "ops", "Categorify"],
@@ -197,7 +197,7 @@ main()
     assert json.loads(done.stdout)["error"]["message"] == "interrupted"
 
 
-def test_an_install_command_is_for_the_python_that_runs(
+def test_install_command_is_for_the_running_python(
     recsys: Recsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fail_with(errors.MissingExtraError.for_extra("tune", what="it"), monkeypatch)

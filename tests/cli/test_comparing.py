@@ -62,10 +62,10 @@ def test_from_the_bench_to_the_paper(benched: Recsys) -> None:
     assert " & popularity & ease \\\\" in paper.out
     twice = benched("compare", *names, "--latex", "--json")
     assert twice.code == 2
-    assert "two forms of the same answer" in twice.out
+    assert "--latex and --json exclude each other" in twice.out
 
 
-def test_data_that_was_prepared_anew_holds_out_the_same(benched: Recsys) -> None:
+def test_data_prepared_again_has_the_same_held_out_rows(benched: Recsys) -> None:
     """Another order of train is other data with the same users, things to find and rows; another split is not."""
     first = next(run for run in benched("status", "--json").json["runs"] if "ease" in run["name"])
     line = ("etl.seed=7", "model={name: popularity}", "bench=null")
@@ -84,13 +84,13 @@ def test_data_that_was_prepared_anew_holds_out_the_same(benched: Recsys) -> None
     assert "differ in held-out rows" in refused.err
 
 
-def test_a_page_that_cannot_be_written_is_told_before_the_work(recsys: Recsys) -> None:
+def test_unwritable_page_is_reported_before_the_work(recsys: Recsys) -> None:
     answer = recsys("bench", "--html", ".")
     assert answer.code == 2
     assert "is a directory" in answer.err
 
 
-def test_a_config_without_a_bench_is_told_what_to_write(recsys: Recsys, ratings: Path) -> None:
+def test_config_without_a_bench_has_a_hint(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     assert recsys("etl", "ratings.yaml").code == 0
     answer = recsys("bench", "ratings.yaml")
@@ -99,7 +99,7 @@ def test_a_config_without_a_bench_is_told_what_to_write(recsys: Recsys, ratings:
     assert "models: [popularity" in answer.err
 
 
-def test_a_missing_run_is_an_error(recsys: Recsys) -> None:
+def test_missing_run_is_reported(recsys: Recsys) -> None:
     answer = recsys("compare", "one", "two")
     assert answer.code == 3
     assert "no run 'one'" in answer.err

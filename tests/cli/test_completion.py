@@ -77,7 +77,7 @@ def words(line: str) -> list[str]:
         ("recsys train --epochs ", []),
     ],
 )
-def test_what_may_come_next(line: str, expected: list[str]) -> None:
+def test_completions(line: str, expected: list[str]) -> None:
     assert words(line) == expected
 
 
@@ -91,7 +91,7 @@ def test_every_command_and_option_is_offered() -> None:
 
 
 def in_bash(line: str) -> list[str]:
-    """Call bash's completion function as bash does, with the program that is installed."""
+    """Call bash's completion function like bash, with the installed program."""
     program = f"""
 {shells.SCRIPTS["bash"]}
 COMP_LINE={line!r} COMP_POINT=${{#COMP_LINE}}
@@ -126,7 +126,7 @@ def test_bash_is_answered(line: str, expected: list[str]) -> None:
 
 def test_fish_gets_meanings_and_zsh_words() -> None:
     group = get_command(app)
-    assert answer(group, "fish", "recsys validate -").splitlines()[0].startswith("--workspace\tFolder that")
+    assert answer(group, "fish", "recsys validate -").splitlines()[0].startswith("--workspace\tFolder of")
     assert answer(group, "zsh", "recsys train model.name=eas") == "model.name=ease"
 
 
@@ -168,7 +168,9 @@ def test_install_writes_the_script_once(
     for _ in range(2):
         answer = recsys("--install-completion")
         assert answer.code == 0
-    assert Path(answer.out.split()[0]).read_text() == shells.SCRIPTS[shell] == recsys("--show-completion").out
+    assert (
+        Path(answer.out.split()[1].rstrip(";")).read_text() == shells.SCRIPTS[shell] == recsys("--show-completion").out
+    )
     if start:
         before, *lines = Path(start).read_text().splitlines()
         assert before == "mine"

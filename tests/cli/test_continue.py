@@ -1,4 +1,4 @@
-"""`recsys train --continue RUN` as it is typed: the table has grown, and what was learnt is not lost."""
+"""`recsys train --continue RUN` on a grown table keeps the learned weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conftest import Recsys
 from safetensors.numpy import load_file
 
 
-def test_a_run_goes_on_with_a_table_that_has_grown(recsys: Recsys, ratings: Path, tmp_path: Path) -> None:
+def test_run_continues_on_a_grown_table(recsys: Recsys, ratings: Path, tmp_path: Path) -> None:
     recsys("-q", "init", ratings)
     recsys("-q", "etl", "ratings.yaml")
     first = recsys("--json", "train", "train.epochs=2", "train.device=cpu").json["run"]
@@ -32,7 +32,7 @@ def test_a_run_goes_on_with_a_table_that_has_grown(recsys: Recsys, ratings: Path
     assert [len(table) for table in tables] == [33, 40]
 
 
-def test_a_run_that_is_not_there_is_said_with_those_that_are(recsys: Recsys, ratings: Path) -> None:
+def test_missing_run_lists_the_existing_ones(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     recsys("-q", "etl", "ratings.yaml")
     answer = recsys("train", "--continue", "nope")

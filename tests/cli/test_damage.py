@@ -1,4 +1,4 @@
-"""Damaged and missing files of a workspace: noticed, named with what to run, and never the end of the whole workspace."""
+"""Damaged and missing files of a workspace: reported with a command, without harm to other artifacts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def there(recsys: Recsys, made: Path, tmp_path: Path) -> Path:
-    """A copy of it, which is the working directory; returns its workspace."""
+    """A copy as the working directory; returns its workspace."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
     return tmp_path / "workspace"
 
@@ -69,9 +69,7 @@ FILES = {
 
 @pytest.mark.parametrize("how", HOWS[:3], ids=lambda how: how.__name__)
 @pytest.mark.parametrize("pattern", FILES)
-def test_status_lists_what_is_damaged_and_goes_on(
-    recsys: Recsys, there: Path, pattern: str, how: Callable[[Path], None]
-) -> None:
+def test_status_lists_damaged_artifacts(recsys: Recsys, there: Path, pattern: str, how: Callable[[Path], None]) -> None:
     (path,) = there.glob(pattern)
     how(path)
     answer = recsys("status", "--json")
@@ -106,7 +104,7 @@ READERS = {
 
 @pytest.mark.parametrize("how", [flip, *HOWS], ids=lambda how: how.__name__)
 @pytest.mark.parametrize("pattern", READERS)
-def test_a_damaged_file_is_named_by_who_reads_it(
+def test_damaged_file_is_reported_by_its_readers(
     recsys: Recsys, there: Path, pattern: str, how: Callable[[Path], None]
 ) -> None:
     path = sorted(there.glob(pattern))[0]
@@ -122,7 +120,7 @@ def test_a_damaged_file_is_named_by_who_reads_it(
     assert path.parent.name in answer.err or path.name == "manifest.json"
 
 
-def test_a_damaged_current_config_is_named(recsys: Recsys, there: Path) -> None:
+def test_damaged_current_config_is_reported(recsys: Recsys, there: Path) -> None:
     garbage(there / "current.yaml")
     assert recsys("status").code == 0
     answer = recsys("train")
@@ -131,7 +129,7 @@ def test_a_damaged_current_config_is_named(recsys: Recsys, there: Path) -> None:
 
 
 def test_one_changed_label_is_noticed_by_the_next_stage(recsys: Recsys, there: Path) -> None:
-    """A flipped bit in the middle of a page leaves a file that parquet reads without a word."""
+    """Parquet reads a file with a flipped bit in the middle of a page without an error."""
     path = sorted(there.glob("data/*/valid/*.parquet"))[0]
     flip(path, 40)
     answer = recsys("evaluate", "--force")
@@ -163,7 +161,7 @@ def test_a_changed_figure_is_noticed(recsys: Recsys, there: Path) -> None:
     assert recsys("status", "--json").json["runs"][0]["state"] == "evaluated"
 
 
-def test_a_full_disk_says_where_and_in_which_stage(recsys: Recsys, there: Path) -> None:
+def test_full_disk_is_reported_with_path_and_stage(recsys: Recsys, there: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))
     try:

@@ -1,4 +1,4 @@
-"""Docstrings of config fields are those that stand below them in the source."""
+"""Docstrings of config fields are those below them in the source."""
 
 from __future__ import annotations
 

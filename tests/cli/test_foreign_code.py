@@ -1,4 +1,4 @@
-"""No command runs code that a config names, unless the user has said so or has installed it as a component."""
+"""No command runs code from a config unless it is trusted or installed as a plugin."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def written(dataset: str, rest: str = "") -> Path:
 
 @pytest.mark.parametrize("name", HARMFUL)
 @pytest.mark.parametrize("section", ["dataset", "model", "engine", "tracker", "metric", "monitor"])
-def test_what_is_no_component_is_never_called(recsys: Recsys, name: str, section: str) -> None:
+def test_other_code_is_never_called(recsys: Recsys, name: str, section: str) -> None:
     Path("victim").mkdir()
     config = written("movielens-100k")
     key = {
@@ -146,12 +146,12 @@ def test_what_is_no_component_is_never_called(recsys: Recsys, name: str, section
 
 
 @pytest.mark.parametrize("name", ["numpy:save", "torch:load"])
-def test_a_trusted_module_gives_components_alone(recsys: Recsys, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trusted_module_provides_only_components(recsys: Recsys, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECSYS_TRUST", name.partition(":")[0])
     assert recsys("validate", written(name)).code == 2
-    with pytest.raises(ConfigError, match=r"is no subclass of recsys_cli\.etl\.engine\.Engine"):
+    with pytest.raises(ConfigError, match=r"is not a subclass of recsys_cli\.etl\.engine\.Engine"):
         choose(name, Path())
-    with pytest.raises(ConfigError, match=r"is no subclass of recsys_cli\.training\.trackers\.tracker\.Tracker"):
+    with pytest.raises(ConfigError, match=r"is not a subclass of recsys_cli\.training\.trackers\.tracker\.Tracker"):
         find([name])
 
 
@@ -174,7 +174,7 @@ def test_a_trusted_module_gives_components_alone(recsys: Recsys, name: str, monk
 @pytest.mark.parametrize(
     "where", ["dataset", "model", "entry of a bench", "choice of a study", "metric", "monitor", "figure of a bench"]
 )
-def test_no_command_imports_what_is_not_trusted(recsys: Recsys, line: list[str], where: str) -> None:
+def test_no_command_imports_untrusted_code(recsys: Recsys, line: list[str], where: str) -> None:
     model, rest = f"{FOREIGN}.net", ""
     if where == "model":
         rest = f"model: {{name: {model}}}\n"
@@ -191,7 +191,7 @@ def test_no_command_imports_what_is_not_trusted(recsys: Recsys, line: list[str],
     name = f"{FOREIGN}.data:source" if where == "dataset" else "movielens-100k"
     answer = recsys(*line, written(name, rest))
     assert answer.code == 2, answer
-    assert "is code of another package, and not trusted" in answer.err
+    assert "is code of a plugin and not trusted" in answer.err
     assert f"recsys --trust {FOREIGN}" in answer.err
     assert "x.yaml:" in answer.err
     assert not Path("ran").exists()
@@ -271,16 +271,19 @@ bench: {{models: [mlp, fm], metrics: ["{names[1]}@5", "{names[0]}", "{names[2]}@
         ("train.monitor='{p}.metrics:BRIER@5'", "{p}.metrics:BRIER takes no cut-off"),
         ("train.monitor='{p}.metrics:SHOWN@5'", "unknown metric '{p}.metrics:SHOWN@5'"),
         ("train.monitor=sampled_ndcg@10", "unknown metric 'sampled_ndcg@10'"),
-        ("bench={{models: [mlp], metrics: ['{p}.metrics:BRIER']}}", "evaluate.metrics has no {p}.metrics:BRIER"),
+        (
+            "bench={{models: [mlp], metrics: ['{p}.metrics:BRIER']}}",
+            "{p}.metrics:BRIER is not measured: add it to evaluate.metrics",
+        ),
     ],
 )
-def test_what_is_wrong_with_a_metric_is_a_problem_of_the_config(recsys: Recsys, override: str, message: str) -> None:
+def test_invalid_metric_is_a_problem_of_the_config(recsys: Recsys, override: str, message: str) -> None:
     answer = recsys("validate", written("movielens-100k"), override.format(p=FOREIGN), "--trust", FOREIGN)
     assert answer.code == 2
     assert message.format(p=FOREIGN) in answer.err
 
 
-def test_an_installed_package_that_declares_its_components_needs_no_word(
+def test_installed_plugin_needs_no_trust_option(
     recsys: Recsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = tmp_path / "theirs-1.0.dist-info"
@@ -296,12 +299,12 @@ def test_an_installed_package_that_declares_its_components_needs_no_word(
     assert recsys("validate", config, "evaluate.metrics=[brier]", "train.monitor=brier").code == 0
     figures = ("bench.models=[mlp]", "bench.metrics=[brier]")
     assert recsys("validate", config, "evaluate.metrics=[brier]", *figures).code == 0
-    assert "evaluate.metrics has no brier" in recsys("validate", config, *figures).err
+    assert "brier is not measured: add it to evaluate.metrics" in recsys("validate", config, *figures).err
     other = recsys("validate", config, f"dataset.name={FOREIGN}.data:plain")
     assert (other.code, Path("called").exists()) == (2, False)
     bad = recsys("validate", config, "dataset.name=bad")
     assert bad.code == 2
-    assert "names no component" in bad.err
+    assert "is not a component" in bad.err
 
 
 @pytest.mark.parametrize(
@@ -315,10 +318,10 @@ def test_an_installed_package_that_declares_its_components_needs_no_word(
         (["dataset.name={p}.broken:source"], "cannot load '{p}.broken:source': ZeroDivisionError: division by zero"),
         (["dataset.name={p}.nowhere:source"], "cannot load '{p}.nowhere:source': ModuleNotFoundError"),
         (["model.name={p}.data"], "cannot load '{p}.data.config:Config': ModuleNotFoundError"),
-        (["model.name={p}.net", "model.extra_layer=true"], "model.name: the options of {p}.net cannot be checked: KeyError: True"),
+        (["model.name={p}.net", "model.extra_layer=true"], "model.name: cannot validate the options of {p}.net: KeyError: True"),
     ],
 )  # fmt: skip
-def test_whatever_trusted_code_raises_is_a_problem_of_the_config(
+def test_exception_of_trusted_code_is_a_problem_of_the_config(
     recsys: Recsys, overrides: list[str], message: str
 ) -> None:
     answer = recsys(
@@ -341,4 +344,4 @@ def test_odd_names_are_unknown(recsys: Recsys, name: str) -> None:
 def test_trust_takes_the_names_of_modules(recsys: Recsys) -> None:
     answer = recsys("--trust", "../x", "ls", "models")
     assert answer.code == 2
-    assert "'../x' is not the name of a module" in answer.err
+    assert "'../x' is not a module name" in answer.err

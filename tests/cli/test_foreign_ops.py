@@ -1,4 +1,4 @@
-"""Ops of another package, from the config to prepared data, and what they lack."""
+"""Ops of plugins, from the config to prepared data, and their errors."""
 
 from __future__ import annotations
 
@@ -168,12 +168,10 @@ def test_the_code_of_a_foreign_op_is_part_of_the_key(recsys: Recsys, package: Pa
 
 
 @pytest.mark.parametrize("line", ["validate", "config", "etl", "run", "train"])
-def test_no_command_imports_an_op_that_is_not_trusted(recsys: Recsys, line: str) -> None:
+def test_no_command_imports_an_untrusted_op(recsys: Recsys, line: str) -> None:
     answer = recsys(line, written(f"{FOREIGN}.scale:Scale"))
     assert answer.code == 2
-    assert (
-        f"x.yaml:9: features.ops.2: '{FOREIGN}.scale:Scale' is code of another package, and not trusted" in answer.err
-    )
+    assert f"x.yaml:9: features.ops.2: '{FOREIGN}.scale:Scale' is code of a plugin and not trusted" in answer.err
     assert f"recsys --trust {FOREIGN}" in answer.err
     assert not Path("ran").exists()
 
@@ -208,13 +206,13 @@ def test_an_entry_point_needs_no_trust(recsys: Recsys, tmp_path: Path) -> None:
          "its package declares: aggregator, polars"),
         ("scale:Unmade", [], "features.ops.2: Unmade has no implementation for the engine polars; its package declares: none"),
         ("scale:Scale", ["etl.engine=nvtabular"], "Scale: cannot load 'their_ops.scale.absent': ModuleNotFoundError"),
-        ("scale:Plain", [], "'their_ops.scale:Plain' is no subclass of recsys_cli.features.ops.foreign.ForeignOp"),
+        ("scale:Plain", [], "'their_ops.scale:Plain' is not a subclass of recsys_cli.features.ops.foreign.ForeignOp"),
         ("scale:Absent", [], "cannot load 'their_ops.scale:Absent': AttributeError"),
         ("scale:Breaks", [], "the options of their_ops.scale:Breaks cannot be checked: KeyError: 'broken'"),
         ("scale:Scale", ["features.ops.2.colums=[a]"], "features.ops.2.colums: unknown key\n"),
     ],
 )  # fmt: skip
-def test_what_a_foreign_op_lacks_is_named(recsys: Recsys, op: str, rest: list[str], message: str) -> None:
+def test_invalid_foreign_op_is_reported(recsys: Recsys, op: str, rest: list[str], message: str) -> None:
     answer = recsys("etl", written(f"{FOREIGN}.{op}"), *rest, "--trust", FOREIGN)
     assert answer.code == 2, answer
     assert message in answer.err

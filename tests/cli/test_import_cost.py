@@ -23,11 +23,11 @@ print(json.dumps({"code": code, "loaded": loaded}))
 
 
 TOOLS = {"numpy", "pyarrow", "pydantic", "rich", "yaml", "filelock"}
-"""Packages that reading a config and a workspace takes."""
+"""Packages imported to read a config and a workspace."""
 
 
 def loaded_by(*line: str, env: dict[str, str] | None = None) -> tuple[int, set[str]]:
-    """Run a command in a new process; its exit code, and the heavy packages that it loaded."""
+    """Run a command in a new process; return its exit code and the heavy packages imported."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *line], capture_output=True, text=True, check=True,
         env={**os.environ, "BROWSER": "true", **(env or {})},
@@ -83,7 +83,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "allowed",
 )
-def test_commands_that_look_load_no_torch(line: list[str], allowed: set[str], trained: Path) -> None:
+def test_read_only_commands_do_not_import_torch(line: list[str], allowed: set[str], trained: Path) -> None:
     code, loaded = loaded_by(*line, env={"RECSYS_WORKSPACE": str(trained)})
     assert code == 0
     assert loaded <= allowed

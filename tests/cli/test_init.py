@@ -1,4 +1,4 @@
-"""`recsys init` writes a config that is valid and runs, for tables with all kinds of headings."""
+"""`recsys init` writes a valid, runnable config for tables with various headers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_init_guesses_the_columns_and_the_result_is_prepared(recsys: Recsys, rat
     )
     assert [text for op in config.features.ops for text in op.expressions.values()] == ["rating > 3"]
     assert config.split.method == "temporal"
-    assert "# Columns not used: device." in Path("ratings.yaml").read_text()
+    assert "# Unused columns: device." in Path("ratings.yaml").read_text()
     assert recsys("etl", "ratings.yaml").code == 0
 
 
@@ -53,7 +53,7 @@ def test_init_says_where_titles_are_if_the_table_has_them(recsys: Recsys) -> Non
     assert load(Path("u.yaml")).evaluate.title is None
 
 
-def test_init_takes_the_columns_that_are_named(recsys: Recsys) -> None:
+def test_init_uses_given_columns(recsys: Recsys) -> None:
     Path("t.csv").write_text("who,what,good,on,no: x\na,b,1,100,y\n")
     line = ["--user", "who", "--item", "what", "--label", "good", "--timestamp", "on", "-o", "mine.yaml"]
     assert recsys("init", "t.csv", *line).code == 0
@@ -61,7 +61,7 @@ def test_init_takes_the_columns_that_are_named(recsys: Recsys) -> None:
     assert (features.user, features.item, features.label, features.timestamp) == ("who", "what", "good", "on")
 
 
-def test_init_takes_an_iso_date_and_any_column_that_is_named(recsys: Recsys) -> None:
+def test_init_accepts_iso_dates_and_any_given_column(recsys: Recsys) -> None:
     Path("t.csv").write_text("user,item,label,timestamp,when\na,b,1,2024-01-01,14.2.2024\n")
     assert recsys("init", "t.csv").code == 0
     assert load(Path("t.yaml")).features.timestamp == "timestamp"
@@ -69,7 +69,7 @@ def test_init_takes_an_iso_date_and_any_column_that_is_named(recsys: Recsys) -> 
     assert load(Path("t.yaml")).features.timestamp == "when"
 
 
-def test_init_leaves_out_a_time_whose_format_may_have_to_be_said(recsys: Recsys) -> None:
+def test_init_skips_a_time_of_unknown_format(recsys: Recsys) -> None:
     Path("t.csv").write_text("user,item,label,timestamp\na,b,1,1/2/2024\n")
     assert recsys("init", "t.csv").code == 0
     assert load(Path("t.yaml")).features.timestamp is None
@@ -89,34 +89,34 @@ def test_init_quotes_a_name_with_spaces_in_the_next_command(recsys: Recsys) -> N
     assert recsys("validate", "my table.yaml").code == 0
 
 
-def test_init_names_a_rating_with_spaces_so_that_an_expression_reads_it(recsys: Recsys) -> None:
+def test_init_quotes_a_rating_with_spaces(recsys: Recsys) -> None:
     Path("t.csv").write_text('user,item,"how ""good"" it\'s"\na,b,5\n')
     assert recsys("init", "t.csv", "--rating", 'how "good" it\'s').code == 0
     assert next(op.reads for op in load(Path("t.yaml")).features.ops if op.expressions) == ('how "good" it\'s',)
 
 
-def test_init_says_all_that_it_cannot_tell(recsys: Recsys) -> None:
+def test_init_reports_all_roles_it_cannot_guess(recsys: Recsys) -> None:
     Path("t.csv").write_text("a,b\n1,2\n")
     answer = recsys("init", "t.csv")
     assert answer.code == 2
     for option in ("--user", "--item", "--rating or --label"):
-        assert f"name it with {option}" in answer.err
+        assert f"set it with {option}" in answer.err
     assert "hint: its columns are a, b" in answer.err
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["none.csv"], "there is no file none.csv"),
-        (["t.txt"], "cannot tell what kind of table this is"),
-        (["one.csv"], "does not name two columns or more"),
+        (["none.csv"], "no file none.csv"),
+        (["t.txt"], "unknown table format"),
+        (["one.csv"], "the header needs at least two columns"),
         (["t.parquet"], "not a parquet file"),
         (["latin.csv"], "not a UTF-8 table"),
-        (["t.csv", "--user", "usr"], "--user usr: there is no such column (did you mean user?)"),
-        (["t.csv", "--label", "when"], "the label column 'when' has to hold numbers"),
+        (["t.csv", "--user", "usr"], "--user usr: no such column (did you mean user?)"),
+        (["t.csv", "--label", "when"], "the label column 'when' has to be numeric"),
     ],
 )
-def test_init_refuses_what_cannot_become_a_config(recsys: Recsys, line: list[str], message: str) -> None:
+def test_init_rejects_invalid_input(recsys: Recsys, line: list[str], message: str) -> None:
     Path("t.csv").write_text("user,item,rating,when,how good\na,b,4,yesterday,5\n")
     Path("t.txt").write_text("user item\n")
     Path("one.csv").write_text("user\na\n")
@@ -127,10 +127,10 @@ def test_init_refuses_what_cannot_become_a_config(recsys: Recsys, line: list[str
     assert message in answer.err
 
 
-def test_init_does_not_write_over_a_config_unless_told(recsys: Recsys, ratings: Path) -> None:
+def test_init_overwrites_only_with_force(recsys: Recsys, ratings: Path) -> None:
     Path("ratings.yaml").write_text("mine")
     answer = recsys("init", ratings)
     assert answer.code == 2
-    assert "ratings.yaml is there already" in answer.err
+    assert "ratings.yaml already exists" in answer.err
     assert Path("ratings.yaml").read_text() == "mine"
     assert recsys("init", ratings, "--force").code == 0

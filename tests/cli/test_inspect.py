@@ -1,4 +1,4 @@
-"""`recsys inspect` on four movies whose answers one can count by hand."""
+"""`recsys inspect` on four movies with results countable by hand."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ evaluate: {k: [1, 2], bootstrap: 20}
 
 @pytest.fixture
 def trained(recsys: Recsys, tmp_path: Path) -> Recsys:
-    """Train popularity on six rows: movie 1 was met three times, 2 twice, 3 once."""
+    """Train popularity on six rows: three interactions with movie 1, two with 2, one with 3."""
     for name, text in (("train.csv", TRAIN), ("test.csv", TEST), ("movies.csv", MOVIES), ("tiny.yaml", CONFIG)):
         (tmp_path / name).write_text(text)
     for line in (("etl", "tiny.yaml"), ("train",)):
@@ -76,7 +76,7 @@ def run_of() -> Path:
     return run
 
 
-def test_user_is_shown_with_what_was_met_and_what_of_the_recommended_came_true(trained: Recsys) -> None:
+def test_user_has_history_recommendations_and_hits(trained: Recsys) -> None:
     found = trained("inspect", "user", "cem", "--json").json
 
     assert found["user"] == "cem"
@@ -100,7 +100,7 @@ def test_history_is_newest_first_and_k_rows_long(trained: Recsys) -> None:
     assert (found["recommended"], found["to_find"]) == ([], 0)  # bob has met all items of train
 
 
-def test_item_is_shown_with_its_place_and_to_whom_it_is_recommended(trained: Recsys) -> None:
+def test_item_has_rank_and_users_of_its_recommendations(trained: Recsys) -> None:
     assert trained("-q", "evaluate").code == 0
 
     found = trained("inspect", "item", "2", "--k", "1", "--json").json
@@ -118,21 +118,21 @@ def test_item_is_shown_with_its_place_and_to_whom_it_is_recommended(trained: Rec
     assert found["notes"] == ["no nearest items: popularity has no vectors of items to compare"]
 
 
-def test_item_of_a_run_that_is_not_evaluated_says_so(trained: Recsys) -> None:
+def test_item_of_an_unevaluated_run_has_a_note(trained: Recsys) -> None:
     found = trained("inspect", "item", "3", "--json").json
 
     assert found["recommended"] is None
     assert "who it is recommended to is not known before recsys evaluate" in found["notes"]
 
 
-def test_run_may_be_named_and_is_else_that_of_the_last_config(trained: Recsys) -> None:
+def test_default_run_is_of_the_last_config(trained: Recsys) -> None:
     name = run_of().name
     assert trained("inspect", "user", "ann", "--run", name[-8:], "--json").json["run"] == name
     answer = trained("inspect", "user", "ann", "--run", "nothing")
     assert (answer.code, f"there are: {name}" in answer.err) == (3, True)
 
 
-def test_unknown_ids_name_those_that_are_near(trained: Recsys) -> None:
+def test_unknown_id_suggests_similar_ones(trained: Recsys) -> None:
     answer = trained("inspect", "user", "kem")
     assert answer.code == 2
     assert "error: unknown user 'kem'; similar: cem" in answer.err
@@ -143,7 +143,7 @@ def test_unknown_ids_name_those_that_are_near(trained: Recsys) -> None:
     assert "3 are in train and 1 more in the joined table" in trained("inspect", "item", "5").err
 
 
-def test_a_user_of_the_test_split_alone_is_said_to_be_there(recsys: Recsys, tmp_path: Path) -> None:
+def test_user_only_in_test_has_a_note(recsys: Recsys, tmp_path: Path) -> None:
     texts = {"train.csv": TRAIN, "test.csv": TEST + "dan,1,5,1100000003\n", "movies.csv": MOVIES, "tiny.yaml": CONFIG}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -159,10 +159,10 @@ def test_a_user_of_the_test_split_alone_is_said_to_be_there(recsys: Recsys, tmp_
 def test_a_cold_item_has_no_place_among_those_of_train(trained: Recsys) -> None:
     found = trained("inspect", "item", "4", "--json").json  # nobody met it, and movies.csv has it
     assert (found["rows"]["train"], found["popularity"]) == (0, {"place": None, "items": 3})
-    assert "none of the 3 items of train" in trained("inspect", "item", "4").out
+    assert "absent from the 3 items of train" in trained("inspect", "item", "4").out
 
 
-def test_a_model_that_cannot_recommend_says_why(recsys: Recsys, ratings: Path) -> None:
+def test_model_without_recommendations_has_a_reason(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     config = Path("ratings.yaml").read_text()
     Path("ratings.yaml").write_text(config.replace("columns: [user_id, item_id", "columns: [user_id, item_id, device"))
@@ -177,7 +177,7 @@ def test_a_model_that_cannot_recommend_says_why(recsys: Recsys, ratings: Path) -
     assert found["history"][0]["title"] is None
 
 
-def test_without_a_run_it_says_what_to_run(recsys: Recsys) -> None:
+def test_without_a_run_the_hint_has_the_command(recsys: Recsys) -> None:
     answer = recsys("inspect", "user", "1")
     assert answer.code == 3
     assert "hint: " in answer.err

@@ -1,4 +1,4 @@
-"""The leaderboard on terminals of several widths: every number whole, and what does not fit left out whole."""
+"""The leaderboard on terminals of several widths: whole numbers, and columns dropped as a whole."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_figures_are_whole_at_any_width(width: int) -> None:
     assert ("5 min" in text) == (width >= 80)
 
 
-def test_equal_failures_are_shown_once_with_their_seeds_and_a_hint() -> None:
+def test_failure_is_reported_once_with_seeds_and_hint() -> None:
     text = drawn(board(), 200)
     assert "gru4rec, seed 3 failed: no memory (a smaller batch)\n" in text
     assert "fm, seeds 1, 2, 3 failed: not finite\n" in text
     assert "to retry failures" in text
 
 
-def test_one_seed_has_a_note_on_the_missing_variance() -> None:
+def test_one_seed_has_no_spread() -> None:
     text = drawn({**board(seeds=(1,)), "failures": []}, 200)
     assert (
         text.count("seed")
@@ -80,7 +80,7 @@ def test_one_seed_has_a_note_on_the_missing_variance() -> None:
     assert "±" not in text
 
 
-def test_latex_leaderboard_has_best_values_bold_and_worse_ones_marked() -> None:
+def test_latex_has_the_best_in_bold_and_marks_worse_models() -> None:
     found = board()
     found.pop("report")
     apart = {"value": -0.01, "low": -0.02, "high": -0.005, "p": 0.001, "p_holm": 0.003}
@@ -102,13 +102,13 @@ def test_latex_leaderboard_has_best_values_bold_and_worse_ones_marked() -> None:
     assert r"item mean (baseline) & \textbf{0.2100} $\pm$ -- & -- &" in "\n".join(lines)
 
 
-def test_a_model_with_its_epoch_chosen_on_the_split_is_marked() -> None:
+def test_model_selected_on_these_rows_is_marked() -> None:
     found = board()
     found["standings"][2]["selected"] = ["epoch"]
     text = drawn(found, 200)
     assert "gru4rec †" in text
     assert "ease †" not in text
-    assert "† the best epoch was chosen on test, so its metrics are optimistic" in text
+    assert "† the rows of test chose its epoch, so its figures are too good" in " ".join(text.split())
     assert r"gru4rec $^{\dagger}$" in paper_leaderboard(
         Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
     )

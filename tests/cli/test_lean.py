@@ -1,4 +1,4 @@
-"""What `make setup` installs is enough: with the core's packages alone, commands work or say which extra is missing."""
+"""With only the core's packages, as of `make setup`, commands work or name the missing extra."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ print(json.dumps({"missing": missing, "codes": codes, "engine": choose("auto", P
 """
 
 
-def test_the_core_alone_runs_the_demo_and_names_each_extra(tmp_path: Path) -> None:
+def test_the_core_runs_the_demo_and_names_missing_extras(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(CONFIG)], capture_output=True, text=True, cwd=tmp_path, check=False
     )

@@ -1,4 +1,4 @@
-"""Sizes and paths that cannot be: an error that names them, and nothing is started."""
+"""Invalid sizes and paths: an error names them before anything starts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEMO = str(Path(__file__).resolve().parents[2] / "configs" / "demo.yaml")
         ("tune.space={train.learning_rate: {low: 1e-5, high: 1, step: 1e-300}}", "step 1e-300"),
     ],
 )
-def test_a_size_that_cannot_be_is_a_config_error(recsys: Recsys, override: str, named: str) -> None:
+def test_invalid_size_is_a_config_error(recsys: Recsys, override: str, named: str) -> None:
     answer = recsys("validate", DEMO, override)
     assert answer.code == 2
     assert named in answer.err
@@ -49,11 +49,11 @@ def test_too_little_memory_is_said(error: Exception, capsys: pytest.CaptureFixtu
     assert "recsys train --plan" in shown
 
 
-def test_a_workspace_that_cannot_be_is_named(recsys: Recsys, tmp_path: Path) -> None:
+def test_invalid_workspace_is_reported(recsys: Recsys, tmp_path: Path) -> None:
     taken, dangling = tmp_path / "file", tmp_path / "link"
     taken.write_text("here is no workspace")
     dangling.symlink_to(tmp_path / "nowhere")
-    for path, reason in ((taken, "it is not a folder"), (dangling, "the link leads nowhere"), ("x" * 300, "too long")):
+    for path, reason in ((taken, "not a folder"), (dangling, "broken link"), ("x" * 300, "too long")):
         for command in ("status", "etl"):
             answer = recsys(command, "--workspace", str(path))
             assert answer.code == 2
@@ -61,7 +61,7 @@ def test_a_workspace_that_cannot_be_is_named(recsys: Recsys, tmp_path: Path) -> 
     assert recsys("status", "--workspace", str(tmp_path / "new")).code == 0
 
 
-def test_a_header_that_cannot_be_read_is_named(recsys: Recsys) -> None:
+def test_unreadable_header_is_reported(recsys: Recsys) -> None:
     Path("long.csv").write_text("user,item,rating,time," + "x" * 200_000 + "\n1,2,3,4,5\n")
     ops = "[{op: Categorify, columns: [user, item]}]"
     Path("long.yaml").write_text(

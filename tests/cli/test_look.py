@@ -17,7 +17,7 @@ def prepared(recsys: Recsys, ratings: Path) -> Recsys:
     return recsys
 
 
-def test_a_plan_shows_tables_and_what_is_free(prepared: Recsys) -> None:
+def test_plan_shows_tables_and_free_memory(prepared: Recsys) -> None:
     before = Path("workspace/current.yaml").read_text()
     answer = prepared("train", "--plan", "train.device=cpu")
     assert answer.code == 0, answer.err
@@ -49,7 +49,7 @@ def test_a_profile_shows_phases_and_where_the_trace_is(prepared: Recsys) -> None
 def test_one_of_them_at_a_time(prepared: Recsys) -> None:
     answer = prepared("train", "--plan", "--profile")
     assert answer.code == 2
-    assert "--plan trains nothing that --profile could look at" in answer.err
+    assert "--plan and --profile exclude each other" in answer.err
 
 
 def test_a_plan_needs_prepared_data(recsys: Recsys, ratings: Path) -> None:

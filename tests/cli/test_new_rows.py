@@ -1,4 +1,4 @@
-"""`recsys etl --apply` on the line: files in place of a config, what is shown, exit codes."""
+"""`recsys etl --apply`: files in place of a config, output, exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_new_rows_are_prepared_and_counted(recsys: Recsys, ratings: Path) -> Non
     shown = recsys("etl", "--apply", made["path"], new, "etl.engine=polars")
     assert shown.code == 0
     assert "2 rows prepared with polars: new.prepared.parquet" in shown.out
-    assert "without label, because the new rows have no rating" in shown.out
+    assert "label is omitted: the new rows have no rating" in shown.out
     assert "50.0" in shown.out
 
     key = Path(made["path"]).name[:6]
@@ -34,7 +34,7 @@ def test_mistakes_are_named(recsys: Recsys, ratings: Path) -> None:
         3, "error: no run or prepared data 'abc' in workspace; there are: none yet",
     )  # fmt: skip
     assert recsys("etl", "--apply", "abc").code == 2
-    assert "--output goes with --apply" in recsys("etl", "ratings.yaml", "--output", "x.parquet").err
+    assert "--output needs --apply" in recsys("etl", "ratings.yaml", "--output", "x.parquet").err
     recsys("init", ratings)
     made = recsys("etl", "ratings.yaml", "etl.engine=polars", "--json").json
     new = ratings.with_name("new.csv")

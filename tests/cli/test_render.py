@@ -41,19 +41,19 @@ def test_size_is_in_powers_of_ten(num_bytes: float, text: str) -> None:
     ("seconds", "text"),
     [(0, "0.0 s"), (9.96, "10 s"), (61, "61 s"), (150, "2 min"), (3_599, "1 h 00 min"), (4_000, "1 h 07 min")],
 )
-def test_duration_is_in_the_unit_that_matters(seconds: float, text: str) -> None:
+def test_duration_has_a_suitable_unit(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("part", "text"), [(0, "0.0 %"), (1e-7, "<0.1 %"), (0.1234, "12.3 %"), (0.99999, ">99.9 %"), (1, "100.0 %")]
 )
-def test_share_does_not_hide_the_little_that_is_there(part: float, text: str) -> None:
+def test_share_does_not_round_to_zero_or_all(part: float, text: str) -> None:
     assert share(part) == text
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock set by the test."""
 
     now = 100.0
 
@@ -85,7 +85,7 @@ def test_lines_count_the_pace_of_a_resumed_download_from_where_it_began() -> Non
     assert written == ["download: 95.0 % of 100 MB · 500 kB/s · 10 s left"]
 
 
-def test_lines_do_not_tell_of_what_is_soon_done() -> None:
+def test_short_tasks_have_no_lines() -> None:
     written: list[str] = []
     draw = LogRenderer(written.append, Clock())
     draw(Progress("unpack", 0, 10, "bytes"))
@@ -93,7 +93,7 @@ def test_lines_do_not_tell_of_what_is_soon_done() -> None:
     assert written == []
 
 
-def test_lines_begin_anew_when_a_task_of_the_same_name_does() -> None:
+def test_repeated_task_restarts_its_lines() -> None:
     written: list[str] = []
     clock = Clock()
     draw = LogRenderer(written.append, clock)
@@ -104,7 +104,7 @@ def test_lines_begin_anew_when_a_task_of_the_same_name_does() -> None:
     assert written == ["read: 10 rows in 10 s · 1 rows/s"] * 2
 
 
-def test_lines_take_totals_that_are_not_known_or_nothing() -> None:
+def test_lines_support_unknown_and_zero_totals() -> None:
     written: list[str] = []
     clock = Clock()
     draw = LogRenderer(written.append, clock)
@@ -115,7 +115,7 @@ def test_lines_take_totals_that_are_not_known_or_nothing() -> None:
     assert written == ["read: 5.00 M rows · 250 k rows/s"]
 
 
-def test_lines_do_not_give_a_pace_that_the_stage_gives() -> None:
+def test_lines_prefer_the_speed_of_the_stage() -> None:
     written: list[str] = []
     clock = Clock()
     draw = LogRenderer(written.append, clock)
@@ -144,7 +144,7 @@ def test_a_pipe_gets_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "hello\n")
 
 
-def test_who_works_may_know_better_how_long_the_rest_takes() -> None:
+def test_remaining_time_of_the_stage_has_precedence() -> None:
     """One run of two in a second, and the other one is a slow model."""
     written: list[str] = []
     clock = Clock()

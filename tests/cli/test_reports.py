@@ -1,4 +1,4 @@
-"""`recsys report` finds the report that is meant, prints where it is, and says what to run where there is none."""
+"""`recsys report` finds a report and prints its path, or a hint."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from recsys_cli.cli import reports
 
 @pytest.fixture
 def prepared(recsys: Recsys, ratings: Path) -> Path:
-    """The prepared data of ratings.yaml, which is the current config."""
+    """The prepared data of the current config, ratings.yaml."""
     recsys("-q", "init", ratings)
     return Path(recsys("etl", "ratings.yaml", "--json").json["path"])
 
 
-def test_etl_says_what_nobody_may_miss_and_where_the_report_is(recsys: Recsys, ratings: Path) -> None:
+def test_etl_shows_findings_and_path_of_the_report(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     answer = recsys("etl", "ratings.yaml")
     found = recsys("etl", "ratings.yaml", "--json").json
@@ -43,7 +43,7 @@ def test_report_as_json_has_the_facts(recsys: Recsys, prepared: Path) -> None:
     assert sum(split["rows"] for split in found["facts"]["splits"].values()) == 600
 
 
-def test_report_of_a_config_that_is_not_prepared_says_what_to_run(recsys: Recsys, ratings: Path) -> None:
+def test_report_of_an_unprepared_config_has_a_hint(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     answer = recsys("report", "ratings.yaml")
     assert answer.code == 3
@@ -51,7 +51,7 @@ def test_report_of_a_config_that_is_not_prepared_says_what_to_run(recsys: Recsys
     assert "hint: recsys etl" in answer.err
 
 
-def test_report_of_prepared_data_without_one_says_what_to_run(recsys: Recsys, prepared: Path) -> None:
+def test_report_of_prepared_data_without_report_has_a_hint(recsys: Recsys, prepared: Path) -> None:
     (prepared / "report.html").unlink()
     answer = recsys("report", "ratings.yaml")
     assert answer.code == 3
@@ -61,7 +61,7 @@ def test_report_of_prepared_data_without_one_says_what_to_run(recsys: Recsys, pr
     assert recsys("report", "ratings.yaml").code == 0
 
 
-def test_report_names_all_that_could_be_meant(recsys: Recsys, prepared: Path) -> None:
+def test_ambiguous_name_lists_all_matches(recsys: Recsys, prepared: Path) -> None:
     recsys("-q", "etl", "ratings.yaml", "split.valid=0.3")
     names = sorted(path.name for path in prepared.parent.iterdir())
     assert len(names) == 2

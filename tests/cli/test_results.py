@@ -1,4 +1,4 @@
-"""What a stage made, as people see it: every number whole, at any width."""
+"""Results of the stages on a terminal: whole numbers at any width."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def drawn(draw: Any, result: dict[str, Any], width: int) -> str:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_etl_answers_what_one_asks_of_prepared_data(width: int) -> None:
+def test_etl_shows_splits_columns_and_findings(width: int) -> None:
     text = drawn(etl.draw, ETL, width)
     for figure in (
         "20,000,076",
@@ -88,14 +88,14 @@ def test_etl_answers_what_one_asks_of_prepared_data(width: int) -> None:
         "userId",
     ):
         assert figure in text
-    assert "3 bad rows left out" in text
+    assert "3 bad rows skipped" in text
     assert "test" not in text  # a split without rows
     assert "warning: 70 rows leak\nnote: 9 rows come twice\n" in text
     assert "report: workspace/data/0123456789abcdef/report.html" in text
     assert "next: recsys train" in text
 
 
-def test_etl_that_is_up_to_date_says_so_and_no_more() -> None:
+def test_etl_up_to_date_is_two_lines() -> None:
     text = drawn(etl.draw, {**ETL, "up_to_date": True}, 80)
     assert text == "prepared data is up to date: workspace/data/0123456789abcdef\nnext: recsys train\n"
 
@@ -125,7 +125,7 @@ def estimate(value: float | None, spread: float = 0.01) -> dict[str, float | Non
         ("auc", (0.7,), set()),
     ],
 )
-def test_evaluate_marks_what_is_best_in_the_metric_s_own_sense(
+def test_evaluate_marks_the_best_by_the_direction_of_the_metric(
     metric: str, values: tuple[float, ...], best: set[float]
 ) -> None:
     systems = {name: {metric: estimate(value)} for name, value in zip(("model", "one", "other"), values, strict=False)}
@@ -149,7 +149,7 @@ def test_evaluate_shows_whole_figures_at_any_width(width: int) -> None:
 
 
 def evaluation() -> dict[str, Any]:
-    """Give what an evaluation with all there can be looks like: two cut-offs, eight cohorts, notes."""
+    """Return an evaluation with all parts: two cut-offs, eight cohorts, notes."""
     of_rows = dict.fromkeys(("auc", "pr_auc", "log_loss", "accuracy", "f1", "rmse", "mae", "gauc"), estimate(0.7943))
     of_rankings = {f"{name}@{k}": estimate(0.1234) for k in (10, 50) for name in ("hr", "ndcg", "mrr", "recall", "map")}
     counts = dict.fromkeys(Counts.model_fields, 10_000)
@@ -187,7 +187,7 @@ def test_evaluate_answers_shortly_and_keeps_the_rest_for_the_report() -> None:
     assert "mlp †" in drawn(evaluate.draw, evaluation() | {"selected": ["epoch"]}, 120)
 
 
-def test_evaluate_of_labels_that_are_numbers_shows_their_errors() -> None:
+def test_evaluate_of_numeric_labels_shows_errors() -> None:
     errors = {"rmse": estimate(0.8812), "mae": estimate(0.6745), "normalized_entropy": estimate(0.9)}
     ratings = evaluation() | {
         "pointwise": {"model": errors, "constant": errors},
@@ -203,7 +203,7 @@ def test_evaluate_of_labels_that_are_numbers_shows_their_errors() -> None:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which everything was done once, on the small table."""
+    """A folder after `recsys run` on the small table."""
     folder = tmp_path_factory.mktemp("finished")
     write_ratings(folder)
     with contextlib.chdir(folder):
@@ -232,9 +232,9 @@ def test_run_does_everything_and_then_is_up_to_date(recsys: Recsys, ran: dict[st
     assert ran["evaluate"]["pointwise"]["model"]["auc"]["value"] is not None
     again = recsys("run")
     assert again.code == 0
-    assert again.out.count("up to date") == 2
+    assert again.out.count("up to date") == 3
     assert "popularity" in again.out
-    assert "was measured before; report: " in again.out
+    assert "evaluation is up to date; report: " in again.out
     assert all(stage["up_to_date"] for stage in recsys("run", "--json").json.values())
 
 
@@ -258,11 +258,11 @@ def test_evaluate_takes_a_run_and_overrides_of_its_own_section(recsys: Recsys, r
     assert json.loads(Path(found["path"]).read_text())["split"] == "valid"
     answer = recsys("evaluate", name, "train.epochs=3")
     assert answer.code == 2
-    assert "only evaluate.KEY=VALUE goes with it" in answer.err
-    assert "hint: for another run: recsys train " in answer.err
+    assert "a finished run only accepts overrides of evaluate.KEY" in answer.err
+    assert "hint: train another run: recsys train " in answer.err
 
 
-def test_evaluate_of_a_config_that_was_not_trained_says_so(recsys: Recsys, ran: dict[str, Any]) -> None:
+def test_evaluate_of_an_untrained_config_is_an_error(recsys: Recsys, ran: dict[str, Any]) -> None:
     answer = recsys("evaluate", "ratings.yaml", "train.epochs=3")
     assert answer.code == 3
     assert "the model of this config is not trained in workspace" in answer.err
@@ -288,7 +288,7 @@ def test_an_unfinished_run_is_shown_and_resumed_from(recsys: Recsys, ran: dict[s
     assert recsys("train", "--resume", "--json").json["run"] == folder.name
 
 
-def test_epochs_are_paced_in_what_the_model_learns_from() -> None:
+def test_speed_of_epochs_is_in_the_unit_of_the_model() -> None:
     assert "rows/s" in drawn(train.draw, TRAIN, 120)  # a run of before has no unit
     of_users = drawn(train.draw, {**TRAIN, "unit": "users"}, 120)
     assert "users/s" in of_users

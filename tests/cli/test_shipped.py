@@ -1,4 +1,4 @@
-"""Shipped configs are found by the name that the documentation types, wherever one stands."""
+"""Included configs are found by their documented name in any directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_own_config_comes_before_the_shipped_one(recsys: Recsys) -> None:
     assert shipped.configs() == [own]
 
 
-def test_config_that_nobody_ships_is_missing(recsys: Recsys) -> None:
+def test_unknown_config_is_missing(recsys: Recsys) -> None:
     answer = recsys("validate", "configs/ml26m.yaml")
 
     assert answer.code == 2

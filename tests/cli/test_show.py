@@ -1,4 +1,4 @@
-"""Commands that look and change nothing."""
+"""Read-only commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from recsys_cli.data.files import TableOptions
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
-def test_ls_datasets_tells_what_is_here(recsys: Recsys) -> None:
+def test_ls_datasets_marks_downloaded_ones(recsys: Recsys) -> None:
     recsys("-q", "download", "synthetic-small")
     answer = recsys("ls", "datasets")
     assert all(name in answer.out for name in registry.DATASETS)
@@ -50,18 +50,18 @@ def test_ls_explains_every_model_option(recsys: Recsys) -> None:
         assert all(option["meaning"] for option in recsys("ls", "models", name, "--json").json["options"])
 
 
-def test_ls_suggests_the_name_that_was_meant(recsys: Recsys) -> None:
+def test_ls_suggests_a_name(recsys: Recsys) -> None:
     answer = recsys("ls", "ops", "Categorfy")
     assert answer.code == 2
     assert "no op 'Categorfy' (did you mean Categorify?)" in answer.err
 
 
-def test_ls_configs_finds_those_that_come_along(recsys: Recsys) -> None:
+def test_ls_configs_lists_included_configs(recsys: Recsys) -> None:
     names = [Path(row["name"]).name for row in recsys("ls", "configs", "--json").json["configs"]]
     assert set(names) >= {path.name for path in CONFIGS.rglob("*.yaml")}
 
 
-def test_validate_says_that_it_is_valid_or_every_problem(recsys: Recsys) -> None:
+def test_validate_reports_valid_or_all_problems(recsys: Recsys) -> None:
     demo = CONFIGS / "demo.yaml"
     assert recsys("validate", demo).out == f"{demo} is valid\n"
     answer = recsys("validate", demo, "train.epoch=3", "model.hiden=[1]")
@@ -71,7 +71,7 @@ def test_validate_says_that_it_is_valid_or_every_problem(recsys: Recsys) -> None
     assert "model.hiden: unknown key (did you mean hidden_dims?)" in answer.err
 
 
-def test_config_prints_what_can_be_run_again(recsys: Recsys) -> None:
+def test_config_prints_a_valid_config(recsys: Recsys) -> None:
     demo = CONFIGS / "demo.yaml"
     Path("full.yaml").write_text(recsys("config", demo, "train.epochs=3").out)
     config, expected = load(Path("full.yaml")), load(demo, ["train.epochs=3"])
@@ -101,7 +101,7 @@ def test_status_of_an_empty_workspace_says_how_to_begin(recsys: Recsys) -> None:
     assert not Path("workspace").exists()
 
 
-def test_status_says_what_comes_next(recsys: Recsys, ratings: Path) -> None:
+def test_status_has_the_next_command(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     assert recsys("etl", "ratings.yaml").code == 0
     found = recsys("status", "--json").json
@@ -113,7 +113,7 @@ def test_status_says_what_comes_next(recsys: Recsys, ratings: Path) -> None:
     assert "next" in recsys("status").out
 
 
-def test_status_says_what_is_wrong_with_the_current_config(recsys: Recsys) -> None:
+def test_status_reports_problems_of_the_current_config(recsys: Recsys) -> None:
     Path("workspace").mkdir()
     Path("workspace/current.yaml").write_text("dataset: {name: nowhere}\n")
     found = recsys("status", "--json").json
@@ -121,16 +121,16 @@ def test_status_says_what_is_wrong_with_the_current_config(recsys: Recsys) -> No
     assert recsys("status").code == 0
 
 
-def test_doctor_says_what_there_is_and_which_engine_auto_takes(recsys: Recsys) -> None:
+def test_doctor_reports_machine_and_auto_engine(recsys: Recsys) -> None:
     found = recsys("doctor", "--json").json
     assert found["cores"] >= 1
     assert found["packages"]["polars"]
     assert found["auto_engine"] in registry.ENGINES
     answer = recsys("doctor")
-    assert f"auto takes   {found['auto_engine']}" in answer.out
+    assert f"{found['auto_engine']}, the fastest available engine" in answer.out
 
 
-def test_doctor_says_what_a_gpu_would_need(recsys: Recsys) -> None:
+def test_doctor_reports_requirements_of_a_gpu(recsys: Recsys) -> None:
     found = recsys("doctor", "--json").json["gpu"]
     assert {engine["name"] for engine in found["engines"]} == set(registry.ENGINES)
     assert found["releases"]["polars"]["needs"] == {"cudf-polars-cu13 26.10": "polars<1.45,>=1.35"}
@@ -139,7 +139,7 @@ def test_doctor_says_what_a_gpu_would_need(recsys: Recsys) -> None:
         assert "pip install 'recsys-cli[gpu]'" in " ".join(recsys("doctor").out.split())
 
 
-def test_doctor_says_what_sharded_tables_need(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_requirements_of_sharded_tables(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsys_cli.models import torchrec_releases
 
     real = torchrec_releases.metadata.version
@@ -156,7 +156,7 @@ def test_doctor_says_what_sharded_tables_need(recsys: Recsys, monkeypatch: pytes
     assert "pip install --no-deps 'torchrec==1." in found["install"]
 
 
-def test_doctor_says_which_clusters_there_can_be(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_clusters(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsys_cli.etl import engines
 
     monkeypatch.setattr(engines, "find_spec", lambda name: None if name == "dask_cuda" else "there")
@@ -166,7 +166,7 @@ def test_doctor_says_which_clusters_there_can_be(recsys: Recsys, monkeypatch: py
     assert "local_cuda (pip install 'recsys-cli[dask-cuda]')" in recsys("doctor").out.replace("\n", " ")
 
 
-def test_doctor_names_the_pin_that_is_wrong(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_a_wrong_pin(recsys: Recsys, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsys_cli.cli import doctor
 
     real = doctor.installed
@@ -174,7 +174,7 @@ def test_doctor_names_the_pin_that_is_wrong(recsys: Recsys, monkeypatch: pytest.
     assert recsys("doctor", "--json").json["nvtabular"]["wrong_pins"]["numpy"] == "2.4.0, needs 1.*"
 
 
-def test_status_shows_errors_of_runs_that_predict_a_number_alone() -> None:
+def test_status_shows_rmse_only_for_numeric_labels() -> None:
     likes = {"name": "likes", "state": "evaluated", "metrics": {"auc": 0.75, "rmse": 0.43}, "bytes": 1}
     stars = {"name": "stars", "state": "evaluated", "metrics": {"rmse": 0.84, "ndcg@10": 0.1}, "bytes": 1}
     heads, cells = _runs([likes, stars])

@@ -1,4 +1,4 @@
-"""The command layer is thin: the right stage is called with the right arguments, and what it made is shown."""
+"""Commands call the stages with the right arguments and show the results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recsys_cli.workspace import RawData, Workspace
 
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Note the calls of the stages that a test does not want to run."""
+    """Record the calls of stages instead of running them."""
     calls: dict[str, Any] = {}
 
     def note(stage: str) -> Any:
@@ -49,7 +49,7 @@ def test_download_of_a_config_takes_its_dataset(recsys: Recsys, spy: dict[str, A
     assert dataset.options == {"interactions": str(ratings)}
 
 
-def test_download_suggests_the_dataset_that_was_meant(recsys: Recsys) -> None:
+def test_download_suggests_a_dataset(recsys: Recsys) -> None:
     answer = recsys("download", "movilens-25m")
     assert answer.code == 2
     assert "unknown dataset 'movilens-25m' (did you mean movielens-25m?)" in answer.err
@@ -83,9 +83,7 @@ def test_train_takes_the_number_of_processes_from_its_line(recsys: Recsys, spy: 
     assert spy["train"][0][0].train.devices == 2
 
 
-def test_of_several_processes_the_first_alone_prints_and_writes(
-    recsys: Recsys, ratings: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_rank_0_prints_and_writes(recsys: Recsys, ratings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stage(config: Any, workspace: Workspace, **options: Any) -> Made[RawData]:
         options["emit"](Message("at work"))
         return Made(RawData(workspace.root), up_to_date=True)
@@ -121,18 +119,18 @@ def test_the_workspace_comes_from_the_environment(recsys: Recsys, spy: dict[str,
 def test_without_any_config_the_command_says_where_to_get_one(recsys: Recsys, command: str) -> None:
     answer = recsys(command)
     assert answer.code == 3
-    assert "no config is given, and none was used in workspace before" in answer.err
+    assert "no config given, and workspace has no current config" in answer.err
     assert "recsys ls configs" in answer.err
 
 
-def test_etl_of_a_dataset_that_is_not_there_says_what_to_run(recsys: Recsys, ratings: Path) -> None:
+def test_etl_of_a_missing_dataset_has_a_hint(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     answer = recsys("etl", "ratings.yaml", "dataset={name: movielens-100k}")
     assert answer.code == 3
     assert "hint: recsys download movielens-100k" in answer.err
 
 
-def test_evaluate_and_report_of_a_run_that_is_not_there(recsys: Recsys) -> None:
+def test_evaluate_and_report_of_a_missing_run(recsys: Recsys) -> None:
     for command, what in (("evaluate", "run"), ("report", "run or prepared data")):
         answer = recsys(command, "2026-mlp")
         assert answer.code == 3
@@ -170,7 +168,7 @@ def test_download_is_up_to_date_the_second_time_and_again_when_a_file_is_gone(re
     assert recsys("download", "synthetic-small", "--json").json["up_to_date"] is False
 
 
-def test_a_download_that_fails_leaves_no_dataset(recsys: Recsys, tmp_path: Path) -> None:
+def test_failed_download_leaves_no_dataset(recsys: Recsys, tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_text("no archive")
     assert recsys("download", "movielens-100k", "--from-file", "a.zip").code == 4
     assert not Workspace(Path("workspace")).raw("movielens-100k").exists
@@ -186,7 +184,7 @@ def test_made_shows_where_the_dataset_is(recsys: Recsys, monkeypatch: pytest.Mon
     assert "next: recsys etl CONFIG" in answer.out
 
 
-def test_a_config_that_ends_in_an_error_is_not_current(recsys: Recsys, ratings: Path) -> None:
+def test_failed_config_does_not_become_current(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     assert recsys("etl", "ratings.yaml", "dataset.interactions=none.csv").code == 4
     assert not Path("workspace/current.yaml").exists()
@@ -196,10 +194,10 @@ def test_a_config_that_ends_in_an_error_is_not_current(recsys: Recsys, ratings: 
     assert Path("workspace/current.yaml").read_text() == before
 
 
-def test_a_workspace_that_cannot_be_written_is_said_plainly(recsys: Recsys, ratings: Path) -> None:
+def test_unwritable_workspace_is_reported(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     Path("taken").write_text("a file, no folder")
     answer = recsys("-w", "taken", "etl", "ratings.yaml")
     assert answer.code == 2
-    assert "error: --workspace taken: it is not a folder" in answer.err
+    assert "error: --workspace taken: not a folder" in answer.err
     assert "unexpected" not in answer.err

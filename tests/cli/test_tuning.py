@@ -1,4 +1,4 @@
-"""`recsys tune` from the line to the table, the page and the command that comes next."""
+"""`recsys tune` from the line to the table, the page and the next command."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -
     assert answer.code == 0, answer.err
     assert "trial 1 of 2: train.learning_rate=" in answer.err
     assert "best auc: " in answer.out
-    assert "the best of 2 finished trials by auc on valid, which is optimistic" in " ".join(answer.out.split())
+    assert "best of 2 finished trials by auc on valid, an optimistic estimate" in " ".join(answer.out.split())
     (study,) = Path("workspace/tune").iterdir()
     assert f"next: recsys train {study}/best.yaml" in answer.out
     assert (study / "tune.html").read_text().count("<svg") == 3
     found = recsys("tune", "--trials", "3", "--json").json  # the config of the last stage
     assert (found["study"], found["up_to_date"], found["trials"]["finished"]) == (study.name, False, 3)
     assert found["report"] == f"{study}/tune.html"
-    assert found["caveat"].startswith("the best of 3 finished trials by auc on valid")
+    assert found["caveat"].startswith("best of 3 finished trials by auc on valid")
     again = recsys("tune")
     assert "tuning is up to date: 3 of 3 trials" in again.out
     assert [entry["trials"]["finished"] for entry in recsys("status", "--json").json["studies"]] == [3]
@@ -44,7 +44,7 @@ def test_tune_from_the_line_to_the_next_command(recsys: Recsys, ratings: Path) -
     assert "training is up to date" in recsys("train", str(study / "best.yaml")).out
 
 
-def test_a_config_without_a_space_is_told_what_to_write(recsys: Recsys, ratings: Path) -> None:
+def test_config_without_a_space_has_a_hint(recsys: Recsys, ratings: Path) -> None:
     recsys("-q", "init", ratings)
     answer = recsys("tune", "ratings.yaml")
     assert answer.code == 2
@@ -78,5 +78,5 @@ def test_the_table_shows_every_trial_and_the_line_to_paste() -> None:
     assert ["1", "2", "0.8123", "0.002469", "[64,", "64]", "3", "61", "s", "finished"] in rows
     assert ["4", "–", "0.004938", "[64,", "64]", "3", "running"] in rows
     assert "trial 1 failed: the loss is not finite [1]" in text
-    assert "best auc: 0.8123, of trial 2: a=1 'b=[2, 3]'\nwhich is optimistic" in text
+    assert "best auc: 0.8123, trial 2: a=1 'b=[2, 3]'\nwhich is optimistic" in text
     assert "next: recsys train w/tune/x/best.yaml" in text

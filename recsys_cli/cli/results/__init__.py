@@ -1,4 +1,4 @@
-"""What each stage made: as a plain result that --json prints, and drawn for people. One file per stage."""
+"""Results of the stages: plain values for --json, and their tables. One module per stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `recsys etl --apply` made: how many rows, what is unseen in them, and what could not be computed."""
+"""Result of `recsys etl --apply`: rows, missing and unseen values, omitted columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def result(made: Applied) -> dict[str, Any]:
-    """Gather what there is to know."""
+    """Return the result as plain values."""
     return {
         "output": str(made.output),
         "rows": made.rows,
@@ -28,14 +28,14 @@ def result(made: Applied) -> dict[str, Any]:
     }
 
 
-def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Answer what one wants to know of new rows before a model sees them."""
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw missing values, omitted columns and the output file."""
     cells = [
         (name, share(counts["null"] / counts["values"]), share(counts.get("unseen", 0) / counts["values"]))
-        for name, counts in found["missing"].items()
-        if counts["values"] and "cardinality" in found["columns"][name]
+        for name, counts in result["missing"].items()
+        if counts["values"] and "cardinality" in result["columns"][name]
     ]
     table(to, "", ("column", "null", "unseen"), cells)
-    for name, raw in found["left_out"].items():
-        line(to, f"without {name}, because the new rows have no {', '.join(raw)}", style="yellow")
-    line(to, f"{found['rows']:,} rows prepared with {found['engine']}: {found['output']}")
+    for name, raw in result["left_out"].items():
+        line(to, f"{name} is omitted: the new rows have no {', '.join(raw)}", style="yellow")
+    line(to, f"{result['rows']:,} rows prepared with {result['engine']}: {result['output']}")

@@ -1,4 +1,4 @@
-"""What `recsys bench` found: the models from best to worst."""
+"""Result of `recsys bench`: the leaderboard."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ if TYPE_CHECKING:
     from recsys_cli.evaluation.compare.leaderboard import Leaderboard, LeaderboardRow, SeededScore
 
 Cell = tuple[str, str]
-"""A text, and what belongs to it: behind it, or below it where there is little room."""
+"""A value and its addition, on the same line or, in a narrow terminal, below."""
 Columns = dict[str, list[Cell]]
 _SAME = "="
 _INTERVAL, _TRAINING, _PARAMETERS = "95 % interval", "training", "parameters"
 _TEXT = 2
-"""Columns of text; those of numbers follow."""
+"""Number of text columns, from the left."""
 _BETWEEN = 3
 """Spaces between two columns."""
 _NAME = 16
-"""Characters of a model's name that have to fit on its first line."""
+"""Minimum width of the model column in characters."""
 
 
-def result(found: Leaderboard, *, html: Path | None) -> dict[str, Any]:
-    """Gather the leaderboard and where its page is."""
-    return {**found.model_dump(mode="json"), "report": None if html is None else str(html)}
+def result(leaderboard: Leaderboard, *, html: Path | None) -> dict[str, Any]:
+    """Return the leaderboard and the path of its page as plain values."""
+    return {**leaderboard.model_dump(mode="json"), "report": None if html is None else str(html)}
 
 
-def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Show the table, what failed, and who may be as good as the best."""
-    from recsys_cli.evaluation.compare.leaderboard import RETRY_NOTE, Leaderboard, failures_in_words, in_words
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the leaderboard, the failures and the models statistically tied with the best."""
+    from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, failures_in_words, in_words
     from recsys_cli.metrics.named import title_of
 
-    board = Leaderboard.model_validate({key: value for key, value in found.items() if key != "report"})
+    board = Leaderboard.model_validate({key: value for key, value in result.items() if key != "report"})
     title = f"{board.split}: {board.users:,} users, {board.rows:,} rows; by {title_of(board.metric)}"
     columns = _fitting(_columns(board), width=to.width)
     table(to, title, list(columns), zip(*columns.values(), strict=True), text=_TEXT)
     line(to, in_words(board))
     line(to, "; ".join(_marks(board)), style="dim")
-    for what, message, hint in failures_in_words(board):
-        line(to, f"{what} failed: {message}{f' ({hint})' if hint else ''}", style="yellow")
+    for run, message, hint in failures_in_words(board):
+        line(to, f"{run} failed: {message}{f' ({hint})' if hint else ''}", style="yellow")
     if board.failures:
-        line(to, RETRY_NOTE, style="dim")
-    if found["report"]:
-        line(to, f"page: {found['report']}")
+        line(to, AGAIN, style="dim")
+    if result["report"]:
+        line(to, f"page: {result['report']}")
 
 
 def _columns(board: Leaderboard) -> Columns:
-    """Write the table's columns by heading."""
+    """Return the columns of the table by heading."""
     from recsys_cli.metrics.named import title_of
 
     lines, seeds = board.standings, len(board.seeds)
     figures = {title_of(metric): [_figure(one.scores[metric], seeds) for one in lines] for metric in board.metrics}
     of_seeds = {"seeds": [(one.seeds_in_words(seeds=seeds), "") for one in lines]} if seeds > 1 else {}
     return {
-        "": [(_place(one, board.metric), "") for one in lines],
+        "": [(_rank(one, board.metric), "") for one in lines],
         "model": [(one.called, "") for one in lines],
         **figures,
         _INTERVAL: [_interval(one.scores[board.metric]) for one in lines],
@@ -70,7 +70,7 @@ def _columns(board: Leaderboard) -> Columns:
 
 
 def _fitting(columns: Columns, *, width: int) -> dict[str, list[str]]:
-    """Make a table fit: the second parts of cells go below; then parameters, interval and training time are left out."""
+    """Fit a table: move the additions of cells below, then drop parameters, interval and training time."""
     fitting = {heading: [" ".join(filter(None, cell)) for cell in cells] for heading, cells in columns.items()}
     if _width(fitting) <= width:
         return fitting
@@ -85,7 +85,7 @@ def _fitting(columns: Columns, *, width: int) -> dict[str, list[str]]:
 
 
 def _width(columns: Mapping[str, list[str]]) -> int:
-    """Return how wide a table is if the names of models go on below."""
+    """Return the width of a table with wrapped model names."""
     cells = [
         [*heading.split(), *(line for text in texts for line in text.split("\n"))] for heading, texts in columns.items()
     ]
@@ -93,7 +93,7 @@ def _width(columns: Mapping[str, list[str]]) -> int:
     return sum([widest[0], min(widest[1], _NAME), *widest[_TEXT:]]) + _BETWEEN * (len(columns) - 1)
 
 
-def _place(one: LeaderboardRow, metric: str) -> str:
+def _rank(one: LeaderboardRow, metric: str) -> str:
     return "" if one.scores[metric].value is None else f"{one.place}{_SAME if one.is_same_as_best else ''}"
 
 
@@ -103,16 +103,16 @@ def _figure(score: SeededScore, seeds: int) -> Cell:
 
 
 def _interval(score: SeededScore) -> Cell:
-    known = score.low is not None and score.high is not None
-    return (f"[{score.low:.4f},", f"{score.high:.4f}]") if known else ("", "")
+    defined = score.low is not None and score.high is not None
+    return (f"[{score.low:.4f},", f"{score.high:.4f}]") if defined else ("", "")
 
 
 def _marks(board: Leaderboard) -> Iterator[str]:
-    """Say what marks mean."""
-    yield f"{_SAME} cannot be told apart from the best"
-    yield "(baseline) is beside every evaluation"
+    """Yield the legend."""
+    yield f"{_SAME} not significantly different from the best"
+    yield "(baseline): part of every evaluation"
     if len(board.seeds) > 1:
-        yield f"± standard deviation over {len(board.seeds)} seeds, which is part of the intervals"
+        yield f"± standard deviation over {len(board.seeds)} seeds, included in the intervals"
         if any(one.deterministic for one in board.standings):
-            yield "any seed: no chance is in it, so one run counts for all"
+            yield "any seed: deterministic, a single run"
     yield from board.notes

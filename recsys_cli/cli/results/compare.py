@@ -1,4 +1,4 @@
-"""What `recsys compare` found: a table for each run that is compared, and what of it counts, in words."""
+"""Result of `recsys compare`: a table of differences per run, and the conclusions."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from recsys_cli.evaluation.compare.comparison import Comparison
 
 
-def result(found: Comparison, *, html: Path | None) -> dict[str, Any]:
-    """Gather the comparison and where its page is."""
-    return {**found.model_dump(mode="json"), "report": None if html is None else str(html)}
+def result(comparison: Comparison, *, html: Path | None) -> dict[str, Any]:
+    """Return the comparison and the path of its page as plain values."""
+    return {**comparison.model_dump(mode="json"), "report": None if html is None else str(html)}
 
 
-def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Show the differences of each run, and the sentences."""
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the differences of each run and the conclusions."""
     from recsys_cli.evaluation.compare.format import METHOD
     from recsys_cli.evaluation.selection import marked
 
-    names = {run["label"]: marked(run["label"], run["selected"]) for run in found["runs"]}
-    for run in found["runs"][1:]:
-        _draw_one(to, run["label"], found["against"], found["figures"], names)
+    names = {run["label"]: marked(run["label"], run["selected"]) for run in result["runs"]}
+    for run in result["runs"][1:]:
+        _draw_one(to, run["label"], result["against"], result["figures"], names)
 
-    for sentence in found["sentences"]:
+    for sentence in result["sentences"]:
         line(to, sentence)
-    for note in found["notes"]:
+    for note in result["notes"]:
         line(to, f"note: {note}", style="yellow")
-    line(to, f"{METHOD} There are {found['tests']} tests.", style="dim")
-    if found["report"]:
-        line(to, f"page: {found['report']}")
+    line(to, f"{METHOD} Number of tests: {result['tests']}.", style="dim")
+    if result["report"]:
+        line(to, f"page: {result['report']}")
 
 
 def _draw_one(

@@ -1,4 +1,4 @@
-"""What `recsys download` made."""
+"""Result of `recsys download`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def result(made: Made[RawData]) -> dict[str, Any]:
-    """Gather what is known about the dataset."""
+    """Return path, size and facts of the raw data as plain values."""
     folder = made.artifact.folder
     return {
         "dataset": made.artifact.manifest["dataset"],
@@ -24,13 +24,13 @@ def result(made: Made[RawData]) -> dict[str, Any]:
         "path": str(folder),
         "bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         "facts": made.artifact.manifest["facts"],
-        "next": "recsys etl CONFIG (recsys ls configs shows which there are)",
+        "next": "recsys etl CONFIG (recsys ls configs lists the included configs)",
     }
 
 
-def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Say where it is and what comes next."""
-    state = "is up to date" if found["up_to_date"] else "is ready"
-    line(to, f"{found['dataset']} {state}: {found['path']}, {size(found['bytes'])}")
-    if found["next"]:
-        line(to, f"next: {found['next']}", style="dim")
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw path, size and the next command."""
+    state = "is up to date" if result["up_to_date"] else "is ready"
+    line(to, f"{result['dataset']} {state}: {result['path']}, {size(result['bytes'])}")
+    if result["next"]:
+        line(to, f"next: {result['next']}", style="dim")

@@ -1,4 +1,4 @@
-"""What `recsys etl` made: how much, how many of what, and what is missing from it."""
+"""Result of `recsys etl`: splits, vocabularies, missing values and findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FACTS = ("rows", "vocabularies", "quality", "cold", "bad_rows", "engine", "seco
 
 
 def result(made: Made[PreparedData]) -> dict[str, Any]:
-    """Gather what the manifest says."""
+    """Return the main facts of the manifest as plain values."""
     manifest = made.artifact.manifest
     return {
         "up_to_date": made.up_to_date,
@@ -30,7 +30,7 @@ def result(made: Made[PreparedData]) -> dict[str, Any]:
 
 
 def _reported(data: PreparedData) -> dict[str, Any]:
-    """Gather what the data report says that nobody may miss; prepared data of an earlier version has none."""
+    """Return findings and path of the data report; prepared data of earlier versions has none."""
     from recsys_cli.workspace import read_json
 
     if not data.report.is_file():
@@ -39,36 +39,36 @@ def _reported(data: PreparedData) -> dict[str, Any]:
     return {"findings": facts["findings"], "report": str(data.report)}
 
 
-def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Answer what one wants to know of prepared data before training on it."""
-    if found["up_to_date"]:
-        line(to, f"prepared data is up to date: {found['path']}")
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw splits, vocabularies, findings and the next command."""
+    if result["up_to_date"]:
+        line(to, f"prepared data is up to date: {result['path']}")
     else:
-        _draw_splits(to, found)
-        _draw_columns(to, found)
-        if found["bad_rows"]:
-            line(to, f"{found['bad_rows']:,} bad rows left out, see {found['path']}/rejected.jsonl", style="yellow")
-        for finding in found["findings"]:
+        _draw_splits(to, result)
+        _draw_columns(to, result)
+        if result["bad_rows"]:
+            line(to, f"{result['bad_rows']:,} bad rows skipped, see {result['path']}/rejected.jsonl", style="yellow")
+        for finding in result["findings"]:
             warning = finding["level"] == "warning"
             line(to, f"{finding['level']}: {finding['text']}", style="yellow" if warning else "dim")
-        took = f"{duration(found['seconds']['total'])}, {size(found['peak_memory'])} at most"
-        line(to, f"prepared with {found['engine']} in {took}: {found['path']}")
-        if found["report"]:
-            line(to, f"report: {found['report']}")
-    if found["next"]:
-        line(to, f"next: {found['next']}", style="dim")
+        costs = f"{duration(result['seconds']['total'])}, peak memory {size(result['peak_memory'])}"
+        line(to, f"prepared with {result['engine']} in {costs}: {result['path']}")
+        if result["report"]:
+            line(to, f"report: {result['report']}")
+    if result["next"]:
+        line(to, f"next: {result['next']}", style="dim")
 
 
-def _draw_splits(to: Console, found: Mapping[str, Any]) -> None:
-    total = sum(found["rows"].values()) or 1
+def _draw_splits(to: Console, result: Mapping[str, Any]) -> None:
+    total = sum(result["rows"].values()) or 1
     cells = [
         (
             split,
             f"{rows:,}",
             share(rows / total),
-            *(_cold(found["cold"].get(split, {}).get(role)) for role in ("users", "items")),
+            *(_cold(result["cold"].get(split, {}).get(role)) for role in ("users", "items")),
         )
-        for split, rows in found["rows"].items()
+        for split, rows in result["rows"].items()
         if rows
     ]
     table(to, "", ("split", "rows", "share", "cold users", "cold items"), cells)
@@ -80,24 +80,24 @@ def _cold(counted: Mapping[str, int] | None) -> str:
     return f"{counted['cold']:,} ({share(counted['cold'] / counted['distinct'])})"
 
 
-def _draw_columns(to: Console, found: Mapping[str, Any]) -> None:
-    held_out = [split for split in ("valid", "test") if found["rows"].get(split)]
+def _draw_columns(to: Console, result: Mapping[str, Any]) -> None:
+    held_out = [split for split in ("valid", "test") if result["rows"].get(split)]
     cells = [
         (
             column,
             f"{entries:,}",
-            _missing(found, "train", column, "null"),
-            *(_missing(found, split, column, "unseen") for split in held_out),
+            _missing(result, "train", column, "null"),
+            *(_missing(result, split, column, "unseen") for split in held_out),
         )
-        for column, entries in found["vocabularies"].items()
+        for column, entries in result["vocabularies"].items()
     ]
     headings = ("column", "vocabulary", "null in train", *(f"unseen in {split}" for split in held_out))
     table(to, "", headings, cells)
 
 
-def _missing(found: Mapping[str, Any], split: str, column: str, what: str) -> str:
-    """Say which share of a column's values is missing; a column of the star's tables is not counted by row."""
-    counted = found["quality"].get(split, {}).get(column)
+def _missing(result: Mapping[str, Any], split: str, column: str, kind: str) -> str:
+    """Return the share of null or unseen values of a column; empty for columns of dimension tables."""
+    counted = result["quality"].get(split, {}).get(column)
     if not counted or not counted.get("values"):
         return ""
-    return share(counted.get(what, 0) / counted["values"])
+    return share(counted.get(kind, 0) / counted["values"])

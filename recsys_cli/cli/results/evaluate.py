@@ -1,4 +1,4 @@
-"""What `recsys evaluate` measured: the model beside the baselines, with intervals, and what the figures rest on."""
+"""Result of `recsys evaluate`: metrics of model and baselines with intervals, cohorts and notes."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ if TYPE_CHECKING:
 
 _MARK = "*"
 _BETWEEN = 3
-"""Columns between two columns of a table."""
+"""Spaces between two columns of a table."""
 MODEL = "model"
-"""The system that is evaluated, as evaluation.json names it."""
+"""Key of the evaluated model in evaluation.json."""
 
 
 def result(run: TrainedRun, *, up_to_date: bool) -> dict[str, Any]:
-    """Gather what the evaluation says."""
-    found = {name: value for name, value in run.read_evaluation().items() if name != "files"}
-    return {"up_to_date": up_to_date, **found, "path": str(run.evaluation), "report": str(run.report)}
+    """Return the evaluation and the path of its report as plain values."""
+    evaluation = {name: value for name, value in run.read_evaluation().items() if name != "files"}
+    return {"up_to_date": up_to_date, **evaluation, "path": str(run.evaluation), "report": str(run.report)}
 
 
-def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Show what a reader wants first, the model beside the baselines; the report and --json have the rest."""
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the main metrics of model and baselines; the report and --json have all of them."""
     from recsys_cli.evaluation.result import Counts
     from recsys_cli.evaluation.selection import marked
     from recsys_cli.metrics.foreign import SAMPLED
     from recsys_cli.metrics.label_task import headlines
 
-    counts, config = Counts.model_validate(found["counts"]), found["config"]
-    of_model = found["pointwise"].get(MODEL, {})
+    counts, config = Counts.model_validate(result["counts"]), result["config"]
+    of_model = result["pointwise"].get(MODEL, {})
     rows = headlines([name for name, estimate in of_model.items() if estimate["value"] is not None])
-    own = marked(found["model"], found["selected"])
-    what = f"{own} of {found['run']} on {found['split']} of {found['dataset']}: {counts.rows:,} rows"
-    _draw_systems(to, what, found["pointwise"], (*rows, *config.get("metrics", ())), own=own)
+    own = marked(result["model"], result["selected"])
+    title = f"{own} of {result['run']} on {result['split']} of {result['dataset']}: {counts.rows:,} rows"
+    _draw_systems(to, title, result["pointwise"], (*rows, *config.get("metrics", ())), own=own)
     label = "" if config["candidates"] == "all" else SAMPLED
     first = [f"{label}{name}@{min(config['k'])}" for name in ("ndcg", "hr", "coverage", *config.get("metrics", ()))]
-    both = {name: {**figures, **found["beyond"].get(name, {})} for name, figures in found["ranking"].items()}
+    both = {name: {**figures, **result["beyond"].get(name, {})} for name, figures in result["ranking"].items()}
     _draw_systems(to, f"ranking {ranked_in_words(counts, config)}", both, first, own=own)
-    _draw_cohorts(to, found["cohorts"], first[0], own=own)
-    best = f"{_MARK} best of its line, and all whose interval overlaps that of the best"
-    line(to, f"{best}; in brackets the 95 % interval; the report has all other figures", style="dim")
-    if found["verdict"]:
-        line(to, " ".join(found["verdict"]), style="bold")
-    if found.get("ceiling"):
-        line(to, f"the data allows an AUC of {found['ceiling']['auc']:.4f} at best")
-    for note in found["notes"]:
+    _draw_cohorts(to, result["cohorts"], first[0], own=own)
+    best = f"{_MARK} best of its line, and all with an interval overlapping the best one's"
+    line(to, f"{best}; in brackets: 95 % interval; the report has all metrics", style="dim")
+    if result["verdict"]:
+        line(to, " ".join(result["verdict"]), style="bold")
+    if result.get("ceiling"):
+        line(to, f"best possible AUC on this data: {result['ceiling']['auc']:.4f}")
+    for note in result["notes"]:
         line(to, f"note: {note}", style="yellow")
-    state = "was measured before" if found["up_to_date"] else f"took {duration(sum(found['seconds'].values()))}"
-    line(to, f"{state}; report: {found['report']}")
+    state = "is up to date" if result["up_to_date"] else f"took {duration(sum(result['seconds'].values()))}"
+    line(to, f"evaluation {state}; report: {result['report']}")
 
 
 def _draw_systems(to: Console, title: str, systems: Mapping[str, Any], metrics: Sequence[str], *, own: str) -> None:
-    """Show some figures of all systems, over as many lines as the terminal needs; nothing where the model has none of them.
+    """Draw metrics of all systems, with cells of up to three lines; nothing if the model has none of the metrics.
 
     Args:
-        to: Where.
-        title: Of the table.
-        systems: Estimates by system.
-        metrics: Which of them.
+        to: Console.
+        title: Title of the table.
+        systems: Estimates by system and metric.
+        metrics: Metrics to draw.
         own: Name of the model.
     """
     from recsys_cli.evaluation.result import renamed
@@ -91,7 +91,7 @@ def _ends(estimate: Mapping[str, Any] | None) -> IntervalEstimate:
 
 
 def _width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return the columns that a table needs if no cell is to be broken."""
+    """Return the width of a table without wrapped cells."""
     widest = [
         max(len(part) for cell in column for part in cell.split("\n")) for column in zip(heads, *rows, strict=True)
     ]
@@ -99,16 +99,16 @@ def _width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 
 def ranked_in_words(counts: Counts, config: Mapping[str, Any]) -> str:
-    """Say what is ranked and for whom; that candidates are sampled has to stand wherever such figures are shown."""
+    """Describe candidates and users of a ranking; sampled candidates are always marked."""
     items = f"{counts.candidates:,} items"
     if config["candidates"] != "all":
-        how = "evenly" if config["candidates"] == "sampled-uniform" else "by popularity"
-        items = f"SAMPLED candidates ({config['sampled_items']:,} of {items}, drawn {how})"
+        method = "uniformly" if config["candidates"] == "sampled-uniform" else "by popularity"
+        items = f"SAMPLED candidates ({config['sampled_items']:,} of {items}, sampled {method})"
     return f"{items} for {counts.users_in_words}"
 
 
 def _draw_cohorts(to: Console, cohorts: Sequence[Mapping[str, Any]], metric: str, *, own: str) -> None:
-    """Show for each cohort how well its rows are predicted, and one figure of its rankings, beside the baselines'."""
+    """Draw the first pointwise metric and one ranking metric of each cohort, for model and baselines."""
     from recsys_cli.evaluation.result import renamed
 
     first = next((name for cohort in cohorts for name in cohort["pointwise"][MODEL]), "")
@@ -135,14 +135,14 @@ def _title(metric: str) -> str:
 
 
 def _heading(metric: str) -> str:
-    """Write a figure's name with an arrow that says which values are better."""
+    """Return the title of a metric with an arrow for its better direction."""
     from recsys_cli.metrics.named import ARROWS, better_of
 
     return f"{_title(metric)} {ARROWS[better_of(metric)]}".rstrip()
 
 
 def _cell(estimate: Mapping[str, Any] | None, is_best: bool, lines: int) -> str:
-    """Write a figure and its interval, over more lines where the terminal is narrow."""
+    """Format an estimate and its interval on one to three lines."""
     if estimate is None or estimate["value"] is None:
         return "–"
     figure = f"{_MARK if is_best else ''}{_figure(estimate)}"

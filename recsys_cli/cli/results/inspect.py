@@ -1,4 +1,4 @@
-"""What `recsys inspect` found of a user or an item, as tables that fit a terminal."""
+"""Result of `recsys inspect`: tables of a user or an item."""
 
 from __future__ import annotations
 
@@ -13,90 +13,90 @@ if TYPE_CHECKING:
 
 _MARK = "*"
 _WIDE = 72
-"""Columns of a terminal from which there is room for what an item is beside its title."""
+"""Minimum terminal width in columns for the features of an item next to its title."""
 
 
-def draw_user(to: Console, found: Mapping[str, Any]) -> None:
-    """Show a user: the counts, what was met, what is recommended."""
-    facts(to, [("user", _plain(found["user"])), *_features(found), *_counts(found), ("run", found["run"])])
+def draw_user(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw a user: counts, history and recommendations."""
+    facts(to, [("user", _plain(result["user"])), *_features(result), *_counts(result), ("run", result["run"])])
     to.print()
-    history, recommended = found["history"], found["recommended"]
-    met = [(*_title(to, one), "" if one["time"] is None else day(one["time"]), f"{one['label']:g}") for one in history]
-    table(to, "met before, the newest first", (*_heads(to), "time", found["label"]), met, text=len(_heads(to)))
+    history, recommended = result["history"], result["recommended"]
+    past = [(*_title(to, one), "" if one["time"] is None else day(one["time"]), f"{one['label']:g}") for one in history]
+    table(to, "history, newest first", (*_heads(to), "time", result["label"]), past, text=len(_heads(to)))
     best = [(*_title(to, one), f"{one['score']:.4f}", _MARK if one["hit"] else "") for one in recommended]
-    table(to, "recommended, the best first", (*_heads(to), "score", "hit"), best, text=len(_heads(to)))
-    if recommended and found["split"]:
+    table(to, "recommended, best first", (*_heads(to), "score", "hit"), best, text=len(_heads(to)))
+    if recommended and result["split"]:
         hits = sum(one["hit"] for one in recommended)
-        line(to, f"{_MARK} {hits} of the {found['to_find']} that should be found in {found['split']}", style="dim")
-    _notes(to, found)
+        line(to, f"{_MARK} {hits} of {result['to_find']} relevant items in {result['split']}", style="dim")
+    _notes(to, result)
 
 
-def draw_item(to: Console, found: Mapping[str, Any]) -> None:
-    """Show an item: what it is, the counts, whom it is recommended to, what is near it."""
+def draw_item(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw an item: features, counts, users with the item recommended, and nearest items."""
     facts(
         to,
         [
-            ("item", _plain(found["item"])),
-            ("title", _plain(found["title"] or "")),
-            *_features(found),
-            *_counts(found),
-            ("popularity", _popularity(found["popularity"])),
-            ("run", found["run"]),
+            ("item", _plain(result["item"])),
+            ("title", _plain(result["title"] or "")),
+            *_features(result),
+            *_counts(result),
+            ("popularity", _popularity(result["popularity"])),
+            ("run", result["run"]),
         ],
     )
     to.print()
-    if found["recommended"]:
-        _draw_recommended(to, found["recommended"])
-    near = [(*_title(to, one), f"{one['cosine']:.4f}") for one in found["nearest"]]
+    if result["recommended"]:
+        _draw_recommended(to, result["recommended"])
+    near = [(*_title(to, one), f"{one['cosine']:.4f}") for one in result["nearest"]]
     table(to, "nearest items", (*_heads(to), "cosine"), near, text=len(_heads(to)))
-    _notes(to, found)
+    _notes(to, result)
 
 
-def _popularity(place: Mapping[str, Any]) -> str:
-    if place["place"] is None:
-        return f"none of the {place['items']:,} items of train"
-    return f"place {place['place']:,} of the {place['items']:,} items of train"
+def _popularity(popularity: Mapping[str, Any]) -> str:
+    if popularity["place"] is None:
+        return f"absent from the {popularity['items']:,} items of train"
+    return f"rank {popularity['place']:,} of {popularity['items']:,} items of train"
 
 
-def _draw_recommended(to: Console, found: Mapping[str, Any]) -> None:
-    counts = [(system, f"{count:,}") for system, count in found["systems"].items()]
-    drawn = ", among items that were drawn" if found["sampled"] else ""
-    what = f"in the first {found['k']} places of {found['users_ranked']:,} users of {found['split']}{drawn}"
-    table(to, f"recommended {what}", ("by", "users"), counts)
-    users = [(_plain(one["user"]), f"{one['place']:,}", _MARK if one["hit"] else "") for one in found["users"]]
-    table(to, "to these by the model, the best places first", ("user", "place", "hit"), users)
+def _draw_recommended(to: Console, result: Mapping[str, Any]) -> None:
+    counts = [(system, f"{count:,}") for system, count in result["systems"].items()]
+    sampled = ", among sampled candidates" if result["sampled"] else ""
+    title = f"in the top {result['k']} of {result['users_ranked']:,} users of {result['split']}{sampled}"
+    table(to, f"recommended {title}", ("by", "users"), counts)
+    users = [(_plain(one["user"]), f"{one['place']:,}", _MARK if one["hit"] else "") for one in result["users"]]
+    table(to, "users of the model's recommendations, best rank first", ("user", "rank", "hit"), users)
 
 
 def _heads(to: Console) -> tuple[str, ...]:
-    return ("item", "title", "what") if to.width >= _WIDE else ("title",)
+    return ("item", "title", "features") if to.width >= _WIDE else ("title",)
 
 
 def _title(to: Console, item: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the cells for an item; in a narrow terminal one, and the id where there is no title."""
+    """Return the cells of an item: id, title, features; in a narrow terminal the title, or the id without one."""
     title, own = _plain(item["title"] or ""), _plain(item["item"])
-    what = _plain("; ".join(", ".join(values) for values in item["features"].values() if values))
-    return (own, title, what) if to.width >= _WIDE else (title or own,)
+    features = _plain("; ".join(", ".join(values) for values in item["features"].values() if values))
+    return (own, title, features) if to.width >= _WIDE else (title or own,)
 
 
-def _features(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(_plain(name), _plain(", ".join(values))) for name, values in found["features"].items()]
+def _features(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(_plain(name), _plain(", ".join(values))) for name, values in result["features"].items()]
 
 
-def _counts(found: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Write the rows of each split, and how many of them are for the item."""
-    positive, mean = found["positive"], found["mean"]
-    liked = f"{found['label']} 1" if mean is None else f"{found['label']} above {mean:.4g}, the mean of train"
+def _counts(result: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """Return the rows and the share of positives of each split."""
+    positive, mean = result["positive"], result["mean"]
+    condition = f"{result['label']} 1" if mean is None else f"{result['label']} above {mean:.4g}, the mean of train"
     return [
-        (split, f"{rows:,} rows, {positive[split] / rows:.0%} with {liked}" if rows else "0 rows")
-        for split, rows in found["rows"].items()
+        (split, f"{rows:,} rows, {positive[split] / rows:.0%} with {condition}" if rows else "0 rows")
+        for split, rows in result["rows"].items()
     ]
 
 
-def _notes(to: Console, found: Mapping[str, Any]) -> None:
-    for note in found["notes"]:
+def _notes(to: Console, result: Mapping[str, Any]) -> None:
+    for note in result["notes"]:
         line(to, f"note: {note}", style="yellow")
 
 
 def _plain(text: str) -> str:
-    """Keep letters that move a terminal's cursor or change its colours out of it: a title is what somebody typed once."""
+    """Replace control characters: titles are untrusted text."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

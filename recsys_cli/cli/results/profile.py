@@ -1,4 +1,4 @@
-"""What `recsys train --profile` found: where the time of a step goes, by phase and by operation."""
+"""Result of `recsys train --profile`: the time of a training step by phase and by operation."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Show phases and operations, the largest first, and where the trace is."""
-    step = found["seconds"]
-    on_gpu = found["device"] == "cuda"
-    heads = ("a step", "time", "share", *(("on the GPU",) if on_gpu else ()))
-    table(to, "", heads, [_row(phase, step, on_gpu=on_gpu) for phase in found["phases"]])
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw phases and operations, largest first, and the path of the trace."""
+    step = result["seconds"]
+    on_gpu = result["device"] == "cuda"
+    heads = ("phase", "time", "share", *(("on the GPU",) if on_gpu else ()))
+    table(to, "", heads, [_row(phase, step, on_gpu=on_gpu) for phase in result["phases"]])
     cells = [
         (op["name"], amount(op["calls"]), _time(op["seconds"]), share(op["seconds"] / step))
-        for op in found["operations"]
+        for op in result["operations"]
     ]
-    table(to, "", ("operation", "calls a step", "time", "share"), cells)
-    rows = amount(found["rows"] / found["unprofiled_seconds"])
+    table(to, "", ("operation", "calls per step", "time", "share"), cells)
+    rows = amount(result["rows"] / result["unprofiled_seconds"])
     line(
         to,
-        f"{found['steps']} steps of {found['rows']:,} rows on {found['device']}, {found['precision']}: {_time(step)} each",
+        f"{result['steps']} steps of {result['rows']:,} rows on {result['device']}, {result['precision']}: {_time(step)} each",
     )
-    line(to, f"without the profiler {_time(found['unprofiled_seconds'])}, which is {rows} rows/s")
-    peak = ", ".join(f"{size(most)} of the {place}" for place, most in found["peak_memory"].items())
-    line(to, f"at most {peak}; no run is kept")
-    line(to, f"trace: {found['trace']} (for ui.perfetto.dev or chrome://tracing)")
+    line(to, f"without the profiler: {_time(result['unprofiled_seconds'])} per step, {rows} rows/s")
+    peak = ", ".join(f"{size(most)} ({device})" for device, most in result["peak_memory"].items())
+    line(to, f"peak memory: {peak}; no run is kept")
+    line(to, f"trace: {result['trace']} (for ui.perfetto.dev or chrome://tracing)")
 
 
 def _row(phase: Mapping[str, Any], step: float, *, on_gpu: bool) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What `recsys train` made: how each epoch went, and where the run is."""
+"""Result of `recsys train`: a table of epochs, and the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def result(made: Made[TrainedRun]) -> dict[str, Any]:
-    """Gather what the manifest says."""
+    """Return the manifest of the run as plain values."""
     run = made.artifact
     return {
         "run": run.folder.name,
@@ -27,22 +27,22 @@ def result(made: Made[TrainedRun]) -> dict[str, Any]:
     }
 
 
-def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Show how the epochs went, where the run is and what comes next."""
-    if found["up_to_date"]:
-        line(to, f"training is up to date: {found['path']}")
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the epochs, the path of the run and the next command."""
+    if result["up_to_date"]:
+        line(to, f"training is up to date: {result['path']}")
     else:
-        cells = [_epoch(epoch, is_best=epoch["epoch"] == found["best_epoch"]) for epoch in found["history"]]
-        figures = [f"valid {name}" for name in found["history"][0]["valid"]]
-        headings = ("epoch", "train loss", *figures, f"{found.get('unit', 'rows')}/s", "waiting", "time")
+        cells = [_epoch(epoch, is_best=epoch["epoch"] == result["best_epoch"]) for epoch in result["history"]]
+        figures = [f"valid {name}" for name in result["history"][0]["valid"]]
+        headings = ("epoch", "train loss", *figures, f"{result.get('unit', 'rows')}/s", "waiting", "time")
         table(to, "", headings, cells, text=0)
-        kept = " (* best epoch, which is kept)" if len(found["history"]) > 1 else ""
-        line(to, f"trained {found['parameters']:,} parameters on {found['device']}, {found['precision']}{kept}")
-        for note in found.get("notes", ()):
+        kept = " (* best epoch, kept)" if len(result["history"]) > 1 else ""
+        line(to, f"trained {result['parameters']:,} parameters on {result['device']}, {result['precision']}{kept}")
+        for note in result.get("notes", ()):
             line(to, f"note: {note}")
-        line(to, f"run: {found['path']}")
-    if found["next"]:
-        line(to, f"next: {found['next']}", style="dim")
+        line(to, f"run: {result['path']}")
+    if result["next"]:
+        line(to, f"next: {result['next']}", style="dim")
 
 
 def _epoch(epoch: Mapping[str, Any], *, is_best: bool) -> tuple[str, ...]:

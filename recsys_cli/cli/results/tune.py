@@ -1,4 +1,4 @@
-"""What `recsys tune` found: the trials from best to worst, and the values of the best."""
+"""Result of `recsys tune`: the trials from best to worst, and the best values."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
 
 
 def result(made: Made[TunedStudy]) -> dict[str, Any]:
-    """Gather what the manifest says."""
+    """Return the manifest of the study as plain values."""
     study = made.artifact
-    found = study.manifest
+    manifest = study.manifest
     return {
         "study": study.folder.name,
         "up_to_date": made.up_to_date,
         "path": str(study.folder),
         "report": str(study.report),
-        **found,
-        "caveat": caveat(found),
-        "next": f"recsys train {study.best}" if found["best"] else None,
+        **manifest,
+        "caveat": caveat(manifest),
+        "next": f"recsys train {study.best}" if manifest["best"] else None,
     }
 
 
-def draw(to: Console, found: Mapping[str, Any]) -> None:
-    """Show the trials, the best of them, where the page is and what comes next."""
-    keys, metric = list(found["space"]), found["metric"]["name"]
-    rows = [_row(entry, keys) for entry in found["ranking"]]
+def draw(to: Console, result: Mapping[str, Any]) -> None:
+    """Draw the trials, the best values, the path of the page and the next command."""
+    keys, metric = list(result["space"]), result["metric"]["name"]
+    rows = [_row(entry, keys) for entry in result["ranking"]]
     headings = ("rank", "trial", metric, *keys, "epochs", "time", "state")
     table(to, "", headings, rows, text=0)
-    for entry in found["ranking"]:
+    for entry in result["ranking"]:
         if entry["state"] == "failed":
             line(to, f"trial {entry['trial']} failed: {entry['message']}")
-    counts = found["trials"]
-    over = sum(counts[state] for state in ("finished", "pruned", "failed"))
-    if found["up_to_date"]:
-        line(to, f"tuning is up to date: {over} of {counts['wanted']} trials; --trials N makes more")
-    best = found["best"]
+    counts = result["trials"]
+    ended = sum(counts[state] for state in ("finished", "pruned", "failed"))
+    if result["up_to_date"]:
+        line(to, f"tuning is up to date: {ended} of {counts['wanted']} trials; --trials N adds more")
+    best = result["best"]
     if best:
-        line(to, f"best {metric}: {_figure(best['value'])}, of trial {best['trial']}: {best['overrides']}")
-        line(to, str(found["caveat"]))
-    line(to, f"page: {found['report']}")
-    if found["next"]:
-        line(to, f"next: {found['next']}", style="dim")
+        line(to, f"best {metric}: {_figure(best['value'])}, trial {best['trial']}: {best['overrides']}")
+        line(to, str(result["caveat"]))
+    line(to, f"page: {result['report']}")
+    if result["next"]:
+        line(to, f"next: {result['next']}", style="dim")
 
 
 def _row(entry: Mapping[str, Any], keys: list[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The page of a study: one HTML file that needs no network."""
+"""The report of a study: one self-contained HTML file."""
 
 from __future__ import annotations
 

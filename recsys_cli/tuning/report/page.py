@@ -1,4 +1,4 @@
-"""Puts the page of a study together: which of its facts stand where, and how they are written."""
+"""Renders the report of a study."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from recsys_cli.tuning.report import plots
 
 @dataclass(frozen=True)
 class Headline:
-    """A figure on top of the page."""
+    """A headline number of the page."""
 
     title: str
     value: str
     remark: str
 
 
-def show(found: Mapping[str, Any], *, data: str, config: str) -> str:
-    """Write the page as one HTML document that loads nothing.
+def show(study: Mapping[str, Any], *, data: str, config: str) -> str:
+    """Render the report as a self-contained HTML document.
 
     Args:
-        found: What `facts.gather` found.
-        data: Name of the prepared data that was trained on.
-        config: The config, as YAML.
+        study: Result of `facts.gather`, with the metric.
+        data: Name of the prepared data.
+        config: The config as YAML.
     """
-    metric, entries = Axis(f"valid {found['metric']['name']}"), found["ranking"]
+    metric, entries = Axis(f"valid {study['metric']['name']}"), study["ranking"]
     tried = [entry for entry in entries if entry["state"] in {"finished", "pruned"}]
     return render(
         "tune.html.j2",
         package=__package__,
-        found=found,
+        study=study,
         data=data,
         config=config,
-        headlines=list(_headlines(found)),
-        caveat=caveat(found),
-        head=["trial", found["metric"]["name"], "state", *found["space"], "epochs", "seconds"],
-        rows=[_row(entry, list(found["space"])) for entry in entries],
+        headlines=list(_headlines(study)),
+        caveat=caveat(study),
+        head=["trial", study["metric"]["name"], "state", *study["space"], "epochs", "seconds"],
+        rows=[_row(entry, list(study["space"])) for entry in entries],
         failures=[(entry["trial"], entry["message"]) for entry in entries if entry["state"] == "failed"],
-        history=plots.history(tried, metric=metric, better=found["metric"]["better"]),
+        history=plots.history(tried, metric=metric, better=study["metric"]["better"]),
         epochs=plots.epochs(tried, metric=metric),
-        over={key: plots.over_key(key, values, tried, metric=metric) for key, values in found["space"].items()},
+        over={key: plots.over_key(key, values, tried, metric=metric) for key, values in study["space"].items()},
     )
 
 
-def _headlines(found: Mapping[str, Any]) -> Iterator[Headline]:
-    counts, best = found["trials"], found["best"]
+def _headlines(study: Mapping[str, Any]) -> Iterator[Headline]:
+    counts, best = study["trials"], study["best"]
     if best is not None:
-        yield Headline(f"best {found['metric']['name']}", _figure(best["value"]), f"trial {best['trial']}")
+        yield Headline(f"best {study['metric']['name']}", _figure(best["value"]), f"trial {best['trial']}")
     yield Headline("finished", str(counts["finished"]), f"of {counts['wanted']} trials")
-    for state, remark in (("pruned", "ended early"), ("running", "not over yet"), ("failed", "see below")):
+    for state, remark in (("pruned", "stopped early"), ("running", "unfinished"), ("failed", "see below")):
         if counts[state]:
             yield Headline(state, str(counts[state]), remark)
 

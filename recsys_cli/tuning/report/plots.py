@@ -1,4 +1,4 @@
-"""Which figures a study's page shows: how the best came about, how trials went, and the metric over each key."""
+"""Figures of a study: optimization history, learning curves and the metric over each key."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from recsys_cli.page import Axis, LineSeries, chart
 Entry = Mapping[str, Any]
 _FINISHED, _BEST, _OTHERS = 1, 2, 3
 _ROOM = 50
-"""Letters that fit below an axis of choices."""
+"""Characters available for the labels of an axis of choices."""
 
 
 def history(entries: Sequence[Entry], *, metric: Axis, better: str) -> Markup:
-    """Draw what each trial came to, and the best so far.
+    """Draw the metric of each trial and the best value so far.
 
     Args:
-        entries: The trials, in any order.
-        metric: The axis of the figure that they are compared by.
-        better: Which values of it are better: higher, lower or one.
+        entries: Trials in any order.
+        metric: Axis of the monitored metric.
+        better: Better direction: "higher", "lower" or "one" (closest to 1).
     """
     in_order = sorted(entries, key=lambda entry: entry["trial"])
     finished = [entry for entry in in_order if entry["state"] == "finished" and entry["value"] is not None]
     best = accumulate((entry["value"] for entry in finished), lambda one, two: _better(one, two, better))
     marks = [
         *_dots(in_order, lambda entry: entry["trial"]),
-        LineSeries([entry["trial"] for entry in finished], list(best), name="best so far", colour=_BEST),
+        LineSeries([entry["trial"] for entry in finished], list(best), name="best so far", color=_BEST),
     ]
-    return chart("What each trial came to", marks, x=Axis("trial", low=1), y=metric)
+    return chart("Metric of each trial", marks, x=Axis("trial", low=1), y=metric)
 
 
 def epochs(entries: Sequence[Entry], *, metric: Axis) -> Markup:
-    """Draw how trials went, the best above the others; empty where they have one epoch.
+    """Draw the metric over epochs, with the best trial on top; empty for single-epoch trials.
 
     Args:
-        entries: The trials, the best first.
-        metric: As for `history`.
+        entries: Trials, best first.
+        metric: Axis of the monitored metric.
     """
     curves = [[(epoch, y) for epoch, y in enumerate(entry["curve"], start=1) if y is not None] for entry in entries]
     if not entries or max(map(len, curves)) < 2:
         return Markup("")
     best, *others = [([x for x, _ in points], [y for _, y in points]) for points in curves]
     marks = [
-        LineSeries(*points, name="" if place else "others", thin=True, colour=_OTHERS)
-        for place, points in enumerate(others)
+        LineSeries(*points, name="" if index else "others", thin=True, color=_OTHERS)
+        for index, points in enumerate(others)
     ]
-    marks.append(LineSeries(*best, name="best", markers=True, colour=_BEST))
-    return chart("How the trials went", marks, x=Axis("epoch"), y=metric)
+    marks.append(LineSeries(*best, name="best", markers=True, color=_BEST))
+    return chart("Learning curves of the trials", marks, x=Axis("epoch"), y=metric)
 
 
 def over_key(key: str, values: Mapping[str, Any], entries: Sequence[Entry], *, metric: Axis) -> Markup:
-    """Draw what trials came to over what they tried for one key.
+    """Draw the metric of the trials over the values of one key.
 
     Args:
         key: The key.
-        values: What it may be, as in the config.
+        values: Search space of the key, as in the config.
         entries: The trials.
-        metric: As for `history`.
+        metric: Axis of the monitored metric.
     """
     choices = [yaml12.quoted(choice) for choice in values.get("choices", ())]
     if not choices:
@@ -73,12 +73,12 @@ def over_key(key: str, values: Mapping[str, Any], entries: Sequence[Entry], *, m
     return chart(f"The metric over {key}", dots, x=Axis(key, kind="names", names=names), y=metric)
 
 
-def _dots(entries: Sequence[Entry], place: Any) -> list[LineSeries]:
+def _dots(entries: Sequence[Entry], x_of: Any) -> list[LineSeries]:
     marks = []
-    for state, name, colour in (("pruned", "pruned, at its last epoch", _OTHERS), ("finished", "finished", _FINISHED)):
-        found = [entry for entry in entries if entry["state"] == state and entry["value"] is not None]
-        x, y = [place(entry) for entry in found], [entry["value"] for entry in found]
-        marks.append(LineSeries(x, y, name=name, joined=False, colour=colour))
+    for state, name, color in (("pruned", "pruned, at its last epoch", _OTHERS), ("finished", "finished", _FINISHED)):
+        chosen = [entry for entry in entries if entry["state"] == state and entry["value"] is not None]
+        x, y = [x_of(entry) for entry in chosen], [entry["value"] for entry in chosen]
+        marks.append(LineSeries(x, y, name=name, joined=False, color=color))
     return marks
 
 

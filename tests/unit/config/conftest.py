@@ -1,4 +1,4 @@
-"""Fixtures of the tests of configs: a file that is written as a person would, and what is said to be wrong with it."""
+"""Fixtures of config tests: a written config file, and the problems of an invalid one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Write:
-    """Write what comes after the HEAD of the test's module, or after another, as x.yaml in the working directory."""
+    """Write HEAD of the test module, or another head, plus a text as x.yaml in the working directory."""
     monkeypatch.chdir(tmp_path)
 
     def write(rest: str, *, head: str = request.module.HEAD) -> Path:
@@ -28,7 +28,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 
 @pytest.fixture
 def problems() -> Callable[..., list[str]]:
-    """Load a config that is not good, and return the lines of the error."""
+    """Load an invalid config and return the lines of the error."""
 
     def problems(path: Path, *overrides: str) -> list[str]:
         with pytest.raises(ConfigError, match=r"x\.yaml: \d+ problem") as caught:

@@ -1,4 +1,4 @@
-"""What a bench's models become: configs of their own, trained as the entry, the config or the model says, in this order."""
+"""Configs of bench models: the entry overrides the config, the config overrides the model's defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recsys_cli.config import RunConfig, dump, load, vary, with_model
-from recsys_cli.config.load import dump_to_go_on, model_config_type, train_defaults
+from recsys_cli.config.load import dump_resolved, model_config_type, train_defaults
 
 HEAD = """\
 dataset: {name: movielens-25m}
@@ -54,8 +54,8 @@ def test_an_entry_replaces_the_model_and_adds_to_train(write) -> None:
     assert {cell.bench for cell in cells(config)} == {None}
 
 
-def test_a_models_own_defaults_hold_where_nothing_is_written(write, tmp_path: Path) -> None:
-    """EASE is monitored by NDCG where nobody says otherwise, and mlp by AUC, whichever of them is the config's own model."""
+def test_model_defaults_fill_missing_keys(write, tmp_path: Path) -> None:
+    """The default monitor is NDCG for EASE and AUC for mlp, for any model of the config."""
     assert train_defaults(model_config_type("ease"))["monitor"] == "ndcg@10"
     for own in ("ease", "mlp"):
         config = load(
@@ -63,30 +63,30 @@ def test_a_models_own_defaults_hold_where_nothing_is_written(write, tmp_path: Pa
         )
         assert [cell.train.monitor for cell in cells(config)] == ["ndcg@10", "auc"]
         later = tmp_path / "current.yaml"
-        later.write_text(dump_to_go_on(config))
+        later.write_text(dump_resolved(config))
         assert [cell.train.monitor for cell in cells(load(later))] == ["ndcg@10", "auc"]
     config = load(write("bench: {models: [ease, mlp]}", head=HEAD.replace("train: {", "train: {monitor: loss, ")))
     assert {cell.train.monitor for cell in cells(config)} == {"loss"}
 
 
-def test_the_config_of_the_last_stage_means_the_same_bench(write, tmp_path: Path) -> None:
+def test_the_current_config_has_the_same_bench(write, tmp_path: Path) -> None:
     config = load(write(GOOD))
     later = tmp_path / "current.yaml"
-    later.write_text(dump_to_go_on(config))
+    later.write_text(dump_resolved(config))
     again = load(later)
     assert again == config
     assert cells(again) == cells(config)
     assert [cell.train.batch_size for cell in cells(load(later, ["train.batch_size=333"]))] == [333, 333, 222]
     assert load(write("")).bench is None
     plain = load(write(""))
-    assert dump_to_go_on(plain) == dump(plain)
+    assert dump_resolved(plain) == dump(plain)
 
 
 def test_a_trial_has_no_bench(write) -> None:
     assert vary(load(write(GOOD)), ["train.epochs=2"]).bench is None
 
 
-def test_models_of_one_name_are_called_by_what_differs(write) -> None:
+def test_labels_of_equal_names_have_options(write) -> None:
     bench = load(write(GOOD)).bench
     assert bench is not None
     assert bench.labels == ("popularity", "mlp", "mlp hidden_dims=[16], batch_size=222, epochs=9")
@@ -105,12 +105,12 @@ def test_models_of_one_name_are_called_by_what_differs(write) -> None:
             "- {name: mlp, train: {epoch: 3}}",
             "x.yaml:14: bench.models.1: train.epoch: unknown key (did you mean epochs?)",
         ),
-        ("- {name: mlp, train: {seed: 3}}", "bench.models.1.train: train.seed is what bench.seeds says"),
+        ("- {name: mlp, train: {seed: 3}}", "bench.models.1.train: train.seed is the same for all models"),
         ("- {hidden_dims: [3]}", "x.yaml:14: bench.models.1.name: is missing"),
         ("- popularity", "bench.models: has popularity twice"),
     ],
 )
-def test_what_is_wrong_with_an_entry_is_told_with_its_line(problems, write, entry: str, expected: str) -> None:
+def test_problem_of_an_entry_has_its_line(problems, write, entry: str, expected: str) -> None:
     found = problems(write(f"bench:\n  models:\n    - popularity\n    {entry}\n"))
     assert len(found) == 1
     assert expected in found[0]
@@ -122,21 +122,21 @@ def test_what_is_wrong_with_an_entry_is_told_with_its_line(problems, write, entr
         ("metrics: [ndgc@10]", "bench.metrics.0: unknown metric 'ndgc@10' (did you mean ndcg@10?)"),
         ("metrics: [divrsity@10]", "(did you mean diversity@10?); known: auc, "),
         ("metrics: [guac]", "(did you mean gauc?); known: auc, "),
-        ("metrics: [ndcg@7]", "bench.metrics: ndcg@7 is not measured, because evaluate.k has no 7"),
+        ("metrics: [ndcg@7]", "bench.metrics: ndcg@7 is not measured: add 7 to evaluate.k"),
         ("metrics: [loss]", "bench.metrics.0: loss is the training objective, not an evaluation metric"),
         ("metrics: [gauc, coverage@0]", "bench.metrics.1: the cut-off of coverage@0 has to be a whole number from 1"),
         ("metrics: [ndcg]", "bench.metrics.0: ndcg needs a cut-off, such as ndcg@10"),
         ("seeds: [1, 1]", "bench.seeds: has 1 twice"),
-        ("seeds: []", "bench.seeds: needs 1 or more, and has 0"),
-        ("models: []", "bench.models: needs 1 or more, and has 0"),
+        ("seeds: []", "bench.seeds: needs at least 1, and has 0"),
+        ("models: []", "bench.models: needs at least 1, and has 0"),
     ],
 )
-def test_what_is_wrong_with_the_rest_is_told(problems, write, line: str, expected: str) -> None:
+def test_problems_of_seeds_and_metrics(problems, write, line: str, expected: str) -> None:
     models = "" if line.startswith("models") else "  models: [popularity]\n"
     (found,) = problems(write(f"bench:\n{models}  {line}\n"))
     assert expected in found
 
 
-def test_what_is_wrong_with_the_config_is_told_once(problems, write) -> None:
+def test_problem_of_the_config_is_reported_once(problems, write) -> None:
     (found,) = problems(write(GOOD, head=HEAD.replace("hidden_dims: [7]", "hiden: [7]")))
     assert found == "x.yaml:9: model.hiden: unknown key (did you mean hidden_dims?)"

@@ -1,4 +1,4 @@
-"""Learning-rate factors against values worked out by hand, and how a schedule is written."""
+"""Factors of learning rate schedules against values by hand, and their config."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ features:
 
 
 def factors(schedule: Any, steps: int, *, per_epoch: int, epochs: int, history: tuple[float, ...] = ()) -> list[float]:
-    """The factors of steps 0, 1, …, with as much of the history as was there at each."""
+    """Factors of steps 0, 1, …, each with the history so far."""
     return [
         schedule.factor(TrainingPosition(step, per_epoch, epochs, history[: step // per_epoch])) for step in range(steps)
     ]  # fmt: skip
@@ -36,14 +36,14 @@ def test_constant_is_one() -> None:
     assert factors(Constant(), 4, per_epoch=2, epochs=2) == [1.0] * 4
 
 
-def test_warm_up_rises_in_a_straight_line_and_is_followed_by_the_schedule() -> None:
+def test_warm_up_is_linear_before_the_schedule() -> None:
     assert factors(Constant(warmup_steps=4), 6, per_epoch=6, epochs=1) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
     assert factors(StepDecay(warmup_steps=2, gamma=0.1), 4, per_epoch=2, epochs=2) == pytest.approx(
         [0.5, 1.0, 0.1, 0.1]
     )
 
 
-def test_cosine_goes_down_to_its_floor_in_the_steps_that_are_left() -> None:
+def test_cosine_decays_to_its_floor_after_the_warm_up() -> None:
     found = factors(Cosine(), 9, per_epoch=3, epochs=3)
     assert found == pytest.approx([(1 + math.cos(math.pi * step / 8)) / 2 for step in range(9)])
     assert (found[0], found[4], found[8]) == pytest.approx((1.0, 0.5, 0.0))
@@ -54,13 +54,13 @@ def test_cosine_goes_down_to_its_floor_in_the_steps_that_are_left() -> None:
     assert Cosine(floor=0.2).factor(TrainingPosition(99, 5, 2)) == pytest.approx(0.2)
 
 
-def test_cosine_takes_a_warm_up_that_is_all_there_is() -> None:
+def test_cosine_with_warm_up_in_all_steps() -> None:
     assert Cosine(warmup_steps=10).factor(TrainingPosition(9, 5, 2)) == 1.0
     assert Cosine(warmup_steps=10).factor(TrainingPosition(10, 5, 2)) == 1.0
     assert Cosine(warmup_steps=100).factor(TrainingPosition(9, 5, 2)) == pytest.approx(0.1)
 
 
-def test_step_cuts_after_every_so_many_epochs() -> None:
+def test_step_reduces_every_so_many_epochs() -> None:
     found = factors(StepDecay(epochs=2, gamma=0.5), 12, per_epoch=2, epochs=6)
     assert found == [1.0] * 4 + [0.5] * 4 + [0.25] * 4
 
@@ -76,7 +76,7 @@ def test_step_cuts_after_every_so_many_epochs() -> None:
     ],
     ids=["better each time", "as good is no better", "every two", "starts again at a better one", "never a number"],
 )
-def test_plateau_cuts_where_nothing_gets_better(patience: int, history: tuple[float, ...], cuts: list[int]) -> None:
+def test_plateau_reduces_without_improvement(patience: int, history: tuple[float, ...], cuts: list[int]) -> None:
     schedule = Plateau(patience=patience, gamma=0.5)
     assert factors(schedule, len(history) + 1, per_epoch=1, epochs=9, history=history) == [0.5**cut for cut in cuts]
 
@@ -113,7 +113,7 @@ def test_a_schedule_is_a_name_or_its_options(config: Path, overrides: list[str],
     assert load(config) == found
 
 
-def test_an_override_goes_into_a_bare_name_of_the_file(config: Path) -> None:
+def test_override_expands_a_bare_name(config: Path) -> None:
     config.write_text(CONFIG + "train:\n  schedule: cosine\n")
     assert load(config, ["train.schedule.floor=0.5"]).train.schedule == Cosine(floor=0.5)
 
@@ -123,7 +123,7 @@ def test_an_override_goes_into_a_bare_name_of_the_file(config: Path) -> None:
     [
         (["train.schedule=cosin"], r"train\.schedule: unknown name 'cosin' \(did you mean cosine\?\); known: constant, "),
         (["train.schedule=3"], r"train\.schedule: has to be a mapping"),
-        (["train.schedule.floor=0.5"], r"train\.schedule: needs `name: NAME`, to say which one it is"),
+        (["train.schedule.floor=0.5"], r"train\.schedule: needs `name: NAME`"),
         (["train.schedule={name: step, gama: 0.3}"], r"train\.schedule\.gama: unknown key \(did you mean gamma\?\)"),
         (["train.schedule={name: constant, floor: 1}"], r"train\.schedule\.floor: unknown key; known: name, warmup_steps"),
         (["train.schedule={name: cosine, floor: 2}"], r"train\.schedule\.floor: has to be at most 1, not 2"),
@@ -131,7 +131,7 @@ def test_an_override_goes_into_a_bare_name_of_the_file(config: Path) -> None:
         (["train.schedule={name: plateau, gamma: 1.0}"], r"train\.schedule\.gamma: has to be less than 1, not 1"),
     ],
 )  # fmt: skip
-def test_a_schedule_that_cannot_be_is_told_in_our_words(config: Path, overrides: list[str], message: str) -> None:
+def test_problem_of_a_schedule(config: Path, overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(config, overrides)
 
@@ -146,13 +146,13 @@ def test_a_schedule_that_cannot_be_is_told_in_our_words(config: Path, overrides:
         ("auc@10", r"train\.monitor: auc takes no cut-off, and auc@10 has one"),
     ],
 )
-def test_a_metric_that_is_not_there_is_an_error_of_the_config(config: Path, name: str, message: str) -> None:
+def test_unknown_metric_is_a_config_error(config: Path, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(config, [f"train.monitor={name}"])
 
 
 @pytest.mark.parametrize("name", ["loss", "auc", "log_loss", "accuracy", "ece", "calibration", "ndcg@10", "recall@20"])
-def test_metrics_that_are_there_can_be_monitored(config: Path, name: str) -> None:
+def test_known_metrics_can_be_monitored(config: Path, name: str) -> None:
     assert load(config, [f"train.monitor={name}"]).train.monitor == name
 
 

@@ -1,4 +1,4 @@
-"""Every config that comes along is valid, and opens with the commands that run it."""
+"""Every included config is valid and starts with its commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_all_configs_are_found() -> None:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_config_is_valid_and_opens_with_its_commands(path: Path) -> None:
+def test_config_is_valid_and_starts_with_its_commands(path: Path) -> None:
     config = load(path)
     name = path.relative_to(FOLDER.parent)
     head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
@@ -51,13 +51,13 @@ def test_ml25m_is_the_recipe_of_the_notebooks() -> None:
     assert (config.train.epochs, config.train.batch_size, config.train.learning_rate) == (1, 32_768, 0.01)
 
 
-def test_the_temporal_twin_differs_in_its_split_alone() -> None:
+def test_the_temporal_twin_differs_only_in_its_split() -> None:
     twin, plain = load(FOLDER / "ml25m-temporal.yaml"), load(FOLDER / "ml25m.yaml")
     assert twin.split.model_dump() == {"method": "temporal", "valid": 0.1, "test": 0.1}
     assert twin.model_copy(update={"split": plain.split}) == plain
 
 
-def test_another_model_on_the_line_leaves_what_is_searched_of_the_first() -> None:
+def test_another_model_drops_the_search_space_of_the_first() -> None:
     demo = FOLDER / "demo.yaml"
     changed = load(demo, ["model.name=ease"])
     assert changed.model.name == "ease"

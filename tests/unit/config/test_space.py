@@ -1,4 +1,4 @@
-"""What a person reads who asked `recsys tune` for values that cannot be: every one of them at once, with its line."""
+"""Messages about invalid search spaces: all problems at once, each with its line."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def test_a_good_space_is_read_and_written(write) -> None:
             "tune.space: learning_rate: only keys of model and train can be searched (did you mean train.learning_rate?)",
         ),
         ("split.seed: {low: 1, high: 3}", "tune.space: split.seed: only keys of model and train can be searched"),
-        ("train.monitor: {choices: [auc, loss]}", "tune.space: train.monitor: is what trials are compared by"),
+        ("train.monitor: {choices: [auc, loss]}", "tune.space: train.monitor: compares the trials"),
         (
             "train.epochs.more: {low: 1, high: 3}",
-            "tune.space: train.epochs.more: 'train.epochs.more=1': train.epochs is 3, which has no 'more' in it",
+            "tune.space: train.epochs.more: 'train.epochs.more=1': train.epochs is 3 and has no key 'more'",
         ),
         (
             "train.max_grad_norm: {low: 5, high: 1}",
@@ -102,17 +102,17 @@ def test_a_good_space_is_read_and_written(write) -> None:
             "train.max_grad_norm: {low: 1, choices: [1]}",
             "tune.space.train.max_grad_norm: has to be a range (low, high) or choices",
         ),
-        ("train.max_grad_norm: {choices: []}", "tune.space.train.max_grad_norm.choices: needs 1 or more, and has 0"),
+        ("train.max_grad_norm: {choices: []}", "tune.space.train.max_grad_norm.choices: needs at least 1, and has 0"),
         ("train.max_grad_norm: 5", "tune.space.train.max_grad_norm: has to be a mapping"),
     ],
 )
-def test_the_mistake_is_named_with_its_line(problems, write, entry: str, line: str) -> None:
+def test_problem_has_its_line(problems, write, entry: str, line: str) -> None:
     found = problems(write(f"    {entry}\n"), "train.epochs=3")
     assert len(found) == 1
     assert found[0].startswith(f"x.yaml:12: {line}")
 
 
-def test_all_mistakes_come_at_once_those_of_other_sections_too(problems, write) -> None:
+def test_all_problems_of_all_sections_are_reported(problems, write) -> None:
     path = write("    train.max_grad_norm: {low: 5, high: 1}\n    train.sparse_embeddings: {choices: [maybe]}\n")
     assert problems(path, "tune.trails=3", "train.epochs=0") == [
         "x.yaml:12: tune.space.train.max_grad_norm: low has to be less than high, and 5 is not less than 1",
@@ -122,17 +122,17 @@ def test_all_mistakes_come_at_once_those_of_other_sections_too(problems, write) 
     ]
 
 
-def test_a_space_given_on_the_line_is_checked_too(problems, write) -> None:
+def test_space_of_an_override_is_validated(problems, write) -> None:
     (found,) = problems(write(GOOD), "tune.space={train.epochs: {low: 0, high: 2}}")
     assert found.endswith("tune.space: train.epochs: has to be at least 1, not 0")
 
 
-def test_a_section_without_space_is_a_mistake(problems, write) -> None:
+def test_section_without_space_is_invalid(problems, write) -> None:
     (found,) = problems(write(GOOD), "tune={trials: 3}")
     assert found.endswith("tune.space: is missing")
 
 
-def test_vary_replaces_values_and_leaves_tuning_out(write) -> None:
+def test_vary_applies_overrides_and_drops_tune(write) -> None:
     config = load(write(GOOD))
     changed = vary(config, ["model.hidden_dims=[64]", "train.learning_rate=1e-05"])
     assert changed.tune is None
@@ -141,6 +141,6 @@ def test_vary_replaces_values_and_leaves_tuning_out(write) -> None:
     assert changed.features == config.features
 
 
-def test_values_that_exclude_each_other_are_found_where_they_meet(write) -> None:
-    with pytest.raises(ConfigError, match="embedding_weight_decay is not there with sparse_embeddings"):
+def test_invalid_combination_fails_in_its_trial(write) -> None:
+    with pytest.raises(ConfigError, match="embedding_weight_decay is not available with sparse"):
         vary(load(write(GOOD)), ["train.sparse_embeddings=true"])

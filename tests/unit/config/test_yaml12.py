@@ -1,4 +1,4 @@
-"""YAML as people expect it."""
+"""YAML 1.2 scalars, anchors and round trips."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_parse_reads_scalars_as_yaml_1_2(text: str, value: object) -> None:
     assert type(parsed) is type(value)
 
 
-def test_parse_keeps_a_key_that_yaml_1_1_takes_for_a_truth_value() -> None:
+def test_parse_keeps_a_boolean_key_of_yaml_1_1_as_text() -> None:
     assert yaml12.parse("{op: JoinExternal, on: movieId, 1: x, null: y}") == {
         "op": "JoinExternal",
         "on": "movieId",
@@ -52,7 +52,7 @@ def test_parse_keeps_a_key_that_yaml_1_1_takes_for_a_truth_value() -> None:
     }
 
 
-def test_parse_understands_anchors_and_merges() -> None:
+def test_parse_supports_anchors_and_merges() -> None:
     assert yaml12.parse("a: &x {b: 1}\nc: {<<: *x, d: 2}") == {"a": {"b": 1}, "c": {"b": 1, "d": 2}}
 
 
@@ -73,6 +73,6 @@ def test_write_and_parse_are_inverse(value: object) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8) | _words)
-def test_quoted_may_stand_in_a_list_and_as_a_value(text: str) -> None:
+def test_quoted_is_valid_in_a_list_and_as_a_value(text: str) -> None:
     assert len(yaml12.quoted(text).splitlines()) == 1
     assert yaml12.parse(f"a: {yaml12.quoted(text)}\nb: [{yaml12.quoted(text)}, x]") == {"a": text, "b": [text, "x"]}

@@ -127,7 +127,7 @@ def test_a_run_of_any_placement_is_evaluated_in_one_process(
         (
             "host",
             {"sparse_embeddings": False},
-            "placement=host moves the rows of a batch only, and needs train.sparse_embeddings=true",
+            "placement=host updates only the rows of a batch: set train.sparse_embeddings=true",
         ),
         (
             "sharded",

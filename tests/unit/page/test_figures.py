@@ -1,4 +1,4 @@
-"""Figures: marks where their values say, nothing where there is nothing, and text that cannot break out."""
+"""Figures: marks at their values, empty figures, and escaped text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_line_goes_through_its_points() -> None:
     assert top < ground
 
 
-def test_band_goes_from_the_upper_ends_back_along_the_lower_ones_and_the_axis_holds_it() -> None:
+def test_band_is_a_closed_polygon_within_the_axis() -> None:
     line = LineSeries((0, 10), (0.5, 0.5), band=[(0.25, 1.0), (0.5, 0.5)])
     drawn = svg(chart("A", [line], x=X, y=Axis("y", low=0)))
     points = [tuple(map(float, point.split(","))) for point in drawn.find("polygon").get("points").split()]  # type: ignore[union-attr]
@@ -44,7 +44,7 @@ def test_single_point_is_marked() -> None:
     assert len(drawn.findall("circle")) == 1
 
 
-def test_histogram_has_a_bar_for_each_interval_that_is_not_empty() -> None:
+def test_histogram_has_a_bar_per_nonempty_bin() -> None:
     drawn = svg(chart("A", [Histogram((1, 10, 100, 1000), (4, 0, 2))], x=Axis("x", kind="log"), y=Axis("y", low=0)))
     heights = [float(bar.get("height", "")) for bar in drawn.findall("rect")]
     assert len(heights) == 2
@@ -60,12 +60,12 @@ def test_bars_are_as_long_as_their_values_and_leave_gaps() -> None:
     assert len([line for line in drawn.findall("line") if line.get("class") == "whisker"]) == 1
 
 
-def test_nothing_to_draw_is_no_figure() -> None:
+def test_no_values_no_figure() -> None:
     assert chart("A", [LineSeries((), ())], x=X, y=Y) == ""
     assert bars("A", ["a"], [BarGroup("a", [None])], x=X) == ""
 
 
-def test_legend_names_what_is_drawn_in_its_colour() -> None:
+def test_legend_has_names_and_colors() -> None:
     drawn = chart(
         "A", [LineSeries((), (), name="none"), LineSeries((1,), (1,), name="a"), LineSeries((1, 2), (1, 1))], x=X, y=Y
     )
@@ -80,16 +80,16 @@ def test_text_is_escaped_everywhere() -> None:
     assert "&lt;script&gt;" in drawn
 
 
-def test_figures_take_all_colours_from_the_page() -> None:
+def test_figures_use_only_colors_of_the_page() -> None:
     drawn = chart("A", [LineSeries((0, 1), (0, 1)), Histogram((0, 1), (1,))], x=X, y=Y) + bars(
         "A", ["a"], [BarGroup("a", [1.0])], x=X
     )
     assert not re.search(r"#[0-9a-fA-F]{3}|rgb|fill=|stroke=", drawn)
 
 
-def test_points_may_stand_by_themselves_below_names() -> None:
+def test_scatter_over_categories() -> None:
     axis = Axis("x", kind="names", names=("[64]", "[128]", "[256]"))
-    drawn = svg(chart("A", [LineSeries((0, 2), (0.1, 0.9), joined=False, colour=3)], x=axis, y=Y))
+    drawn = svg(chart("A", [LineSeries((0, 2), (0.1, 0.9), joined=False, color=3)], x=axis, y=Y))
     assert drawn.find("polyline") is None
     dots = drawn.findall("circle")
     assert {dot.get("class") for dot in dots} == {"dot s3"}

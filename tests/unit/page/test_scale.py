@@ -1,4 +1,4 @@
-"""Ticks stand at round values inside the axis, whatever its kind and its ends."""
+"""Ticks are at round values within the axis, for all kinds and limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_ticks_are_round(kind: str, values: tuple[float, float], expected: list[
 @pytest.mark.parametrize("kind", ["linear", "share", "log", "time"])
 @given(values=st.lists(st.floats(1e-3, 2e9), min_size=1, max_size=4))
 @settings(derandomize=True, deadline=None, max_examples=100)
-def test_every_value_and_every_tick_has_its_place(kind: str, values: list[float]) -> None:
+def test_values_and_ticks_are_within_the_axis(kind: str, values: list[float]) -> None:
     scale = Axis("", kind=kind).over(values)  # type: ignore[arg-type]
     ticks = [value for value, _ in scale.ticks(5)]
     assert all(0 <= scale(value) <= 1 for value in values)
@@ -52,13 +52,13 @@ def test_every_value_and_every_tick_has_its_place(kind: str, values: list[float]
     assert sorted(map(scale, values)) == [scale(value) for value in sorted(values)]
 
 
-def test_logarithmic_axis_leaves_out_what_has_no_logarithm() -> None:
+def test_logarithmic_axis_ignores_values_without_logarithm() -> None:
     scale = Axis("", kind="log").over([0, 10, 1000])
     assert (scale.low, scale.high) == (10, 1000)
     assert scale(0) == 0
 
 
-def test_times_are_dates_only_where_they_can_be() -> None:
+def test_only_plausible_times_are_dates() -> None:
     assert moment(789652009) == "1995-01-09 11:46:49"
     assert moment(12_345) == "12,345"
     assert moment(1_574_327_703_000) == "1,574,327,703,000"

@@ -13,7 +13,7 @@ import pytest
 from browser import see
 
 from recsys_cli.config import RunConfig
-from recsys_cli.config.load import dump_to_go_on
+from recsys_cli.config.load import dump_resolved
 from recsys_cli.errors import ConfigError, TrainingError
 from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.compare.leaderboard import failures_in_words, in_words
@@ -163,7 +163,7 @@ def test_without_a_section_it_says_what_to_write(data: PreparedData, workspace: 
     with pytest.raises(ConfigError, match="no bench section") as caught:
         bench_on(data, config.model_copy(update={"bench": None}), workspace)
     assert "models:" in str(caught.value.hint)
-    with pytest.raises(ConfigError, match=r"ndcg@7 is not measured, because evaluate.k has no 7"):
+    with pytest.raises(ConfigError, match=r"ndcg@7 is not measured: add 7 to evaluate.k"):
         bench_on(data, config, workspace, metric="ndcg@7")
     with pytest.raises(ConfigError, match="unknown metric 'ndgc@5'"):
         bench_on(data, config, workspace, metric="ndgc@5")
@@ -198,7 +198,7 @@ def test_a_killed_bench_goes_on_in_the_middle_of_a_run(
     broken = Workspace(tmp_path / "broken")
     copied = broken.data(data.key)
     shutil.copytree(data.folder, copied.folder)
-    (tmp_path / "child.yaml").write_text(dump_to_go_on(config))
+    (tmp_path / "child.yaml").write_text(dump_resolved(config))
     arguments = [str(tmp_path / "child.yaml"), str(copied.folder), str(broken.root), str(int(signal.SIGKILL)), "25"]
     child = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stderr=subprocess.DEVNULL)
     assert child.wait() == -signal.SIGKILL

@@ -249,8 +249,8 @@ def test_a_number_says_from_where_on_rows_are_relevant(logistic: TrainedRun, fol
 
 def test_what_is_of_labels_of_0_and_1_is_refused(folder: Path) -> None:
     for override, what in (
-        ("train.positive_weight=2", "train.positive_weight is of labels of 0 and 1, and the label seconds is a number"),
-        ("train.label_smoothing=0.1", "train.label_smoothing is of labels of 0 and 1, and there is none"),
+        ("train.positive_weight=2", r"train.positive_weight needs a binary label \(0 or 1\), but seconds is numeric"),
+        ("train.label_smoothing=0.1", "train.label_smoothing needs a binary label"),
         ("features.label={name: seconds, task: regresion}", "regresion"),
     ):
         with pytest.raises(ConfigError, match=what):

@@ -1,4 +1,4 @@
-"""The page of a study opens offline in a real browser, at any width, and survives what is not there."""
+"""The page of a study opens offline in a browser, at any width, also with missing values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def dots(figure: str, colour: str) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in found]
 
 
-def test_points_stand_where_their_values_say() -> None:
+def test_points_are_at_their_values() -> None:
     history, _, rate, hidden = re.findall(r"<svg.*?</svg>", show(a_study(RANKING), data="d", config="x: 1"))
     (one, low), (three, high) = dots(history, "s1")
     assert one < three
@@ -70,17 +70,17 @@ def test_the_best_so_far_never_gets_worse(better: str, best: list[float]) -> Non
     assert [float(point.split(",")[1]) for point in points] == [heights[y] for y in best]
 
 
-def test_text_is_escaped_and_reasons_are_told() -> None:
+def test_text_is_escaped_and_failures_have_reasons() -> None:
     page = show(a_study(RANKING), data="d", config="x: <1>")
     assert "no &lt;memory&gt;" in page
     assert "b=&lt;2&gt;" in page
     assert "&lt;1&gt;" in page
 
 
-def test_the_page_says_what_the_best_of_several_is_worth() -> None:
+def test_the_page_has_the_caveat_of_the_best_trial() -> None:
     page = " ".join(show(a_study(RANKING), data="d", config="").split())
-    assert "the best of 2 finished trials by auc on valid, which is optimistic: recsys evaluate" in page
-    assert "the median trial has 0.7500, and whether the difference is more than chance was not measured." in page
+    assert "best of 2 finished trials by auc on valid, an optimistic estimate: recsys evaluate" in page
+    assert "the median trial has 0.7500, and the difference is not tested for significance." in page
     alone = show(a_study(RANKING[:1]), data="d", config="")
     assert "trial 3 is the only finished one" in alone
 

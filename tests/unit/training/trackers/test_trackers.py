@@ -299,7 +299,7 @@ def test_a_missing_extra_is_told_before_there_is_a_run(
 def test_unknown_trackers_are_config_errors(make_prepared: MakePrepared, workspace: Workspace) -> None:
     with pytest.raises(ValueError, match=r"unknown tracker 'tensorbord' \(did you mean tensorboard\?\)"):
         a_config("tensorbord")
-    with pytest.raises(ValueError, match="'nowhere:Tracker' is code of another package, and not trusted"):
+    with pytest.raises(ValueError, match="'nowhere:Tracker' is code of a plugin and not trusted"):
         a_config("nowhere:Tracker")
     with pytest.raises(ConfigError, match=f"cannot load '{__name__}:Absent'"):
         train_on(make_prepared(), a_config(f"{__name__}:Absent"), workspace)
