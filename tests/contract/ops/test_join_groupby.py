@@ -171,11 +171,11 @@ _DIGEST = """
 import hashlib, numpy as np, pyarrow as pa
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
 from recsys_cli.features.ops import JoinGroupby
-from recsys_cli.features.program import Step
+from recsys_cli.features.program import PlanStep
 rng = np.random.default_rng(0)
 rows = pa.table({"user": rng.integers(0, 3000, 300_000), "x": rng.normal(size=300_000) * 10.0 ** rng.integers(-9, 9, 300_000)})
 op = JoinGroupby(columns=("user",), cont_cols=("x",), stats=("var",))
-table = PolarsEngine(None).learn([(Step(0, op, None, 0, ()), "fit")], None, rows)[0, "user"]
+table = PolarsEngine(None).learn([(PlanStep(0, op, None, 0, ()), "fit")], None, rows)[0, "user"]
 print(hashlib.sha256(repr(table.to_pydict()).encode()).hexdigest())
 """
 

@@ -68,7 +68,7 @@ def test_what_an_earlier_step_has_nothing_to_do_with_does_not_wait() -> None:
 
     assert [one for one, _ in direct.rest] == [other]
     assert direct.rows["a"].type == pa.int32()
-    assert direct.looked_at.column_names == ["n"]
+    assert direct.query_input.column_names == ["n"]
 
 
 def test_counting_looks_at_rows_that_stand_for_themselves() -> None:

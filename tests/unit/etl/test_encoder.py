@@ -87,9 +87,9 @@ def test_unseen_values_go_to_their_bucket() -> None:
 
 
 def test_values_of_another_kind_are_refused() -> None:
-    with pytest.raises(DataError, match="learnt from int64, and the column holds string"):
+    with pytest.raises(DataError, match="type int64, but the column has type string"):
         Encoder(vocabulary([1, 2]))(pa.array(["1"]))
-    with pytest.raises(DataError, match="learnt from string, and the column holds double"):
+    with pytest.raises(DataError, match="type string, but the column has type double"):
         Encoder(vocabulary(["a"]))(pa.array([1.0]))
 
 

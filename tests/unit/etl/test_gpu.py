@@ -17,10 +17,10 @@ from strategies import Case, cases
 
 from recsys_cli.errors import DataError, MissingExtraError
 from recsys_cli.etl.engine import choose
-from recsys_cli.etl.polars_engine import counted, releases
+from recsys_cli.etl.polars_engine import count_check, releases
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
 from recsys_cli.etl.polars_engine.gpu import Gpu, Unit
-from recsys_cli.etl.polars_engine.releases import meets
+from recsys_cli.etl.polars_engine.releases import satisfies
 from recsys_cli.events import Event, Message
 from recsys_cli.features.plan import FeaturePlan
 
@@ -88,7 +88,7 @@ def test_without_cudf_polars_everything_runs_on_the_cpu_and_is_said(tmp_path: Pa
     assert made.files() == answer("polars", CASE, tmp_path / "cpu").files()
     assert len(texts(told)) == len(set(texts(told)))
     assert {text.partition(" runs")[0] for text in texts(told)} == {
-        "learning of Categorify", "Categorify", "Categorify of lists or with buckets", "LambdaOp",
+        "fitting Categorify", "Categorify", "Categorify of lists or with buckets", "LambdaOp",
     }  # fmt: skip
 
 
@@ -144,9 +144,9 @@ def test_an_engine_goes_to_other_processes_without_its_listener(tmp_path: Path) 
 
 def test_counts_that_do_not_add_up_are_an_error() -> None:
     counts = pa.table({"value": ["a", None], "count": pa.array([2, 1], pa.int64())})
-    counted.check("user", counts, 3)
+    count_check.check("user", counts, 3)
     with pytest.raises(DataError, match="counting user gave 3 values instead of 4"):
-        counted.check("user", counts, 4)
+        count_check.check("user", counts, 4)
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], needs: str = "polars<1.45,>=1.35") -> None:
@@ -172,7 +172,7 @@ def test_a_cudf_polars_for_other_releases_of_polars_is_named(monkeypatch: pytest
     installed(monkeypatch, {"cudf-polars-cu12": "26.10.0", "polars": "2.1.0"})
     error = PolarsEngine.missing("gpu")
     assert error is not None
-    assert "cudf-polars-cu12 26.10.0 needs polars<1.45,>=1.35, and 2.1.0 is here" in error.message
+    assert "cudf-polars-cu12 26.10.0 needs polars<1.45,>=1.35, but 2.1.0 is installed" in error.message
     assert PolarsEngine.missing("cpu") is None
 
 
@@ -192,4 +192,4 @@ def test_auto_takes_polars_on_either_device(monkeypatch: pytest.MonkeyPatch, tmp
     ],
 )  # fmt: skip
 def test_requirements_are_understood(release: str, wanted: str, answer: bool) -> None:
-    assert meets(release, wanted) is answer
+    assert satisfies(release, wanted) is answer

@@ -91,7 +91,7 @@ def test_a_later_row_that_does_not_fit_says_how_to_name_the_type(monkeypatch: py
     monkeypatch.setattr(columns, "_SAMPLE_BYTES", 20)
 
     with pytest.raises(
-        DataError, match=r"r\.csv:102: column zip: 'AB1' is not a whole number that fits int64"
+        DataError, match=r"r\.csv:102: column zip: 'AB1' is not an integer that fits int64"
     ) as found:
         reader("id,zip\n" + "1,2\n" * 100 + "1,AB1\n").read()
     assert "types come from the first rows (zip int64)" in str(found.value.hint)

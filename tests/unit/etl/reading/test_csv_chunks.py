@@ -99,7 +99,7 @@ def test_lines_are_counted_once_somebody_asks(tmp_path: Path) -> None:
     lines = Lines(file)
 
     assert [lines.at(offset) for offset in (9, 2, 0, 5)] == [4, 2, 1, 3]
-    lines.passed(9, bytearray(b"dddd\n"))
+    lines.record(9, bytearray(b"dddd\n"))
     file.unlink()
     assert lines.at(14) == 5
 

@@ -186,7 +186,7 @@ def test_user_may_say_types_and_lists_of_parquet_too() -> None:
 
     (table,) = open_source("files", {"interactions": {**options, "types": {"no": "int64"}}}).tables(Path())
     with pytest.raises(
-        DataError, match=r"r\.parquet: no column no, of which the dataset's types or lists say something"
+        DataError, match=r"r\.parquet: no column no, named in the dataset's types or lists"
     ):
         Reader(table).schema()
 
@@ -195,7 +195,7 @@ def test_truncated_and_doubled_files_are_named() -> None:
     file = written(MANY)
     whole = file.read_bytes()
     file.write_bytes(whole[:-100])
-    with pytest.raises(DataError, match=r"r\.parquet: not a parquet file"):
+    with pytest.raises(DataError, match=r"r\.parquet: not a Parquet file"):
         reader(file).read()
 
     file.write_bytes(whole[:4] + b"\xff" * 2000 + whole[2004:])
@@ -203,7 +203,7 @@ def test_truncated_and_doubled_files_are_named() -> None:
         reader(file).read()
 
     written(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
-    with pytest.raises(DataError, match=r"r\.parquet: there is more than one column a"):
+    with pytest.raises(DataError, match=r"r\.parquet: duplicate column a"):
         reader(file).schema()
 
 

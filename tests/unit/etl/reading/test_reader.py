@@ -108,18 +108,18 @@ def test_bad_rows_are_named_by_file_line_and_column(tmp_path: Path) -> None:
         Reader(raw).read()
 
     for line in (
-        "r.csv:3: column userId: 'x' is not a whole number that fits int32",
+        "r.csv:3: column userId: 'x' is not an integer that fits int32",
         "r.csv:4: 2 fields instead of 3",
         "r.csv:5: column rating: 'oops' is not a number",
         "r.csv:7: column userId: is empty",
-        "r.csv:8: column userId: '99999999999' is not a whole number that fits int32",
+        "r.csv:8: column userId: '99999999999' is not an integer that fits int32",
     ):
         assert line in found.value.message
     assert "etl.on_bad_rows=skip" in str(found.value.hint)
 
 
 @pytest.mark.parametrize(
-    ("times", "option"), [({}, "(n int64), where"), ({"t": "detect"}, "times: {t: FORMAT} beside the table's files")]
+    ("times", "option"), [({}, "(n int64), unless"), ({"t": "detect"}, "times: {t: FORMAT} next to the table's files")]
 )
 def test_the_hint_for_a_bad_row_names_the_option_for_its_column(
     tmp_path: Path, times: dict[str, str], option: str
@@ -134,7 +134,7 @@ def test_the_hint_for_a_bad_row_names_the_option_for_its_column(
 
     with pytest.raises(DataError) as found:
         Reader(raw, times=times, every_row=True).read()
-    assert str(found.value.hint).startswith("mend the file: every row of it is prepared")
+    assert str(found.value.hint).startswith("fix the file: every row is prepared")
     assert "skip" not in str(found.value.hint)
 
 
@@ -186,5 +186,5 @@ def test_file_with_only_a_header_has_no_rows(tmp_path: Path) -> None:
 def test_parquet_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text("no")
 
-    with pytest.raises(DataError, match=r"x.parquet: not a parquet file"):
+    with pytest.raises(DataError, match=r"x.parquet: not a Parquet file"):
         Reader(RawTable("interactions", (tmp_path / "x.parquet",), format="parquet")).schema()
