@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.data.remote import RawFile, RemoteFile
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.data.streams import naming, size_of
+from recsys_cli.data.streams import file_errors, size_of
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.csv_parse import split
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
@@ -40,7 +40,7 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
         DataError: The file is missing or not Parquet, or its server does not support range requests.
     """
     size_of(file)
-    with ExitStack() as stack, naming(file):
+    with ExitStack() as stack, file_errors(file):
         source: str | BinaryIO = str(file)
         if isinstance(file, RemoteFile):
             source = stack.enter_context(file.open(in_order=False))

@@ -89,9 +89,9 @@ def test_unknown_suffix_is_refused(here: Path) -> None:
 def test_all_wrong_options_come_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         opened(interaction="a.csv", tables={"interactions": "b.csv"})
-    assert "dataset.interactions: is needed" in caught.value.message
+    assert "dataset.interactions: is required" in caught.value.message
     assert "dataset.interaction: unknown option (did you mean interactions?)" in caught.value.message
-    assert "'interactions' is a key beside tables" in caught.value.message
+    assert "'interactions' is a key next to tables" in caught.value.message
 
 
 def test_folder_stands_for_its_files(here: Path) -> None:
@@ -113,14 +113,14 @@ def test_folder_that_keeps_a_column_in_its_names_is_refused(here: Path) -> None:
     (here / "plays/year=2026").mkdir()
     (here / "plays/year=2026/1.csv").write_text("user,song\n")
 
-    with pytest.raises(DataError, match="names of its folders, such as year=2026, which are not read") as found:
+    with pytest.raises(DataError, match="names of its folders, such as year=2026, which are not supported") as found:
         opened(interactions="plays").tables(here)
     assert "plays/**/*" in str(found.value.hint)
     assert len(opened(interactions="plays/**/*.csv").tables(here)[0].files) == 4
 
 
 def test_file_that_is_named_twice_is_refused(here: Path) -> None:
-    with pytest.raises(ConfigError, match=r"plays/1\.csv is named twice"):
+    with pytest.raises(ConfigError, match=r"plays/1\.csv is matched twice"):
         opened(interactions=["plays/*.csv", "plays/1.csv"]).tables(here)
 
 
@@ -160,7 +160,7 @@ def test_only_described_columns_are_described(here: Path) -> None:
 def test_options_of_text_are_not_for_parquet(here: Path) -> None:
     options = {"files": "artists.parquet", "quote": None, "separator": ";", "types": {"user": "string"}}
     with pytest.raises(
-        ConfigError, match="table 'interactions': separator, quote is for text, and its files are parquet"
+        ConfigError, match="table 'interactions': separator, quote is for text, but its files are Parquet"
     ):
         opened(interactions=options).tables(here)
 
@@ -182,12 +182,12 @@ def test_identity_changes_with_how_files_are_read(here: Path) -> None:
         ({"files": "a", "lists": {"genres": ""}}, "dataset.interactions.lists.genres.separator: String should have"),
         (
             {"files": "a", "names": ["x"], "lists": {"y": "|"}},
-            "dataset.interactions: lists has y, which is not in names",
+            "dataset.interactions: lists has y, not in names",
         ),
-        ({"files": "a", "names": ["x", "x"]}, "dataset.interactions: names has a name twice"),
+        ({"files": "a", "names": ["x", "x"]}, "dataset.interactions: names has a duplicate"),
     ],
 )
 def test_wrong_options_of_a_table_are_named(options: object, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)) as found:
         opened(interactions=options)
-    assert "of a table that is more than a path: files, format, separator" in str(found.value.hint)
+    assert "of a table given as a mapping: files, format, separator" in str(found.value.hint)

@@ -67,20 +67,20 @@ def test_truncated_archive_is_named(tmp_path: Path, suffix: str) -> None:
 def test_name_that_does_not_say_how_it_is_packed_is_refused(tmp_path: Path, suffix: str) -> None:
     file = written(tmp_path / "r.csv", packed(COMPRESSIONS[suffix]))
 
-    with pytest.raises(DataError, match=r"r\.csv is packed with .* and its name does not say so") as found:
+    with pytest.raises(DataError, match=r"r\.csv is compressed with .*, but has no suffix") as found:
         head(file, 100)
-    assert found.value.hint == f"name it r.csv{suffix}"
+    assert found.value.hint == f"rename it to r.csv{suffix}"
 
 
 @every_suffix
 def test_name_that_says_a_packing_that_is_not_there_is_refused(tmp_path: Path, suffix: str) -> None:
     file = written(tmp_path / f"r.csv{suffix}", TEXT)
-    with pytest.raises(DataError, match=rf"is not packed with {COMPRESSIONS[suffix]}, and {suffix} says otherwise"):
+    with pytest.raises(DataError, match=rf"is not compressed with {COMPRESSIONS[suffix]}, but has the suffix {suffix}"):
         head(file, 100)
 
     other = ".gz" if suffix != ".gz" else ".zst"
     file = written(tmp_path / f"r.csv{other}", packed(COMPRESSIONS[suffix]))
-    with pytest.raises(DataError, match=f"is packed with {COMPRESSIONS[suffix]}, and {other} says otherwise"):
+    with pytest.raises(DataError, match=f"is compressed with {COMPRESSIONS[suffix]}, but has the suffix {other}"):
         head(file, 100)
 
 
@@ -88,7 +88,7 @@ def test_name_that_says_a_packing_that_is_not_there_is_refused(tmp_path: Path, s
     ("content", "what"),
     [
         (b"PK\x03\x04...", "a zip archive"),
-        (b"PAR1....", "a parquet file"),
+        (b"PAR1....", "a Parquet file"),
         ("a,b\n".encode("utf-16"), "text in UTF-16"),
     ],
 )

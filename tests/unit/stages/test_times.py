@@ -431,7 +431,7 @@ def test_any_times_in_any_form_order_histories_by_time_and_then_by_row(draw: st.
     with TemporaryDirectory() as folder:
         for part in range(files):
             write(table.slice(part * step, step), f"{folder}/part-{part}.{form}")
-        how = draw.draw(st.sampled_from([{"shard_rows": 5}, {"shard_rows": 7, "memory": 256}]))
+        how = draw.draw(st.sampled_from([{"shard_rows": 5}, {"shard_rows": 7, "memory_mib": 256}]))
         data = prepare(Path(folder), f"{folder}/part-*.{form}", etl=how)
         assert histories(data) == in_order(rows.take(pa.array(order)))
 
@@ -459,7 +459,7 @@ def test_engines_and_budgets_write_the_same_bytes(tmp_path: Path) -> None:
     made = [
         prepare(tmp_path / str(number), str(tmp_path / "rows.csv"), etl=how, split={"method": "temporal"})
         for number, how in enumerate(
-            [{"engine": "polars"}, {"engine": "nvtabular"}, {"engine": "polars", "memory": 256}]
+            [{"engine": "polars"}, {"engine": "nvtabular"}, {"engine": "polars", "memory_mib": 256}]
         )
     ]
     first, *others = (

@@ -89,7 +89,7 @@ def test_bad_rows_have_the_line_of_the_unpacked_file(tmp_path: Path, packed: boo
 
     assert reader.read().num_rows == 896
     assert [row.line for row in reader.rejected] == expected
-    with pytest.raises(DataError, match=rf"{file.name}:{expected[0]}: column id: 'x100' is not a whole number"):
+    with pytest.raises(DataError, match=rf"{file.name}:{expected[0]}: column id: 'x100' is not an integer"):
         Reader(described(file), chunk_bytes=chunk_bytes).read()
 
 

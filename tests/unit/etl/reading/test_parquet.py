@@ -185,9 +185,7 @@ def test_user_may_say_types_and_lists_of_parquet_too() -> None:
     assert read.schema.field("scores").type == pa.list_(pa.float32())
 
     (table,) = open_source("files", {"interactions": {**options, "types": {"no": "int64"}}}).tables(Path())
-    with pytest.raises(
-        DataError, match=r"r\.parquet: no column no, named in the dataset's types or lists"
-    ):
+    with pytest.raises(DataError, match=r"r\.parquet: no column no, named in the dataset's types or lists"):
         Reader(table).schema()
 
 

@@ -172,7 +172,7 @@ def test_missing_column_is_named(tmp_path: Path) -> None:
 def test_empty_and_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has no header and no rows"):
         Reader(table(tmp_path / "r.csv", "")).read()
-    with pytest.raises(DataError, match=r"gone.csv is not there"):
+    with pytest.raises(DataError, match=r"gone.csv does not exist"):
         Reader(RawTable("interactions", (tmp_path / "gone.csv",), RATINGS)).read()
 
 
