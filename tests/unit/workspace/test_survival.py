@@ -96,7 +96,7 @@ def test_a_json_file_tells_that_it_was_changed(tmp_path: Path) -> None:
         read_json(path, hint="redo", expected={"rows": list})
     assert caught.value.hint == "redo"
     path.write_text(path.read_text().replace("0.75", "0.76"))
-    with pytest.raises(DataError, match="not what was written"):
+    with pytest.raises(DataError, match="does not match its checksum"):
         read_json(path, hint="redo")
     with pytest.raises(MissingArtifactError, match="is missing"):
         read_json(tmp_path / "y.json", hint="redo")
