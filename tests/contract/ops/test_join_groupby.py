@@ -171,7 +171,7 @@ _DIGEST = """
 import hashlib, numpy as np, pyarrow as pa
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
 from recsys_cli.features.ops import JoinGroupby
-from recsys_cli.features.program import PlanStep
+from recsys_cli.features.steps import PlanStep
 rng = np.random.default_rng(0)
 rows = pa.table({"user": rng.integers(0, 3000, 300_000), "x": rng.normal(size=300_000) * 10.0 ** rng.integers(-9, 9, 300_000)})
 op = JoinGroupby(columns=("user",), cont_cols=("x",), stats=("var",))

@@ -69,7 +69,7 @@ def test_download_checks_sha256(url: str, to: Path) -> None:
     assert download(url, to, digest=Digest(sha, "sha256"), emit=ignore) == sha
 
 
-def test_download_again_asks_no_server(url: str, to: Path, server: Server, watcher: Watcher) -> None:
+def test_repeated_download_sends_no_request(url: str, to: Path, server: Server, watcher: Watcher) -> None:
     download(url, to, digest=digest_of(BODY), emit=watcher)
     download(url, to, digest=digest_of(BODY), emit=watcher)
     assert len(server.requests) == 1
@@ -83,7 +83,7 @@ def test_download_replaces_a_wrong_file(url: str, to: Path) -> None:
     assert to.read_bytes() == BODY
 
 
-def test_download_without_digest_asks_again(url: str, to: Path, server: Server) -> None:
+def test_download_without_digest_is_repeated(url: str, to: Path, server: Server) -> None:
     download(url, to, digest=None, emit=ignore)
     server.files["ml.zip"] = b"a new edition"
     assert download(url, to, digest=None, emit=ignore) == hashlib.md5(b"a new edition").hexdigest()
@@ -110,7 +110,7 @@ def test_many_drops_with_progress_do_not_exhaust_the_attempts(
     assert to.read_bytes() == BODY
 
 
-def test_a_later_call_resumes_what_an_earlier_one_left(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
+def test_a_later_call_resumes_a_partial_download(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
     server.script = [drops_after(100_000), status(500), status(500), status(500)]
     with pytest.raises(DataError, match="500"):
         download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
@@ -134,7 +134,7 @@ def test_another_server_resumes_only_with_a_digest(url: str, to: Path, server: S
         to.unlink()
 
 
-def test_changed_file_is_not_glued_to_the_old_half(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
+def test_changed_file_restarts_the_download(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
     server.script = [drops_after(100_000, etag='"older"')]
     download(url, to, digest=None, emit=ignore, retry=retry)
     assert to.read_bytes() == BODY
@@ -182,7 +182,7 @@ def test_other_bytes_are_refused_and_deleted(url: str, to: Path, server: Server,
     assert nothing_left(to)
 
 
-def test_html_page_is_recognised_and_spares_the_part_file(
+def test_html_page_is_recognized_and_keeps_the_part_file(
     url: str, to: Path, server: Server, retry: RetryPolicy
 ) -> None:
     page = status(200, headers={"Content-Type": "text/html"}, body=b"\n <!DOCTYPE html><title>Log in</title>")
@@ -195,7 +195,7 @@ def test_html_page_is_recognised_and_spares_the_part_file(
 
 
 @pytest.mark.parametrize("digest", [digest_of(BODY), None], ids=["digest", "no digest"])
-def test_lfs_pointer_is_recognised(url: str, to: Path, server: Server, digest: Digest | None) -> None:
+def test_lfs_pointer_is_recognized(url: str, to: Path, server: Server, digest: Digest | None) -> None:
     server.files["ml.zip"] = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
     with pytest.raises(DataError, match="Git LFS pointer"):
         download(url, to, digest=digest, emit=ignore)
@@ -209,7 +209,7 @@ def test_empty_answer_is_refused(url: str, to: Path, server: Server) -> None:
     assert nothing_left(to)
 
 
-def test_404_names_the_url_and_the_ways_out(server: Server, to: Path) -> None:
+def test_404_names_the_url_and_the_alternatives(server: Server, to: Path) -> None:
     with pytest.raises(DataError, match=rf"{server.url}/gone\.zip: the server answers 404") as caught:
         download(f"{server.url}/gone.zip", to, digest=None, emit=ignore)
     assert "--mirror URL" in str(caught.value.hint)
@@ -235,7 +235,7 @@ def test_failures_without_progress_end(url: str, to: Path, server: Server, retry
     assert len(server.requests) == 3
 
 
-def test_nobody_listens(to: Path, retry: RetryPolicy) -> None:
+def test_refused_connection_is_an_error(to: Path, retry: RetryPolicy) -> None:
     with pytest.raises(DataError, match=r"cannot download http://127\.0\.0\.1:9/ml\.zip: .*refused") as caught:
         download("http://127.0.0.1:9/ml.zip", to, digest=None, emit=ignore, retry=retry)
     assert "--mirror" in str(caught.value.hint)
@@ -249,7 +249,7 @@ def test_full_disk_is_one_message(url: str, to: Path) -> None:
     assert caught.value.hint == "check the free disk space"
 
 
-def test_two_downloads_at_once_ask_the_server_once(url: str, to: Path, server: Server) -> None:
+def test_concurrent_downloads_send_one_request(url: str, to: Path, server: Server) -> None:
     watchers = [Watcher(), Watcher()]
     second_waits = threading.Event()
 

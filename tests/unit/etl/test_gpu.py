@@ -1,4 +1,4 @@
-"""The Polars engine with etl.device=gpu, as far as it can be tested without a GPU: what goes there, and what comes back."""
+"""The Polars engine with etl.device=gpu, tested without a GPU by a fake engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CASE = Case(
 
 
 class Fake:
-    """Stands for cudf-polars: runs queries on the CPU, but none in which there is a function of ours."""
+    """Fake of cudf-polars: runs queries on the CPU, except those with Python functions."""
 
     def __init__(self, **options: Any) -> None:
         assert options == {"executor": "in-memory", "raise_on_fail": True}
@@ -51,7 +51,7 @@ class Fake:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Put the fake in the place of the GPU; the plans of the queries that it ran are in the list."""
+    """Replace the GPU engine by the fake; the list has the plans of its queries."""
     ran: list[str] = []
     collect = pl.LazyFrame.collect
 
@@ -73,7 +73,7 @@ def texts(events: list[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, Message)]
 
 
-def test_the_answer_is_that_of_the_cpu_and_what_runs_there_is_said_once(fake: list[str], tmp_path: Path) -> None:
+def test_results_equal_the_cpu_and_fallbacks_are_reported_once(fake: list[str], tmp_path: Path) -> None:
     told: list[Event] = []
     made = answer("polars", CASE, tmp_path / "gpu", device="gpu", emit=told.append)
     assert made.files() == answer("polars", CASE, tmp_path / "cpu").files()
@@ -82,7 +82,7 @@ def test_the_answer_is_that_of_the_cpu_and_what_runs_there_is_said_once(fake: li
     assert any("AGGREGATE" in plan for plan in fake), "and counted by a group-by"
 
 
-def test_without_cudf_polars_everything_runs_on_the_cpu_and_is_said(tmp_path: Path) -> None:
+def test_without_cudf_polars_everything_falls_back_to_the_cpu(tmp_path: Path) -> None:
     told: list[Event] = []
     made = answer("polars", CASE, tmp_path / "gpu", device="gpu", emit=told.append)
     assert made.files() == answer("polars", CASE, tmp_path / "cpu").files()
@@ -103,14 +103,14 @@ def test_categorify_by_joins_is_categorify(case: Case) -> None:
         assert not told
 
 
-def test_rows_that_the_gpu_moved_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_order_of_the_gpu_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pl, "GPUEngine", lambda **_: "in-memory")
     shuffled = Unit("Shuffle", lambda frame: frame.reverse())
     frame = pl.DataFrame({"a": [1, 2, 3]})
     assert Gpu().apply([shuffled], frame)["a"].to_list() == [1, 2, 3]
 
 
-def test_an_answer_without_all_of_the_rows_is_not_taken(fake: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_with_missing_rows_is_rejected(fake: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Event] = []
     device = Gpu(told.append)
     lossy = Unit("Lossy", lambda frame: frame.head(2) if len(fake) == 0 else frame)
@@ -120,7 +120,7 @@ def test_an_answer_without_all_of_the_rows_is_not_taken(fake: list[str], monkeyp
     assert made["a"].to_list() == [2, 4, 6]
 
 
-def test_what_was_refused_once_is_not_tried_again(fake: list[str]) -> None:
+def test_failed_parts_are_not_retried_on_the_gpu(fake: list[str]) -> None:
     told: list[Event] = []
     device = Gpu(told.append)
     own = Unit("Own", lambda frame: frame.with_columns(pl.col("a").map_batches(lambda a: a + 1, return_dtype=pl.Int64)))
@@ -137,7 +137,7 @@ def test_an_error_of_the_data_is_that_of_the_cpu(fake: list[str]) -> None:
         )
 
 
-def test_an_engine_goes_to_other_processes_without_its_listener(tmp_path: Path) -> None:
+def test_an_engine_in_another_process_has_no_listener(tmp_path: Path) -> None:
     engine = PolarsEngine(tmp_path, device="gpu", emit=lambda event: None)
     assert pickle.loads(pickle.dumps(engine)).device == "gpu"
 

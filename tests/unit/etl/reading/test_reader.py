@@ -1,4 +1,4 @@
-"""Reading raw tables: each dialect as it is found, and every bad row by file, line and column."""
+"""Reader of raw tables: all dialects, and bad rows by file, line and column."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_read_plain_csv(tmp_path: Path) -> None:
     ],
     ids=["crlf", "quoted header, no last newline", "byte order mark", "other order and a column more"],
 )
-def test_read_takes_files_as_found(tmp_path: Path, text: bytes) -> None:
+def test_read_accepts_common_csv_variants(tmp_path: Path, text: bytes) -> None:
     read = Reader(table(tmp_path / "r.csv", text), columns=["userId", "movieId", "rating"]).read()
 
     assert read.to_pydict() == {"userId": [1, 4], "movieId": [2, 5], "rating": [3.5, 0.5]}
@@ -138,7 +138,7 @@ def test_the_hint_for_a_bad_row_names_the_option_for_its_column(
     assert "skip" not in str(found.value.hint)
 
 
-def test_bad_rows_are_kept_apart_when_skipped(tmp_path: Path) -> None:
+def test_skipped_rows_are_collected(tmp_path: Path) -> None:
     reader = Reader(table(tmp_path / "r.csv", BAD), skip_bad=True)
 
     assert reader.read().column("userId").to_pylist() == [1, 7]
@@ -183,7 +183,7 @@ def test_file_with_only_a_header_has_no_rows(tmp_path: Path) -> None:
     assert read.schema.types == [pa.int32(), pa.int32(), pa.float32()]
 
 
-def test_parquet_that_is_none_is_named(tmp_path: Path) -> None:
+def test_invalid_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text("no")
 
     with pytest.raises(DataError, match=r"x.parquet: not a Parquet file"):
