@@ -35,8 +35,8 @@ def unpack(archive: Path, members: Sequence[str], folder: Path, *, emit: Emit) -
         emit: Receives the progress in bytes.
 
     Raises:
-        DataError: The archive is not a zip file, is damaged, or has an unsafe, special or encrypted member; a required file
-            is missing or empty; or the total size exceeds the disk or a plausible compression ratio.
+        DataError: The archive is not a zip file, is damaged, or has an unsafe, special or encrypted member; a required
+            file is missing or empty; or the total size exceeds the disk or a plausible compression ratio.
     """
     refuse_impostor(archive, source=str(archive))
     with _damage_named(archive), zipfile.ZipFile(archive) as opened:

@@ -51,8 +51,8 @@ class _Interrupted(Exception):  # noqa: N818 - internal, never raised to the use
 def download(url: str, to: Path, *, digest: Digest | None, emit: Emit, retry: RetryPolicy | None = None) -> str:
     """Download a complete, verified file.
 
-    Bytes go to `<to>.part`, resumed by a later call; only a verified file gets the name `to`. A concurrent download of the
-    same file waits for the first and reuses its result.
+    Bytes go to `<to>.part`, resumed by a later call; only a verified file gets the name `to`. A concurrent download of
+    the same file waits for the first and reuses its result.
 
     Args:
         url: An http or https address.

@@ -51,7 +51,10 @@ class TableOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     files: tuple[str, ...] = Field(min_length=1)
-    """Path, glob ("ratings/*.csv.gz"), folder or URL ("s3://bucket/*.parquet"), or a list; relative to the working directory."""
+    """Path, glob ("ratings/*.csv.gz"), folder or URL ("s3://bucket/*.parquet"), or a list of these.
+
+    Paths are relative to the working directory.
+    """
     format: Literal["csv", "parquet"] | None = None
     """Format of files without a known suffix; csv is text with any separator."""
     separator: str | None = Field(None, min_length=1)
@@ -65,8 +68,8 @@ class TableOptions(BaseModel):
     types: dict[str, RawType] = Field(default_factory=dict)
     """Types of columns, to override inference: string keeps the zeros of "007". For lists, the type of the elements."""
     times: dict[str, str] = Field(default_factory=dict)
-    """Formats of time columns: `iso`, a strptime format such as "%d.%m.%Y %H:%M" (UTC without a zone), or for numbers since 1970
-    their unit `s`, `ms`, `us` or `ns`. Default for `features.timestamp`: detected in the first rows."""
+    """Formats of time columns: `iso`, a strptime format such as "%d.%m.%Y %H:%M" (UTC without a zone), or for numbers
+    since 1970 their unit `s`, `ms`, `us` or `ns`. Default for `features.timestamp`: detected in the first rows."""
     lists: dict[str, ListOptions] = Field(default_factory=dict)
     """List columns of text, with the separator of the elements: {genres: "|"}."""
 
@@ -99,7 +102,7 @@ class TableOptions(BaseModel):
             raise ValueError(f"separator contains a line end: {separator!r}")
         if quote and quote in separator:
             raise ValueError(
-                f"separator {separator!r} contains the quote {quote!r}; set quote: null for quotes as ordinary characters"
+                f"separator {separator!r} contains the quote {quote!r}; quote: null makes quotes ordinary characters"
             )
         return self
 
@@ -112,8 +115,8 @@ class TableOptions(BaseModel):
                 invalid.append("%f without a dot before it")
             if invalid or ("%" not in how and how not in _TIMES):
                 raise ValueError(
-                    f"{how!r} is not a time format{f' ({invalid[0]})' if invalid else ''}: use {', '.join(_TIMES)}, or a "
-                    f"format of {' '.join(_DIRECTIVES)}; the only zone name is a literal UTC, as in %H:%M UTC"
+                    f"{how!r} is not a time format{f' ({invalid[0]})' if invalid else ''}: use {', '.join(_TIMES)}, "
+                    f"or a format of {' '.join(_DIRECTIVES)}; the only zone name is a literal UTC, as in %H:%M UTC"
                 )
         return value
 

@@ -222,7 +222,7 @@ def _items(rng: np.random.Generator, size: Size, has_genre: NDArray[np.bool_]) -
 
 
 def _counts(rng: np.random.Generator, size: Size) -> Ints:
-    """Distribute the rows over users, log-normally, with at least 20 (if possible) and at most half of the items each."""
+    """Distribute the rows over users, log-normally: at least 20 (if possible), at most half of the items."""
     least, most = min(20, size.rows // size.users), size.items // 2
     weight = rng.lognormal(0, size.activity, size.users)
     low, high = 0.0, size.rows / weight.min()
@@ -237,7 +237,7 @@ def _counts(rng: np.random.Generator, size: Size) -> Ints:
 
 
 def _charts(rng: np.random.Generator, size: Size, item_bias: Floats) -> NDArray[np.int32]:
-    """Rank the items by popularity per half year, (half years, items): better items rank higher, each with a peak time."""
+    """Rank the items by popularity, (half years, items): better items rank higher, each has a peak time."""
     base = rng.normal(0, 1, size.items) + 0.5 * item_bias / item_bias.std()
     peak = rng.random(size.items)
     moments = np.linspace(0, 1, 2 * size.years)

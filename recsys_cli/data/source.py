@@ -45,14 +45,14 @@ class RawTable:
     Attributes:
         name: "interactions", or the name of a table to join.
         files: The files, in order: text (compressed by suffix) or Parquet.
-        columns: The columns in file order; with a header or Parquet, only the declared ones. Names and types of all others
-            come from the files.
+        columns: The columns in file order; with a header or Parquet, only the declared ones. Names and types of all
+            others come from the files.
         format: "csv" (any separator) or "parquet".
         separator: Field separator, one character or more ("::" in older MovieLens sets).
         header: Whether the first line has the column names.
         encoding: "utf-8" or "latin-1".
         quote: Quote character; None for quotes as ordinary characters.
-        flags: List columns stored as 0/1 columns: list name → flag columns, named by list element (genres in ml-100k).
+        flags: List columns stored as 0/1 columns: list name → flag columns, named by element (genres in ml-100k).
             Flag columns are dropped after reading.
     """
 

@@ -197,7 +197,7 @@ class TrainedRun(Artifact):
     """The output of `recsys train`; during training without a manifest, but with a `last` checkpoint for --resume.
 
     Attributes:
-        candidates: Selects an evaluation by its `evaluate.candidates`; full and sampled evaluations have files of their own.
+        candidates: Selects an evaluation by `evaluate.candidates`; full and sampled evaluations have separate files.
     """
 
     candidates: str = "all"

@@ -176,11 +176,12 @@ class Workspace:
 
     @contextmanager
     def create(self, artifact: Artifact, manifest: dict[str, Any]) -> Iterator[Path]:
-        """Yield a folder to fill; then write the manifest and move the folder to the artifact's path, replacing an old one.
+        """Yield a folder to fill; then write the manifest and move the folder to the artifact's path.
 
         Args:
-            artifact: The artifact to create.
-            manifest: Filled by the caller until the end of the block, with at least `key`; kind, version and time are added.
+            artifact: The artifact to create; an old version is replaced.
+            manifest: Filled by the caller until the end of the block, with at least `key`; kind, version and time are
+                added.
         """
         with self.scratch() as folder:
             made = folder / "artifact"

@@ -1,8 +1,8 @@
 """Aggregators of the fitted ops, one module per op, common to all engines.
 
 `merge(parts)` combines partial aggregates into one, mergeable again; `finalize(op, merged)` computes the fitted state.
-Both are deterministic functions of their arguments and their order, without unordered group-bys: threads and clusters give
-the same bytes.
+Both are deterministic functions of their arguments and their order, without unordered group-bys: threads and clusters
+give the same bytes.
 """
 
 from __future__ import annotations

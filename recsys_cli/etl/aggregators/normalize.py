@@ -1,8 +1,8 @@
 """Means and standard deviations of Normalize, from the moments of shards in shard order.
 
-The moments of a shard are integer sums, independent of the order of rows and of weights versus repeated rows: all engines
-give the same bytes. Each value is scaled to its range and split into two digits of base 2^30; the error is below 2^-60 of
-the range.
+The moments of a shard are integer sums, independent of row order, and equal for weights and repeated rows: all engines
+give the same bytes. Each value is scaled to its range and split into two digits of base 2^30; the error is below 2^-60
+of the range.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Categorify on NVTabular: it counts and encodes; nulls, order, ties and thresholds are handled outside.
 
-Unseen values get buckets by the hash function common to all engines. NVTabular's own hashes differ between pandas (CPU) and
-cuDF (GPU), and its buckets precede the vocabulary.
+Unseen values get buckets by the hash function common to all engines. NVTabular's own hashes differ between pandas (CPU)
+and cuDF (GPU), and its buckets precede the vocabulary.
 """
 
 from __future__ import annotations

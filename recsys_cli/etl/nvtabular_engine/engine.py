@@ -39,8 +39,8 @@ class Computing(Protocol):
 class NVTabularEngine:
     """NVTabular of NVIDIA Merlin: pandas on a CPU, cuDF on a GPU.
 
-    Each op is a workflow of its own, because ties, nulls and keys without a match need handling between ops. Inputs of a
-    workflow have no nulls, no lists except of ids, and neutral column names.
+    Each op is a workflow of its own, because ties, nulls and keys without a match need handling between ops. Inputs of
+    a workflow have no nulls, no lists except of ids, and neutral column names.
     """
 
     threads: int | None = 1  # NVTabular caches vocabularies per process, by name

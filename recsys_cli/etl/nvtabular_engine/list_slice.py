@@ -38,8 +38,8 @@ def _sliced(op: ListSlice, lists: pa.ChunkedArray) -> pa.Array:
 def _slices(op: ListSlice, *, longest: int) -> list[tuple[int, int | None]]:
     """Return the slices to apply in turn.
 
-    NVTabular 23.08 cannot mix a non-negative start and a negative end: it takes their difference for a length. So the end
-    is cut first, between two negative positions, then the start.
+    NVTabular 23.08 cannot mix a non-negative start and a negative end: it takes their difference for a length. So the
+    end is cut first, between two negative positions, then the start.
     """
     first, last = op.bounds
     if last is None or last >= 0 or first < 0:

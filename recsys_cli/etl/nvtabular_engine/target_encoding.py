@@ -1,7 +1,7 @@
 """TargetEncoding on NVTabular: sums of targets by group and fold, joined to the rows by JoinExternal.
 
-NVTabular's own transform samples new folds by row position in a partition, and applies them to held-out rows as well. So
-the fold is part of the group key here, and the encodings follow from the sums, as in the other engines.
+NVTabular's own transform samples new folds by row position in a partition, and applies them to held-out rows as well.
+So the fold is part of the group key here, and the encodings follow from the sums, as in the other engines.
 """
 
 from __future__ import annotations

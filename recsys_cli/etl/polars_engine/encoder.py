@@ -39,8 +39,8 @@ def encoder_of(vocabulary: pa.Table) -> Encoder:
 class Encoder:
     """Encodes values with one vocabulary.
 
-    Integers in a narrow range use a lookup array, all other values a hash index. The hash of numbers and of strings up to
-    8 bytes is injective; longer strings are compared with their match.
+    Integers in a narrow range use a lookup array, all other values a hash index. The hash of numbers and of strings up
+    to 8 bytes is injective; longer strings are compared with their match.
     """
 
     def __init__(self, vocabulary: pa.Table) -> None:

@@ -30,15 +30,15 @@ _IDENTIFIER = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
 def resolve(table: RawTable, times: Mapping[str, str] = NOTHING) -> tuple[RawTable, bool]:
     """Return the table with the typed columns of its first file with rows, and whether such a file exists.
 
-    Types and time formats without a declaration in the dataset are inferred from the first 4 MiB of text, for all files.
+    Undeclared types and time formats are inferred from the first 4 MiB of text, for all files.
 
     Args:
         table: The table.
         times: Formats of time columns without a format in the dataset.
 
     Raises:
-        DataError: A file is unreadable or empty, a header lacks a declared column or has a duplicate, or a time column has
-            other values.
+        DataError: A file is unreadable or empty, a header lacks a declared column or has a duplicate, or a time column
+            has other values.
     """
     first = None
     for file in table.files:

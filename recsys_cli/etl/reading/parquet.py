@@ -172,8 +172,8 @@ def parquet_batches(
 ) -> Iterator[pa.Table]:
     """Yield a file's rows in order, in stored types.
 
-    A batch has about a quarter of `chunk_bytes`, because row sizes vary. Batches span row groups; memory holds one batch
-    and one buffer per column, even for huge row groups.
+    A batch has about a quarter of `chunk_bytes`, because row sizes vary. Batches span row groups; memory holds one
+    batch and one buffer per column, even for huge row groups.
 
     Raises:
         DataError: The file is unreadable.
@@ -187,7 +187,7 @@ def parquet_batches(
 
 
 def _rows_at_a_time(file: pq.ParquetFile, columns: Sequence[str], num_bytes: int) -> int:
-    """Return the number of rows per `num_bytes` in memory, by a probe: dictionary encoding makes stored sizes too small."""
+    """Return the number of rows per `num_bytes` in memory, by a probe: stored sizes are too small (dictionaries)."""
     rows = file.metadata.num_rows
     stored = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
     few = max(1, min(_PROBED, num_bytes * rows // max(1, stored)))

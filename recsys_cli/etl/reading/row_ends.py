@@ -1,7 +1,7 @@
 """Row boundaries of text, by the grammar of Arrow's CSV parser: a quote opens a field only at the field's start.
 
-A quoted field ends at the next quote that is not doubled. Text between that quote and the separator belongs to the field;
-quotes there, and in unquoted fields, are ordinary characters. Outside of quotes LF, CR and CRLF end a row.
+A quoted field ends at the next quote that is not doubled. Text between that quote and the separator belongs to the
+field; quotes there, and in unquoted fields, are ordinary characters. Outside of quotes LF, CR and CRLF end a row.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def unit_of(numbers: np.ndarray) -> str | None:
 
 
 def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
-    """Return the format of most strings: `iso`, `iso ns`, `int64`, `float64` or a strptime format; None without strings.
+    """Return the format of most strings: `iso`, `iso ns`, `int64`, `float64` or a strptime format; None for no strings.
 
     Raises:
         DataError: No supported format matches, or the order of day and month is ambiguous.

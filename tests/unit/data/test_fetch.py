@@ -153,7 +153,7 @@ def test_server_that_ignores_range_restarts(
     server.script = [drops_after(100_000), ignores_range]
     download(url, to, digest=digest_of(BODY), emit=watcher, retry=retry)
     assert to.read_bytes() == BODY
-    assert "does not resume" in watcher.texts()
+    assert "cannot resume" in watcher.texts()
 
 
 def test_server_that_sends_another_range_restarts(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
@@ -224,7 +224,7 @@ def test_503_waits_as_long_as_the_server_asks(
     server.script = [status(503, headers={"Retry-After": "7"}), status(429, headers={"Retry-After": "900"})]
     download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     assert to.read_bytes() == BODY
-    assert sleeps == [7.0, retry.longest]
+    assert sleeps == [7.0, retry.max_wait]
 
 
 def test_failures_without_progress_end(url: str, to: Path, server: Server, retry: RetryPolicy, sleeps: Sleeps) -> None:
