@@ -1,7 +1,7 @@
-"""The catalog: every dataset that `recsys` knows by name, opened or only listed.
+"""The catalog of named datasets.
 
-A family file (`movielens.py`, `synthetic.py`, ...) has three functions: `source(name, options)`, named in
-`registry.DATASETS`, `info(name)`, the catalog's line, which needs no options, and `options(name)`, which there are.
+A family module (`movielens.py`, `synthetic.py`, ...) has three functions: `source(name, options)`, named in
+`registry.DATASETS`; `info(name)`, the catalog entry; `options(name)`, the options of the dataset.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = [
     "open_source", "options_of",
 ]  # fmt: skip
 _PARTS = ("info", "identity", "fetch", "tables")
-"""What a `Source` has."""
+"""Attributes of a `Source`."""
 
 
 def open_source(name: str, options: Mapping[str, object] | None = None) -> Source:
-    """Get the dataset that a config or a command line names.
+    """Open the dataset of a config or a command line.
 
     Args:
-        name: A name of the catalog, or what leads to the factory of another package (docs/security.md).
+        name: A name of the catalog, or the import path of another package's factory (docs/security.md).
         options: The other keys of the config's dataset section.
 
     Raises:
-        ConfigError: The name is not known or not trusted, it leads to no factory, or an option is wrong.
+        ConfigError: The name is unknown or not trusted, the path is not a factory, or an option is invalid.
     """
     path = registry.lookup(registry.DATASETS, name, what="dataset")
     factory = registry.load(path)
@@ -51,7 +51,7 @@ def _open_foreign(factory: object, path: str, name: str, options: Mapping[str, o
     if not isinstance(factory, DatasetFactory):
         raise ConfigError(
             f"{path!r} is not declared as a dataset",
-            hint="its author puts @DatasetFactory of recsys_cli.data before it",
+            hint="decorate it with @DatasetFactory of recsys_cli.data",
         )
     with guarded(f"{path!r} cannot be opened"):
         source = factory(name, options)
@@ -62,15 +62,15 @@ def _open_foreign(factory: object, path: str, name: str, options: Mapping[str, o
 
 
 def open_given(name: str, options: Mapping[str, object], path: str) -> Source:
-    """Get a file with the interactions of one split, written as the dataset's own files are, if it is one of such.
+    """Open a file with the interactions of one split; for a `files` dataset, in the dialect of its own files.
 
     Args:
-        name: The dataset's name.
-        options: Its options.
-        path: The file, glob, folder or URL.
+        name: Name of the dataset.
+        options: Options of the dataset.
+        path: File, glob, folder or URL.
 
     Raises:
-        ConfigError: The name is not known, or an option is wrong.
+        ConfigError: The name is unknown, or an option is invalid.
     """
     from recsys_cli.data.files import Files
 
@@ -81,12 +81,12 @@ def open_given(name: str, options: Mapping[str, object], path: str) -> Source:
 
 
 def options_of(name: str) -> DatasetOptions | None:
-    """Return the options of a dataset of the catalog; None for one of another package, whose options only it knows."""
+    """Return the options of a dataset of the catalog; None for other packages, whose options are opaque."""
     path = registry.DATASETS.get(name)
-    found: DatasetOptions | None = registry.load(path.partition(":")[0] + ":options")(name) if path else None
-    return found
+    options: DatasetOptions | None = registry.load(path.partition(":")[0] + ":options")(name) if path else None
+    return options
 
 
 def catalog() -> list[DatasetInfo]:
-    """List every dataset that has a name of its own, in the catalog's order."""
+    """List all named datasets, in the catalog's order."""
     return [registry.load(path.partition(":")[0] + ":info")(name) for name, path in registry.DATASETS.items()]

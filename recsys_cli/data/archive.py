@@ -1,4 +1,4 @@
-"""How the needed members come out of a zip: which names and sizes are safe, which folder may be around them, what is broken."""
+"""Extraction of required members from a zip archive, with checks of names, sizes and damage."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from recsys_cli.events import Emit, Progress
 _BLOCK = 1 << 20
 _MOST_DENSE, _SMALL = 200, 64 << 20
 _PLAIN = {0, stat.S_IFREG, stat.S_IFDIR}
-_AGAIN = "fetch the archive again: run with --force, or pass another one with --from-file PATH"
+_AGAIN = "fetch the archive again with --force, or pass another one with --from-file PATH"
 
 
 def unpack(archive: Path, members: Sequence[str], folder: Path, *, emit: Emit) -> None:
-    """Take the named files out of a zip, flat into a folder, and nothing else.
+    """Extract the given files of a zip archive into a flat folder.
 
-    A member is found by its file name, whether or not the zip has a top folder; `__MACOSX` and dot files are as good
-    as absent.
+    Members are matched by file name, with or without a top folder; `__MACOSX` and dot files are ignored.
 
     Args:
         archive: The zip file.
         members: File names, such as "ratings.csv".
-        folder: An existing folder for them.
-        emit: Told about progress in bytes.
+        folder: An existing folder.
+        emit: Receives the progress in bytes.
 
     Raises:
-        DataError: It is no zip, is cut short or damaged, has a member with an unsafe name, one that is no plain file or is
-            encrypted, a needed file is not in it or empty, or all together are too large for the disk or to be true.
+        DataError: The archive is not a zip file, is damaged, or has an unsafe, special or encrypted member; a required
+            file is missing or empty; or the total size exceeds the disk or a plausible compression ratio.
     """
     refuse_impostor(archive, source=str(archive))
     with _damage_named(archive), zipfile.ZipFile(archive) as opened:
         infos = _safe_files(archive, opened.infolist())
-        chosen = {member: _find(archive, member, infos, wanted=members) for member in members}
+        chosen = {member: _find(archive, member, infos, required=members) for member in members}
         total = _checked_size(archive, chosen, folder)
         done = 0
         for member, info in chosen.items():
@@ -52,10 +51,10 @@ def unpack(archive: Path, members: Sequence[str], folder: Path, *, emit: Emit) -
 
 
 def _checked_size(archive: Path, chosen: Mapping[str, zipfile.ZipInfo], folder: Path) -> int:
-    """Return the bytes of all members, as the archive announces them: more than those are never written.
+    """Return the total declared size of the members, in bytes; extraction never writes more.
 
     Raises:
-        DataError: One is empty, they are far larger than the archive can hold, or than the disk.
+        DataError: A member is empty, or the total exceeds a plausible compression ratio or the disk.
     """
     empty = [member for member, info in chosen.items() if not info.file_size]
     if empty:
@@ -71,13 +70,13 @@ def _checked_size(archive: Path, chosen: Mapping[str, zipfile.ZipInfo], folder: 
     if total > free:
         raise DataError(
             f"{archive}: unpacking takes {total:,} bytes, and the disk of {folder} has {free:,} left",
-            hint="make room there, or choose another disk with --workspace",
+            hint="free some space, or choose another disk with --workspace",
         )
     return total
 
 
 def _extract(opened: zipfile.ZipFile, info: zipfile.ZipInfo, to: Path) -> Iterator[int]:
-    """Write one member, in blocks; a file with its final name is a whole one."""
+    """Write one member in blocks, to a temporary name until it is complete."""
     part = to.with_name(f"{to.name}.part")
     try:
         with opened.open(info) as source, part.open("wb") as target:
@@ -91,7 +90,7 @@ def _extract(opened: zipfile.ZipFile, info: zipfile.ZipInfo, to: Path) -> Iterat
 
 @contextmanager
 def _damage_named(archive: Path) -> Iterator[None]:
-    """Turn what the zip reader raises about a broken archive into one message."""
+    """Convert the zip reader's errors about a damaged archive into `DataError`."""
     try:
         yield
     except zipfile.BadZipFile as error:
@@ -100,20 +99,23 @@ def _damage_named(archive: Path) -> Iterator[None]:
         what = f"{archive} is cut short or damaged ({error})" if is_zip else f"{archive} is not a zip file"
         raise DataError(what, hint=_AGAIN) from error
     except OSError as error:
-        if error.errno not in {None, errno.EINVAL}:  # those come of places beyond the file, and of broken streams
+        if error.errno not in {
+            None,
+            errno.EINVAL,
+        }:  # None and EINVAL come from offsets beyond the file and from broken streams
             raise DataError(
                 f"{archive}: {error.filename or 'a member'} cannot be unpacked: {error.strerror}",
-                hint="is the disk full? look at the folder's permissions, too",
+                hint="check the free disk space and the folder's permissions",
             ) from error
         raise DataError(f"{archive} is damaged ({error})", hint=_AGAIN) from error
     except (zlib.error, lzma.LZMAError, EOFError, LookupError, ValueError, OverflowError, struct.error) as error:
         raise DataError(f"{archive} is damaged ({error or 'a member ends too early'})", hint=_AGAIN) from error
     except NotImplementedError as error:
-        raise DataError(f"{archive} uses a compression that cannot be read here: {error}", hint=_AGAIN) from error
+        raise DataError(f"{archive} uses an unsupported compression: {error}", hint=_AGAIN) from error
 
 
 def _safe_files(archive: Path, infos: Iterable[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
-    """Return the members that are data files; one that tries to get out of the folder condemns the whole archive."""
+    """Return the data files of an archive; one unsafe member rejects the whole archive."""
     kept = []
     for info in infos:
         reason = _unsafe(info)
@@ -131,24 +133,24 @@ def _unsafe(info: zipfile.ZipInfo) -> str | None:
         return "has an absolute path"
     if ".." in path.parts:
         return "points out of the folder"
-    # The upper half of external_attr is the Unix mode where the zip was made on Unix, and 0 elsewhere.
+    # The upper half of external_attr is the Unix mode for zips made on Unix, else 0.
     if stat.S_ISLNK(info.external_attr >> 16):
         return "is a link"
     if stat.S_IFMT(info.external_attr >> 16) not in _PLAIN:
-        return "is no plain file"
+        return "is not a regular file"
     if info.flag_bits & 0x1:
         return "is encrypted"
     return None
 
 
-def _find(archive: Path, member: str, infos: Sequence[zipfile.ZipInfo], *, wanted: Sequence[str]) -> zipfile.ZipInfo:
-    """Return the least deep member with that file name."""
+def _find(archive: Path, member: str, infos: Sequence[zipfile.ZipInfo], *, required: Sequence[str]) -> zipfile.ZipInfo:
+    """Return the member with a file name at the lowest depth."""
     named = sorted((info for info in infos if _path(info).name == member), key=_depth)
     if not named:
         present = {_path(info).name for info in infos}
-        missing = ", ".join(name for name in wanted if name not in present)
+        missing = ", ".join(name for name in required if name not in present)
         has = ", ".join(sorted(present)[:8]) or "no files"
-        raise DataError(f"{archive} lacks {missing}; it has {has}", hint="is it the archive of this dataset?")
+        raise DataError(f"{archive} lacks {missing}; it has {has}", hint="pass the archive of this dataset")
     if len(named) > 1 and _depth(named[0]) == _depth(named[1]):
         names = f"{named[0].filename!r} and {named[1].filename!r}"
         raise DataError(f"{archive} has two files {member}: {names}", hint="keep only one of them in the archive")

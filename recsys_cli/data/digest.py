@@ -1,4 +1,4 @@
-"""What tells a right file from a wrong one: digests, and the look of files that are not data at all."""
+"""Verification of downloaded files: digests, and signatures of files without data."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from recsys_cli.errors import DataError
 
 @dataclass(frozen=True)
 class Digest:
-    """What a file has to be, whoever sends it.
+    """Expected digest of a file.
 
     Attributes:
         value: The digest in hexadecimal.
-        algorithm: How it is computed.
-        size: Bytes of the file, where that is known too.
+        algorithm: The hash function.
+        size: Size of the file in bytes; None to skip the check.
     """
 
     value: str
@@ -25,31 +25,31 @@ class Digest:
     size: int | None = None
 
     def matches(self, path: Path) -> bool:
-        """Whether the file at `path` is the right one."""
+        """Whether the file at `path` has the digest."""
         return self.mismatch(path) is None
 
     def mismatch(self, path: Path) -> str | None:
-        """Say what was expected of the file at `path` and what was found, or None where it is the right one."""
+        """Return the expected and the actual digest or size of a file as text; None for a match."""
         size = path.stat().st_size
         if self.size is not None and size != self.size:
             return f"expected {self.size:,} bytes, found {size:,}"
-        found = file_digest(path, self.algorithm)
-        if found != self.value.lower():
-            return f"expected {self.algorithm} {self.value}, found {found}"
+        actual = file_digest(path, self.algorithm)
+        if actual != self.value.lower():
+            return f"expected {self.algorithm} {self.value}, found {actual}"
         return None
 
 
 def file_digest(path: Path, algorithm: str = "md5") -> str:
-    """Compute the digest of a file, as hexadecimal."""
+    """Compute the digest of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def impostor(head: bytes) -> str | None:
-    """Recognise what some servers and checkouts hand out in place of data, by its first bytes.
+    """Recognize an HTML page or a Git LFS pointer in place of data, by the first bytes.
 
     Returns:
-        What it is, such as "an HTML page", or None where nothing is known against it.
+        A description such as "an HTML page", or None.
     """
     start = head[:512].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
@@ -60,7 +60,7 @@ def impostor(head: bytes) -> str | None:
 
 
 def refuse_impostor(path: Path, *, source: str) -> None:
-    """Stop where a file is known to be something else than data.
+    """Check that a file is neither empty nor an impostor.
 
     Raises:
         DataError: The file is an HTML page, a Git LFS pointer or empty.
@@ -73,7 +73,7 @@ def refuse_impostor(path: Path, *, source: str) -> None:
 
 
 def hint_for(impostor_name: str) -> str:
-    """Say what to do about an impostor."""
+    """Return the hint for an impostor."""
     if "LFS" in impostor_name:
-        return "run `git lfs pull` in the checkout that it came from, or download the file itself"
-    return "a login page or a proxy may be in the way: try --mirror URL, or download by hand and pass --from-file PATH"
+        return "run `git lfs pull` in its checkout, or download the file itself"
+    return "a login page or a proxy may interfere: try --mirror URL, or download by hand and pass --from-file PATH"

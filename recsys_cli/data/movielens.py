@@ -1,4 +1,4 @@
-"""The MovieLens family: the facts of each release, and where its archive is found."""
+"""The MovieLens datasets: facts and archives of the releases."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ NOTICE = (
 
 @dataclass(frozen=True)
 class Release:
-    """The facts of one release.
+    """Facts of a release.
 
     Attributes:
-        archive: File name at the publisher's and at a mirror.
+        archive: File name at the publisher and at mirrors.
         rows: Number of ratings.
-        size: Bytes of the archive.
-        md5: Digest of the archive, or None where GroupLens brings out new editions under the same name.
+        size: Size of the archive in bytes.
+        md5: Digest of the archive; None for a release with new editions under the same name.
         layout: Describes the release's files in a folder.
     """
 
@@ -45,12 +45,12 @@ class Release:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Names of the files that are needed from the archive."""
+        """Names of the required files in the archive."""
         return tuple(file.name for table in self.layout(Path()) for file in table.files)
 
     @property
     def digest(self) -> Digest | None:
-        """What the archive has to be."""
+        """Expected digest of the archive."""
         return Digest(self.md5, size=self.size) if self.md5 else None
 
 
@@ -74,11 +74,11 @@ RELEASES: dict[str, Release] = {
 
 
 class MovieLens:
-    """One release of MovieLens as a Source.
+    """A MovieLens release as a Source.
 
     Args:
-        name: Its name in the catalog.
-        release: Its facts.
+        name: Name in the catalog.
+        release: Facts of the release.
     """
 
     def __init__(self, name: str, release: Release) -> None:
@@ -87,28 +87,28 @@ class MovieLens:
 
     @property
     def info(self) -> DatasetInfo:
-        """The catalog's line."""
+        """The catalog entry."""
         return info(self._name)
 
     def identity(self) -> dict[str, object]:
-        """Return the archive's name and the digest that it has to have."""
+        """Return name and expected digest of the archive."""
         return {"archive": self._release.archive, "md5": self._release.md5}
 
     def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:
-        """Fill the folder with the release's ratings, movies and (where it has them) users.
+        """Fill the folder with the ratings, movies and, if any, users of the release.
 
         Raises:
-            ConfigError: The mirror is no web address, or the local file does not exist.
-            DataError: The download or the archive is not what it should be.
+            ConfigError: The mirror is not a web address, or the local file does not exist.
+            DataError: The download or the archive is wrong or damaged.
         """
         if request.from_file:
             archive, origin = request.from_file, str(request.from_file)
-            found = self._check_local(archive, emit)
+            digest = self._check_local(archive, emit)
         else:
             archive, origin = request.cache / self._release.archive, self._url(request.mirror)
-            found = download(origin, archive, digest=self._release.digest, emit=emit)
+            digest = download(origin, archive, digest=self._release.digest, emit=emit)
         unpack(archive, self._release.members, request.folder, emit=emit)
-        return {"origin": origin, "bytes": archive.stat().st_size, "md5": found}
+        return {"origin": origin, "bytes": archive.stat().st_size, "md5": digest}
 
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
         """Describe the release's files in `folder`."""
@@ -120,7 +120,7 @@ class MovieLens:
         if not base.startswith(("http://", "https://")):
             raise ConfigError(
                 f"mirror {base!r} is not a web address",
-                hint=f"give --mirror (or {MIRROR_VARIABLE}) as https://host/folder, where {archive} lies",
+                hint=f"set --mirror (or {MIRROR_VARIABLE}) to https://host/folder, the folder of {archive}",
             )
         return f"{base.rstrip('/')}/{archive}"
 
@@ -132,13 +132,13 @@ class MovieLens:
         refuse_impostor(archive, source=str(archive))
         wrong = self._release.digest.mismatch(archive) if self._release.digest else None
         if wrong:
-            text = f"{archive} is not the {self._release.archive} that GroupLens publishes: {wrong}; using it as given"
+            text = f"{archive} differs from the published {self._release.archive}: {wrong}; using it anyway"
             emit(Message(text, level="warning"))
         return file_digest(archive)
 
 
 def info(name: str) -> DatasetInfo:
-    """Return the catalog's line about a release."""
+    """Return the catalog entry of a release."""
     release = RELEASES[name]
     return DatasetInfo(
         name=name,
@@ -150,8 +150,8 @@ def info(name: str) -> DatasetInfo:
     )
 
 
-def options(name: str) -> DatasetOptions:  # noqa: ARG001 - the same for each
-    """Return that there are none."""
+def options(name: str) -> DatasetOptions:  # noqa: ARG001 - the same for all
+    """Return the empty set of options."""
     return DatasetOptions(NoOptions)
 
 
@@ -159,7 +159,7 @@ def source(name: str, options: Mapping[str, object]) -> MovieLens:
     """Open a release.
 
     Raises:
-        ConfigError: There are options; MovieLens has none.
+        ConfigError: Options were given.
     """
     parse_options(NoOptions, options, dataset=name)
     return MovieLens(name, RELEASES[name])

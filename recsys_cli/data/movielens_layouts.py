@@ -1,4 +1,4 @@
-"""The three dialects that GroupLens has written MovieLens in, as raw tables with the same names in each."""
+"""The three file layouts of MovieLens, as raw tables with common names."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ USER_ID, GENDER, AGE, OCCUPATION, ZIP = (
     RawColumn("userId", "int32"),
     RawColumn("gender", "string"),
     RawColumn("age", "int32"),
-    RawColumn("occupation", "string"),  # a number that stands for a group in 1M, a word in 100K
+    RawColumn("occupation", "string"),  # a group number in 1M, a word in 100K
     RawColumn("zip", "string"),
 )
-# Order of the flag columns in u.item. "unknown" is a genre of its own there.
+# Flag columns in the order of u.item, with "unknown" as a genre of its own.
 FLAGS_100K = (
     "unknown",
     "Action",
@@ -107,5 +107,5 @@ def bars_100k(folder: Path) -> tuple[RawTable, ...]:
 def _colons(
     name: str, file: Path, columns: tuple[RawColumn, ...], *, encoding: Literal["utf-8", "latin-1"] = "utf-8"
 ) -> RawTable:
-    # Titles have quotes in them that quote nothing.
+    # Quotes in titles are ordinary characters.
     return RawTable(name, (file,), columns, separator="::", header=False, encoding=encoding, quote=None)

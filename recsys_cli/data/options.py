@@ -1,4 +1,4 @@
-"""How a dataset's options are checked: all mistakes in one error, each with the nearest known key."""
+"""Validation of dataset options: all mistakes in one error, with suggestions for unknown keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Options = TypeVar("Options", bound=BaseModel)
 
 
 class NoOptions(BaseModel):
-    """The options of a dataset that has none."""
+    """The options of a dataset without options."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -22,16 +22,16 @@ class NoOptions(BaseModel):
 def parse_options(
     model: type[Options], options: Mapping[str, object], *, dataset: str, hint: str | None = None
 ) -> Options:
-    """Turn the config's dataset section into typed options.
+    """Parse the config's dataset section into typed options.
 
     Args:
         model: The pydantic class of the options.
-        options: Keys and values as they stand in the config.
-        dataset: Name of the dataset, for the message.
-        hint: What to say of the options instead of naming them.
+        options: Raw keys and values of the config.
+        dataset: Name of the dataset, for errors.
+        hint: Hint of the error; default: the list of options.
 
     Raises:
-        ConfigError: One or more options are wrong; the message lists them all.
+        ConfigError: Some options are invalid; the message lists all of them.
     """
     try:
         return model.model_validate(dict(options))
@@ -49,7 +49,7 @@ def _line(detail: dict[str, Any], known: list[str]) -> str:
     if detail["type"] == "extra_forbidden":
         return f"dataset.{where}: unknown option{suggest(where, known)}"
     if detail["type"] == "missing":
-        return f"dataset.{where}: is needed"
-    # A check over several fields has no place of its own; pydantic prefixes its own words to those of a ValueError.
+        return f"dataset.{where}: is required"
+    # A check over several fields has no location; pydantic adds a prefix to the text of a ValueError.
     text = str(detail["msg"]).removeprefix("Value error, ")
     return f"dataset.{where}: {text} (got {detail['input']!r})" if where else f"dataset: {text}"

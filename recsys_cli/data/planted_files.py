@@ -1,4 +1,4 @@
-"""How a planted world is written in MovieLens's file layout, and what the best possible model would reach on it."""
+"""Files of a synthetic dataset in MovieLens's layout, and the ceiling of its metrics."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TRUTH_ROWS = 2_000_000
 SAMPLE_ROWS = 1_000_000
 _STARS = pa.array([f"{half / 2:.1f}" for half in range(11)])  # MovieLens writes 4.0, not 4
 _CSV = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
-# A comma, quotes and letters beyond ASCII, as real titles have them.
+# Commas, quotes and non-ASCII characters, as in real titles.
 _TITLES = ("Planted Film {}", "Planted Film {}, The", 'The "Planted" Film {}', "Le Film Planté {}")
 
 
 def write_movies(world: PlantedWorld, file: Path) -> None:
-    """Write movies.csv; a title tells nothing but the row it is in."""
+    """Write movies.csv, with titles made from the row number."""
     names = np.array(GENRES[: world.size.genres])
     with file.open("w", encoding="utf-8", newline="") as target:
         writer = csv.writer(target, lineterminator="\n")
@@ -37,11 +37,11 @@ def write_movies(world: PlantedWorld, file: Path) -> None:
 
 
 class RatingsWriter:
-    """Writes ratings.csv chunk by chunk and keeps what is needed to judge a model; a context manager.
+    """Writes ratings.csv in chunks and collects scores for the ceiling; a context manager.
 
     Args:
-        world: Where the ratings come from.
-        folder: Where ratings.csv and, up to TRUTH_ROWS rows, truth.parquet shall be.
+        world: The source of the ratings.
+        folder: Folder for ratings.csv and, up to TRUTH_ROWS rows, truth.parquet.
     """
 
     def __init__(self, world: PlantedWorld, folder: Path) -> None:
@@ -56,7 +56,7 @@ class RatingsWriter:
         self._positives = 0
 
     def add(self, ratings: Ratings) -> None:
-        """Append a chunk."""
+        """Append a chunk of ratings."""
         table = pa.table({"userId": ratings.user + 1, "movieId": self._world.movie_id[ratings.item]})
         stars = _STARS.take(pa.array(ratings.half_stars))
         lines = table.append_column("rating", stars).append_column("timestamp", pa.array(ratings.timestamp))
@@ -65,13 +65,13 @@ class RatingsWriter:
             truth = table.append_column("timestamp", pa.array(ratings.timestamp))
             self._truth.append(truth.append_column("score", pa.array(ratings.score)))
         liked = ratings.half_stars > 6
-        picked = slice(-self.rows % self._stride, None, self._stride)
-        self._sample.append((ratings.score[picked], liked[picked]))
+        sampled = slice(-self.rows % self._stride, None, self._stride)
+        self._sample.append((ratings.score[sampled], liked[sampled]))
         self._positives += int(liked.sum())
         self.rows += len(liked)
 
     def facts(self) -> dict[str, object]:
-        """Return the ceiling and the share of rows that are labelled 1, both for the label `rating > 3`."""
+        """Return the ceiling and the share of positives, for the label `rating > 3`."""
         score = np.concatenate([score for score, _ in self._sample])
         liked = np.concatenate([liked for _, liked in self._sample])
         best = AUC.of_rows(liked, score)

@@ -1,4 +1,4 @@
-"""What a dataset is: facts for the catalog, how to fetch it, and how its raw tables are laid out in files."""
+"""Interface of a dataset: catalog entry, download and raw tables."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from recsys_cli.data.remote import RawFile
 from recsys_cli.events import Emit
 
 RawType = Literal["int32", "int64", "float32", "float64", "string", "bool", "timestamp", "timestamp with zone"]
-"""Types of values in raw files; times are written as in ISO 8601, all with an offset (kept as UTC) or all without."""
+"""Types of raw values; timestamps are in ISO 8601, all with an offset (converted to UTC) or all without."""
 
 
 @dataclass(frozen=True)
 class RawColumn:
-    """One column of a raw table, as it stands in the file.
+    """A column of a raw table.
 
     Attributes:
-        name: Name used everywhere after reading, whatever the file's header says.
-        dtype: Type of the value, or of the list's elements; None for what the first rows look like.
-        separator: For a list column, what separates its elements inside the field ("|" in MovieLens genres).
-        empty: For a list column, the text that means an empty list, such as "(no genres listed)".
-        nullable: False where an empty field makes the row a bad row.
-        time: For a column of times, how they are written: `iso`, a unit of numbers since 1970 (`s`, `ms`, `us`, `ns`), a format
-            of strptime, or `detect` for what the first rows look like; None where the type says it.
+        name: Name of the column.
+        dtype: Type of the value, or of the list's elements; None to infer it from the first rows.
+        separator: For a list column, separator of the elements within the field ("|" in MovieLens genres).
+        empty: For a list column, representation of an empty list, such as "(no genres listed)".
+        nullable: Whether an empty field is null; otherwise it makes the row bad.
+        time: For a time column, its format: `iso`, a unit of numbers since 1970 (`s`, `ms`, `us`, `ns`), a strptime
+            format, or `detect` to infer it from the first rows; None if `dtype` is a timestamp.
     """
 
     name: str
@@ -40,20 +40,20 @@ class RawColumn:
 
 @dataclass(frozen=True)
 class RawTable:
-    """One raw table: its files and the dialect that they are written in.
+    """Files and dialect of a raw table.
 
     Attributes:
-        name: "interactions" for the table of interactions; any other name for a table that can be joined.
-        files: Its parts, in order; CSV-like text (packed where the suffix says so) or parquet, by `format`.
-        columns: The columns in file order, or, where a header or parquet names them, those that are described.
-            Of all others names and types are taken from the files.
+        name: "interactions", or the name of a table to join.
+        files: The files, in order: text (compressed by suffix) or Parquet.
+        columns: The columns in file order; with a header or Parquet, only the declared ones. Names and types of all
+            others come from the files.
         format: "csv" (any separator) or "parquet".
-        separator: Field separator; may be longer than one character ("::" in older MovieLens sets).
-        header: Whether the first line names the columns.
+        separator: Field separator, one character or more ("::" in older MovieLens sets).
+        header: Whether the first line has the column names.
         encoding: "utf-8" or "latin-1".
-        quote: Quote character, or None where quotes are ordinary characters.
-        flags: List columns spread over 0/1 columns in the file: list name → the flag columns, each named as the
-            list element that it stands for (genres in ml-100k). The flag columns are dropped after reading.
+        quote: Quote character; None for quotes as ordinary characters.
+        flags: List columns stored as 0/1 columns: list name → flag columns, named by element (genres in ml-100k).
+            Flag columns are dropped after reading.
     """
 
     name: str
@@ -69,15 +69,15 @@ class RawTable:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """The catalog's line about a dataset.
+    """Catalog entry of a dataset.
 
     Attributes:
-        name: What the user types.
-        rows: Number of interactions (None where it depends on options).
-        size: Bytes to download, or about the bytes written for a generated set; None where it is the user's own.
-        licence: One short phrase.
-        homepage: Where a person reads more; may be empty.
-        notice: What the licence asks to be shown when the data is fetched; may be empty.
+        name: Name of the dataset.
+        rows: Number of interactions; None if it depends on options.
+        size: Download size in bytes, or approximate size of a generated set; None for the user's own files.
+        licence: Short name of the license.
+        homepage: URL, may be empty.
+        notice: License notice for downloads; may be empty.
     """
 
     name: str
@@ -89,36 +89,36 @@ class DatasetInfo:
 
     @property
     def is_own(self) -> bool:
-        """Whether these are the user's own files, which stay where they are: there is nothing to download."""
+        """Whether the dataset consists of the user's own files, read in place without a download."""
         return self.size is None
 
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """The keys of a config's dataset section beside the name.
+    """Options of a dataset: the keys of the config's dataset section except the name.
 
     Attributes:
-        type: What they are checked by.
-        preset: Defaults that the dataset's name has in place of the type's.
+        type: The pydantic class of the options.
+        preset: Defaults of the named dataset, in place of the class's.
     """
 
     type: type[BaseModel]
     preset: Mapping[str, object] = field(default_factory=dict)
 
     def spelled_out(self, options: Mapping[str, object]) -> dict[str, object]:
-        """Return options that are good, as plain values, with every default."""
+        """Return valid options as plain values, with all defaults."""
         return self.type.model_validate({**self.preset, **options}).model_dump(mode="json")
 
 
 @dataclass(frozen=True)
 class FetchRequest:
-    """How the user wants a dataset to be fetched.
+    """Parameters of a download.
 
     Attributes:
-        folder: An empty folder to fill; the caller renames it into place when `fetch` returns.
-        cache: A folder that outlives a failed attempt, for partial downloads that can be resumed.
-        mirror: Base URL to take instead of the publisher's.
-        from_file: A local archive to unpack instead of downloading.
+        folder: An empty folder to fill; the caller renames it after `fetch`.
+        cache: A persistent folder for partial downloads.
+        mirror: Base URL in place of the publisher's.
+        from_file: A local archive in place of a download.
     """
 
     folder: Path
@@ -128,20 +128,20 @@ class FetchRequest:
 
 
 class Source(Protocol):
-    """A dataset that can be fetched into a folder and described as raw tables."""
+    """A dataset: a download into a folder, described as raw tables."""
 
     @property
     def info(self) -> DatasetInfo:
-        """The catalog's line."""
+        """The catalog entry."""
 
     def identity(self) -> dict[str, object]:
-        """Return what the content depends on (digest of the archive, or the generator's options): JSON values."""
+        """Return the inputs of the content (digest of the archive, options of the generator) as JSON values."""
 
     def fetch(self, request: FetchRequest, emit: Emit) -> dict[str, object]:
-        """Fill `request.folder`; return facts for the manifest, such as the digest found and `ceiling`.
+        """Fill `request.folder`; return facts for the manifest, such as the digest and the `ceiling`.
 
         Raises:
-            DataError: The download or the archive is not what it should be.
+            DataError: The download or the archive is wrong or damaged.
         """
 
     def tables(self, folder: Path) -> tuple[RawTable, ...]:
@@ -150,10 +150,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class DatasetFactory:
-    """Decorator that declares a function of another package as one that opens a dataset; a config may name no other.
+    """Decorator for dataset factories of other packages; configs accept no undecorated function.
 
     Attributes:
-        open: Takes the name that the config has for the dataset, and the other keys of its section; returns a `Source`.
+        open: Function of the dataset's name and the other keys of its config section; returns a `Source`.
     """
 
     open: Callable[[str, Mapping[str, object]], Source]

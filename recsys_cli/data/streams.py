@@ -1,4 +1,4 @@
-"""The bytes of a raw text file: from disk or from a URL, unpacked on the way, and never more than asked for in memory."""
+"""Byte streams of raw text files, local or remote, decompressed on the fly in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import BinaryIO, Protocol, cast
 
 import pyarrow as pa
 
-from recsys_cli.data.remote import RawFile, RemoteFile, saying
+from recsys_cli.data.remote import RawFile, RemoteFile, url_errors
 from recsys_cli.errors import DataError, RecsysError
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4", ".xz": "xz"}
-"""Suffix → how a file with it is packed."""
+"""File suffix → compression codec."""
 
 _MAGIC = {
     "gzip": rb"\x1f\x8b\x08", "zstd": rb"\x28\xb5\x2f\xfd", "bz2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
@@ -22,44 +22,45 @@ _MAGIC = {
 }  # fmt: skip
 _NO_TEXT = {
     "a zip archive": (rb"PK\x03\x04", "unpack it, or read a member of it as zip://NAME.csv::FILE"),
-    "a parquet file": (rb"PAR1", "name it .parquet"),
+    "a Parquet file": (rb"PAR1", "rename it to .parquet"),
     "text in UTF-16": (rb"\xff\xfe|\xfe\xff", "save it as UTF-8"),
 }
 _MAGIC_BYTES = 10
+_FETCH_AGAIN = "fetch the dataset again with recsys download --force"
 
 
 class Stream(Protocol):
-    """Bytes in order."""
+    """A sequential byte stream."""
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        """Fill a buffer as far as there are bytes at hand; return how many, 0 at the end."""
+        """Read available bytes into a buffer; return their number, 0 at the end."""
 
 
 def compression(name: str) -> str | None:
-    """Return how a file of a name is packed, or None."""
+    """Return the compression codec of a file name, or None."""
     return next((codec for suffix, codec in COMPRESSIONS.items() if name.lower().endswith(suffix)), None)
 
 
 def unpacked_name(name: str) -> str:
-    """Return the name that a file has once it is unpacked."""
+    """Return the file name without the suffix of its compression."""
     return name if compression(name) is None else name[: name.rindex(".")]
 
 
 def size_of(file: RawFile) -> int | None:
-    """Return the size of a file as it is stored, in bytes; None where a server does not tell.
+    """Return the stored size of a file in bytes; None if a server does not report it.
 
     Raises:
-        DataError: It is not there.
+        DataError: The file does not exist.
     """
     if isinstance(file, RemoteFile):
         return file.info.get("size")
     if not file.is_file():
-        raise DataError(f"{file} is not there", hint="recsys download --force fetches a dataset again")
+        raise DataError(f"{file} does not exist", hint=_FETCH_AGAIN)
     return file.stat().st_size
 
 
 def stamp(file: RawFile) -> dict[str, object]:
-    """Return what changes when a file does: JSON values."""
+    """Return the metadata that changes with a file's content, as JSON values."""
     if isinstance(file, RemoteFile):
         return file.stamp()
     status = file.stat()
@@ -68,19 +69,19 @@ def stamp(file: RawFile) -> dict[str, object]:
 
 @contextmanager
 def opened(file: RawFile) -> Iterator[tuple[Stream, BinaryIO]]:
-    """Open a text file: yields its text as bytes, and what those come from, which tells how much of it was read.
+    """Open a text file; yields the decompressed stream, and the raw file, for its position.
 
     Raises:
-        DataError: It is not there, cannot be read, is not packed as its name says, or ends too early.
+        DataError: The file does not exist, is unreadable or truncated, or its compression differs from its suffix.
     """
     size_of(file)
-    with ExitStack() as stack, naming(file):
+    with ExitStack() as stack, file_errors(file):
         raw = stack.enter_context(_raw(file))
         start = raw.read(_MAGIC_BYTES)
         _check(file, start)
         try:
             raw.seek(0)
-        except (OSError, ValueError, NotImplementedError):  # a server that sends a file in one piece only
+        except (OSError, ValueError, NotImplementedError):  # a server without range requests
             raw = stack.enter_context(_raw(file))
         codec = compression(file.name)
         if codec is None or not start:
@@ -93,7 +94,7 @@ def opened(file: RawFile) -> Iterator[tuple[Stream, BinaryIO]]:
 
 
 def fill(stream: Stream, buffer: memoryview) -> int:
-    """Fill a buffer, or as much of it as there are bytes left; return how many came."""
+    """Fill a buffer as far as possible; return the number of bytes."""
     done = 0
     while done < len(buffer) and (count := stream.readinto(buffer[done:])):
         done += count
@@ -112,25 +113,25 @@ def head(file: RawFile, num_bytes: int) -> bytes:
 
 
 @contextmanager
-def naming(file: RawFile) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into an error that names it.
+def file_errors(file: RawFile) -> Iterator[None]:
+    """Convert errors of reading into errors with the file's name.
 
     Raises:
-        DataError: It cannot be read.
+        DataError: The file is unreadable.
     """
     try:
         if isinstance(file, RemoteFile):
-            with saying(file.url):
+            with url_errors(file.url):
                 yield
         else:
             yield
     except RecsysError:
         raise
     except FileNotFoundError as error:
-        raise DataError(f"{file} is not there", hint="recsys download --force fetches a dataset again") from error
+        raise DataError(f"{file} does not exist", hint=_FETCH_AGAIN) from error
     except (OSError, EOFError, pa.ArrowInvalid, lzma.LZMAError) as error:
         raise DataError(
-            f"{file}: cannot be read to its end: {error}", hint="is it whole? compare its size with where it is from"
+            f"{file}: cannot be read to its end: {error}", hint="compare its size with the original"
         ) from error
 
 
@@ -139,19 +140,19 @@ def _raw(file: RawFile) -> BinaryIO:
 
 
 def _check(file: RawFile, start: bytes) -> None:
-    """Stop at a file whose first bytes say something else than its name."""
+    """Check that the first bytes of a file match the compression of its name."""
     codec = compression(file.name)
-    found = next((name for name, magic in _MAGIC.items() if re.match(magic, start, re.DOTALL)), None)
-    if codec == found:
+    actual = next((name for name, magic in _MAGIC.items() if re.match(magic, start, re.DOTALL)), None)
+    if codec == actual:
         for what, (magic, hint) in _NO_TEXT.items() if codec is None else ():
             if re.match(magic, start):
                 raise DataError(f"{file} is {what}", hint=hint)
     elif codec is None:
-        suffix = next(suffix for suffix, name in COMPRESSIONS.items() if name == found)
+        suffix = next(suffix for suffix, name in COMPRESSIONS.items() if name == actual)
         raise DataError(
-            f"{file} is packed with {found}, and its name does not say so", hint=f"name it {file.name}{suffix}"
+            f"{file} is compressed with {actual}, but has no suffix {suffix}", hint=f"rename it to {file.name}{suffix}"
         )
     elif start:
-        what = f"packed with {found}" if found else f"not packed with {codec}"
+        what = f"compressed with {actual}" if actual else f"not compressed with {codec}"
         suffix = file.name[file.name.rindex(".") :]
-        raise DataError(f"{file} is {what}, and {suffix} says otherwise", hint="name it as what it is")
+        raise DataError(f"{file} is {what}, but has the suffix {suffix}", hint="rename it to match its content")

@@ -1,4 +1,4 @@
-"""Synthetic ratings in MovieLens's own file layout, at any size, with the AUC that the best possible model reaches."""
+"""Synthetic ratings of any size in MovieLens's file layout, with the AUC of the best possible model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recsys_cli.data.source import DatasetInfo, DatasetOptions, FetchRequest, Ra
 from recsys_cli.errors import ConfigError
 from recsys_cli.events import Emit, Progress
 
-FORMAT = 1  # of what the generator makes from equal options; raised when that changes
+FORMAT = 1  # version of the generator's output for equal options
 ROW_BYTES = 27
 NUM_GENRES = 19
 
@@ -27,32 +27,34 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class SyntheticOptions(BaseModel):
-    """How large the synthetic dataset is, and its seed; a preset gives other defaults."""
+    """Size and seed of the synthetic dataset; presets have other defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     users: int = Field(ge=1)
-    """Number of users; each has at least one rating, and 20 where there are rows enough."""
+    """Number of users; each has at least one rating, and 20 if `rows` suffices."""
     items: int = Field(ge=2, le=10_000_000)
-    """Number of movies; those that nobody rates are in movies.csv all the same."""
+    """Number of movies, including movies without ratings."""
     rows: int = Field(ge=1)
-    """Number of ratings, exactly."""
+    """Exact number of ratings."""
     seed: int = Field(0, ge=0)
     """Equal options and seed give equal files."""
     dim: int = Field(4, ge=0)
-    """Latent factors of users and items, beside biases and genre taste."""
+    """Number of latent factors of users and items, in addition to biases and genre taste."""
     genres: int = Field(NUM_GENRES, ge=1, le=NUM_GENRES)
     """Number of genres."""
     years: int = Field(15, ge=1, le=50)
-    """Years that the ratings are spread over, to the end of 2023."""
+    """Time span of the ratings in years, to the end of 2023."""
     activity: float = Field(0.8, ge=0, le=3)
-    """How differently active the users are: standard deviation of the log of what they rate beyond the least."""
+    """Spread of user activity: standard deviation of the log number of ratings above the minimum."""
 
     @model_validator(mode="after")
     def _rows_fit(self) -> SyntheticOptions:
         most = self.users * (self.items // 2)
         if not self.users <= self.rows <= most:
-            raise ValueError(f"rows has to be {self.users:,} to {most:,}, one for each user up to half of the items")
+            raise ValueError(
+                f"rows has to be {self.users:,} to {most:,}: per user at least one, at most half of the items"
+            )
         return self
 
 
@@ -60,8 +62,8 @@ class Synthetic:
     """A generated dataset as a Source.
 
     Args:
-        name: The preset that it was opened by.
-        options: Its size and seed.
+        name: Name of the preset.
+        options: Size and seed.
     """
 
     def __init__(self, name: str, options: SyntheticOptions) -> None:
@@ -70,7 +72,7 @@ class Synthetic:
 
     @property
     def info(self) -> DatasetInfo:
-        """The catalog's line."""
+        """The catalog entry."""
         return _line(self._name, self._options.rows)
 
     def identity(self) -> dict[str, object]:
@@ -81,8 +83,8 @@ class Synthetic:
         """Write ratings.csv, movies.csv and, up to 2 M rows, truth.parquet with the noise-free scores.
 
         Returns:
-            `ceiling`: the AUC of the noise-free score for `rating > 3`, which no model can beat but by chance;
-            `positives`: the share of rows with that label.
+            `ceiling`: AUC of the noise-free score for the label `rating > 3`, the best expected AUC of any model;
+            `positives`: share of rows with that label.
 
         Raises:
             ConfigError: A mirror or a local file was given.
@@ -91,7 +93,7 @@ class Synthetic:
         from recsys_cli.data.planted_files import RatingsWriter, write_movies
 
         if request.from_file or request.mirror:
-            raise ConfigError(f"{self._name} is generated: --from-file and --mirror mean nothing for it")
+            raise ConfigError(f"{self._name} is generated: remove --from-file and --mirror")
         world = PlantedWorld(Size(**self._options.model_dump()))
         write_movies(world, request.folder / "movies.csv")
         with RatingsWriter(world, request.folder) as writer:
@@ -106,20 +108,20 @@ class Synthetic:
 
 
 def info(name: str) -> DatasetInfo:
-    """Return the catalog's line about a preset."""
+    """Return the catalog entry of a preset."""
     return _line(name, PRESETS[name]["rows"])
 
 
 def options(name: str) -> DatasetOptions:
-    """Return the size and the seed, with the preset's."""
+    """Return the options, with the preset's defaults."""
     return DatasetOptions(SyntheticOptions, PRESETS[name])
 
 
 def source(name: str, options: Mapping[str, object]) -> Synthetic:
-    """Open a preset, or a size of one's own.
+    """Open a preset, possibly with another size.
 
     Raises:
-        ConfigError: An option is wrong.
+        ConfigError: An option is invalid.
     """
     return Synthetic(name, parse_options(SyntheticOptions, {**PRESETS[name], **options}, dataset=name))
 

@@ -1,4 +1,4 @@
-"""The workspace: the only author of paths in it, and of how an artifact comes to be there: whole, or not at all."""
+"""The workspace: paths of artifacts, and their atomic creation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an artifact is: a folder with a manifest, known by its key; and what is in the folder of each kind."""
+"""Artifacts: folders with a manifest, identified by a key, and the files of each kind."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from recsys_cli.workspace.writing import write_json
 
 MANIFEST = "manifest.json"
 FORMAT = 7
-"""Version of everything written here; part of every key, so that a new version never takes an old artifact for its own."""
+"""Format version of all artifacts; part of every key, so that versions never share artifacts."""
 
 
 def key_of(*parts: Any) -> str:
-    """Return sha256 over the canonical JSON of what an artifact depends on, as hex."""
+    """Return the SHA-256 of the canonical JSON of an artifact's settings and inputs, in hexadecimal."""
     text = json.dumps([FORMAT, *parts], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None:
-    """Write manifest.json, with the checksums of what the artifact holds: the mark of a whole artifact."""
+    """Write manifest.json, with checksums of the artifact's files; it marks a complete artifact."""
     artifact = _KINDS[kind](folder)
     head = {
         "kind": kind,
@@ -44,31 +44,31 @@ def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None
 
 @dataclass(frozen=True)
 class Artifact:
-    """A folder with a manifest. The manifest is written last: without it there is no artifact."""
+    """A folder with a manifest, written last: a folder without it is incomplete."""
 
     folder: Path
 
     expected: ClassVar[Mapping[str, type]] = {"key": str}
-    """What its manifest has to hold."""
+    """Required keys of the manifest, with their types."""
 
     def contents(self) -> list[Path]:
-        """Return the files that do not change once the manifest is there: it holds their checksums."""
+        """Return the immutable files, listed with checksums in the manifest."""
         files = (path for path in self.folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         return [path for path in files if path != self.folder / MANIFEST]
 
     @property
     def remake(self) -> str:
-        """How to make it again."""
-        return "run the stage that makes it with --force"
+        """Hint with the command to create the artifact again."""
+        return "run its stage again with --force"
 
     @property
     def exists(self) -> bool:
-        """Whether it is there, whole."""
+        """Whether the artifact is complete."""
         return (self.folder / MANIFEST).is_file()
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What it is, what it was made from and how.
+        """Inputs, settings, results and checksums of the artifact.
 
         Raises:
             MissingArtifactError: There is no manifest.
@@ -85,12 +85,12 @@ class Artifact:
 
     @property
     def key(self) -> str:
-        """What it depends on, as one hash."""
+        """Hash of the settings and inputs."""
         return str(self.manifest["key"])
 
     @property
     def damage(self) -> str | None:
-        """What is wrong with its manifest, or with the sizes of its files; None where nothing is. No file is read whole."""
+        """Damage of the manifest or the file sizes, as text; None without damage. File contents are not read."""
         try:
             check_sizes(self.folder, self.manifest.get("files", {}), hint=self.remake)
         except RecsysError as error:
@@ -99,23 +99,23 @@ class Artifact:
 
     @property
     def made_by(self) -> str | None:
-        """The version of this program that made it, where that is another than this one."""
+        """The recsys version of the artifact, if different from the running one."""
         version = self.manifest.get("recsys")
         return None if version in {None, __version__} else str(version)
 
     def is_made(self, key: str) -> bool:
-        """Whether it is there with a key, and no file of it is missing or cut."""
+        """Whether the artifact is complete, has a key, and has all files in full size."""
         return self.exists and self.damage is None and self.key == key
 
     def verify(self, *only: Path) -> None:
-        """Compare the content of its files with their checksums; a process reads each file once.
+        """Verify the checksums of files, once per process and file.
 
         Args:
-            only: Those that matter; all where none is given.
+            only: The files to verify; default: all.
 
         Raises:
             MissingArtifactError: A file is missing.
-            DataError: A file is not as it was written.
+            DataError: A file is damaged.
         """
         files = self.manifest.get("files", {})
         names = {path.relative_to(self.folder).as_posix() for path in only} or set(files)
@@ -129,84 +129,84 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     """Read an evaluation.json.
 
     Raises:
-        MissingArtifactError: There is none.
-        DataError: It is damaged.
+        MissingArtifactError: The file is missing.
+        DataError: The file is damaged.
     """
     return read_json(path, hint=_REMEASURE, expected={"key": str, "pointwise": dict, "ranking": dict})
 
 
 @dataclass(frozen=True)
 class RawData(Artifact):
-    """A dataset as it was downloaded and unpacked."""
+    """A downloaded and unpacked dataset."""
 
     @property
     def remake(self) -> str:
-        """How to make it again."""
+        """Hint with the command to create the artifact again."""
         return f"recsys download {self.folder.name} --force"
 
 
 @dataclass(frozen=True)
 class PreparedData(Artifact):
-    """What `recsys etl` wrote: encoded shards by split, tables by key column, the vocabularies, the schema and the plan."""
+    """The output of `recsys etl`: encoded shards by split, dimension tables, vocabularies, schema and feature plan."""
 
     expected: ClassVar[Mapping[str, type]] = {"key": str, "rows": dict}
 
     @property
     def remake(self) -> str:
-        """How to make it again."""
+        """Hint with the command to create the artifact again."""
         return "recsys etl --force"
 
     @property
     def schema(self) -> Schema:
-        """The prepared columns."""
+        """Schema of the prepared columns."""
         return Schema.read(self.folder / "schema.json")
 
     def shards(self, split: str) -> list[Path]:
-        """Return the parquet files of a split, in order; empty where the split is."""
+        """Return the Parquet files of a split, in order; none for an empty split."""
         return sorted((self.folder / split).glob("*.parquet"))
 
     def rows(self, split: str) -> int:
-        """Return how many rows a split has."""
+        """Return the number of rows of a split."""
         return int(self.manifest["rows"].get(split, 0))
 
     def table(self, key_column: str) -> Path:
-        """Return the file with the features of a key column: row i belongs to id i, and those behind all ids to cold keys."""
+        """Return the file of a dimension table: row i belongs to id i, rows after the last id to cold keys."""
         return self.folder / "tables" / file_of(key_column)
 
     def cold_keys(self, key_column: str) -> Path:
-        """Return the file with the keys of a table that train does not know, and their rows there; missing where it knows all."""
+        """Return the file with the cold keys of a dimension table and their rows; missing without cold keys."""
         return self.folder / "state" / str(COLD) / file_of(key_column)
 
     def vocabulary(self, name: str) -> Path:
-        """Return the file with a vocabulary's `value` and `count`: row i belongs to id i + 3."""
+        """Return the file of a vocabulary, with `value` and `count`: row i belongs to id i + 3."""
         return self.folder / "vocab" / file_of(name)
 
     @property
     def facts(self) -> Path:
-        """What there is to know of the data: the facts of its report."""
+        """The facts of the data report, as JSON."""
         return self.folder / "report.json"
 
     @property
     def report(self) -> Path:
-        """The page that shows them."""
+        """The data report, as HTML."""
         return self.folder / "report.html"
 
 
 @dataclass(frozen=True)
 class TrainedRun(Artifact):
-    """What `recsys train` wrote. While it is being written there is no manifest, but a `last` checkpoint to resume from.
+    """The output of `recsys train`; during training without a manifest, but with a `last` checkpoint for --resume.
 
     Attributes:
-        candidates: Which of its evaluations is meant, as `evaluate.candidates`: a sampled one never replaces the full one.
+        candidates: Selects an evaluation by `evaluate.candidates`; full and sampled evaluations have separate files.
     """
 
     candidates: str = "all"
 
     def evaluated(self, candidates: str | None = None) -> TrainedRun:
-        """Return the run with one of its evaluations.
+        """Return the run with another selected evaluation.
 
         Args:
-            candidates: Of which; the full one where left out, or a sampled one where there is no other.
+            candidates: The evaluation; default: the full one, or a sampled one if it is the only one.
         """
         if candidates is not None:
             return replace(self, candidates=candidates)
@@ -215,7 +215,7 @@ class TrainedRun(Artifact):
             return self
         return replace(self, candidates=sampled[0].stem.removeprefix("evaluation-"))
 
-    def _kept(self, name: str) -> Path:
+    def _evaluation_file(self, name: str) -> Path:
         stem, _, suffix = name.partition(".")
         return self.folder / (name if self.candidates == "all" else f"{stem}-{self.candidates}.{suffix}")
 
@@ -223,16 +223,16 @@ class TrainedRun(Artifact):
 
     @property
     def remake(self) -> str:
-        """How to make it again."""
+        """Hint with the command to create the artifact again."""
         return "recsys train --force"
 
     def contents(self) -> list[Path]:
-        """Return what an evaluation reads; `last` has a checksum of its own, because a run is resumed without a manifest."""
+        """Return the input files of an evaluation; `last` has its own checksum, because --resume has no manifest."""
         return [path for path in (self.config, self.metrics, self.checkpoint("best")) if path.is_file()]
 
     @property
     def config(self) -> Path:
-        """The config that it was trained with."""
+        """The config of the training."""
         return self.folder / "config.yaml"
 
     def checkpoint(self, which: str) -> Path:
@@ -241,65 +241,65 @@ class TrainedRun(Artifact):
 
     @property
     def metrics(self) -> Path:
-        """One JSON object a line: what was measured while training."""
+        """Events and metrics of the training, one JSON object per line."""
         return self.folder / "metrics.jsonl"
 
     @property
     def evaluation(self) -> Path:
-        """What `recsys evaluate` measured."""
-        return self._kept("evaluation.json")
+        """The results of `recsys evaluate`."""
+        return self._evaluation_file("evaluation.json")
 
     def read_evaluation(self) -> dict[str, Any]:
-        """Read what `recsys evaluate` measured.
+        """Read the results of `recsys evaluate`.
 
         Raises:
-            MissingArtifactError: It is not evaluated.
+            MissingArtifactError: The run has no evaluation.
             DataError: The file is damaged.
         """
         return read_evaluation(self.evaluation)
 
-    def write_evaluation(self, found: Mapping[str, Any]) -> None:
-        """Write what was measured, with the checksums of the files beside it: the mark of a whole evaluation."""
-        write_json(self.evaluation, {**found, "files": checksums(self.folder, (self.rankings, self.report))})
+    def write_evaluation(self, results: Mapping[str, Any]) -> None:
+        """Write the results, with checksums of rankings and report; marks a complete evaluation."""
+        write_json(self.evaluation, {**results, "files": checksums(self.folder, (self.rankings, self.report))})
 
     def verify_evaluation(self) -> None:
-        """Compare the rankings and the report with their checksums.
+        """Verify the checksums of rankings and report.
 
         Raises:
             MissingArtifactError: A file is missing.
-            DataError: A file is not as it was written.
+            DataError: A file is damaged.
         """
         verify(self.folder, self.read_evaluation().get("files", {}), hint=_REMEASURE)
 
     @property
     def rankings(self) -> Path:
-        """What those are figures of, user by user and row by row."""
-        return self._kept("rankings.safetensors")
+        """The per-user and per-row values of the metrics."""
+        return self._evaluation_file("rankings.safetensors")
 
     @property
     def report(self) -> Path:
-        """The page that shows it."""
-        return self._kept("report.html")
+        """The evaluation report, as HTML."""
+        return self._evaluation_file("report.html")
 
 
 @dataclass(frozen=True)
 class TunedStudy(Artifact):
-    """What `recsys tune` wrote: which values were tried, and how good each was. It grows with every trial."""
+    """The output of `recsys tune`: trials with their hyperparameters and results; it grows with every trial."""
 
     expected: ClassVar[Mapping[str, type]] = {"key": str, "metric": dict, "trials": dict, "space": dict}
 
     @property
     def remake(self) -> str:
-        """How to make it again."""
+        """Hint with the command to create the artifact again."""
         return "recsys tune --force"
 
     def contents(self) -> list[Path]:
-        """Return nothing: its files change with every trial."""
+        """Return no files: all of them change with every trial."""
         return []
 
     @property
     def journal(self) -> Path:
-        """The trials, in the form of the library that chooses them."""
+        """The trials, in the format of the search library."""
         return self.folder / "journal.jsonl"
 
     @property
@@ -309,7 +309,7 @@ class TunedStudy(Artifact):
 
     @property
     def report(self) -> Path:
-        """The page that shows all of them."""
+        """The report of all trials, as HTML."""
         return self.folder / "tune.html"
 
 

@@ -1,4 +1,4 @@
-"""Checksums: what shows that a file is still as it was written. CRC-32 runs at 2 GB/s a core and needs no package."""
+"""Checksums of files against damage: CRC-32, at 2 GB/s per core without a dependency."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Checksums = dict[str, tuple[int, str]]
 """Size and CRC-32 of each file, by its path in the artifact's folder."""
 
 _verified: dict[Path, tuple[int, int, str]] = {}
-"""Size, time of change and checksum of the files that this process has verified: each is read once."""
+"""Size, modification time and checksum of the files already verified by this process."""
 
 
 def checksum_of(path: Path) -> str:
@@ -30,27 +30,27 @@ def checksum_of(path: Path) -> str:
 
 
 def checksum_of_json(value: Any) -> str:
-    """Compute the CRC-32 of a JSON value, whatever its layout in a file."""
+    """Compute the CRC-32 of a JSON value, independent of formatting."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return f"{zlib.crc32(text.encode()):08x}"
 
 
 def checksums(folder: Path, files: Iterable[Path]) -> Checksums:
-    """Return size and checksum of files, by their paths in a folder."""
+    """Return size and checksum of files, by path relative to a folder."""
     return {file.relative_to(folder).as_posix(): (file.stat().st_size, checksum_of(file)) for file in sorted(files)}
 
 
 def verify(folder: Path, expected: Mapping[str, Any], *, hint: str) -> None:
-    """Read files once and compare them with their checksums.
+    """Verify the checksums of files, once per process and file.
 
     Args:
-        folder: Where they are.
-        expected: What `checksums` returned when they were written.
-        hint: How to make them again.
+        folder: Folder of the files.
+        expected: The result of `checksums` at the time of writing.
+        hint: Hint of the errors.
 
     Raises:
-        MissingArtifactError: A file is not there.
-        DataError: A file is not as it was written.
+        MissingArtifactError: A file is missing.
+        DataError: A file is damaged.
     """
     check_sizes(folder, expected, hint=hint)
     for name, (size, checksum) in expected.items():
@@ -59,22 +59,22 @@ def verify(folder: Path, expected: Mapping[str, Any], *, hint: str) -> None:
         if _verified.get(path) == stamp:
             continue
         if checksum_of(path) != checksum:
-            raise DataError(f"{path} is damaged: its content is not what was written", hint=hint)
+            raise DataError(f"{path} is damaged: its content does not match its checksum", hint=hint)
         _verified[path] = stamp
 
 
 def check_sizes(folder: Path, expected: Mapping[str, Any], *, hint: str) -> None:
-    """Compare the sizes of files with those that were written; no file is read.
+    """Compare the sizes of files with the expected ones, without reading contents.
 
     Raises:
-        MissingArtifactError: A file is not there.
+        MissingArtifactError: A file is missing.
         DataError: A file has another size.
     """
     for name, (size, _) in expected.items():
         path = folder / name
         try:
-            found = path.stat().st_size
+            actual = path.stat().st_size
         except OSError as error:
             raise MissingArtifactError(f"{path} is missing ({error.strerror})", hint=hint) from error
-        if found != size:
-            raise DataError(f"{path} is damaged: it has {found:,} bytes, and {size:,} were written", hint=hint)
+        if actual != size:
+            raise DataError(f"{path} is damaged: it has {actual:,} bytes instead of {size:,}", hint=hint)

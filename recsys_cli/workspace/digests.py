@@ -1,4 +1,4 @@
-"""Checksums of the user's own files, which stay outside the workspace: each is read again only when its size or time changes."""
+"""Cached checksums of the user's files outside the workspace, by size and modification time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from recsys_cli.workspace.writing import write_json
 
 
 class FileChecksums:
-    """What was computed before, by path, size and time of change.
+    """Cache of checksums by path, size and modification time.
 
     Args:
-        path: File of the workspace to keep it in; a damaged one is begun anew.
+        path: Cache file in the workspace; replaced if damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,22 +24,22 @@ class FileChecksums:
         """Return the checksum of a file.
 
         Raises:
-            DataError: It cannot be read.
+            DataError: The file is unreadable.
         """
         try:
             status, name = file.stat(), str(file.absolute())
             stamp = [status.st_size, status.st_mtime_ns]
-            known = self._known()
-            found = known.get(name)
-            if isinstance(found, list) and found[:2] == stamp:
-                return str(found[2])
+            cached = self._load()
+            entry = cached.get(name)
+            if isinstance(entry, list) and entry[:2] == stamp:
+                return str(entry[2])
             checksum = checksum_of(file)
         except OSError as error:
-            raise DataError(f"{file}: cannot read it: {error.strerror}") from error
-        write_json(self._path, {**known, name: [*stamp, checksum]})
+            raise DataError(f"cannot read {file}: {error.strerror}") from error
+        write_json(self._path, {**cached, name: [*stamp, checksum]})
         return checksum
 
-    def _known(self) -> dict[str, object]:
+    def _load(self) -> dict[str, object]:
         try:
             return read_json(self._path, hint="")
         except (MissingArtifactError, DataError):

@@ -1,4 +1,4 @@
-"""Several processes in one workspace: what one of them holds alone, and scratch folders, which go with whoever made them."""
+"""Locks and scratch folders for concurrent processes in one workspace."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from recsys_cli.errors import LockedError
 from recsys_cli.events import Emit, Message, ignore
 
 _ASIDE = "aside.json"
-"""Note in a scratch folder: which folder of the workspace its `old` and its `artifact` are versions of."""
+"""Note in a scratch folder: the target folder of its versions `old` and `artifact`."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a lock."""
+    """The process with a lock."""
 
     pid: int
     host: str
@@ -34,10 +34,10 @@ class Holder:
 
 @contextmanager
 def locked(root: Path, name: str, *, timeout: float, emit: Emit = ignore) -> Iterator[None]:
-    """Hold a workspace's lock of a name; a second process says whom it waits for.
+    """Hold a named lock of a workspace; a waiting process reports the holder to `emit`.
 
     Raises:
-        LockedError: It was not free within `timeout` seconds.
+        LockedError: The lock was not free within `timeout` seconds.
     """
     lock = _lock(root, name)
     try:
@@ -45,7 +45,7 @@ def locked(root: Path, name: str, *, timeout: float, emit: Emit = ignore) -> Ite
     except Timeout:
         _wait(root, name, lock, timeout=timeout, emit=emit)
     note = _note(root, name)
-    with suppress(OSError):  # it only makes messages better
+    with suppress(OSError):  # only used in messages
         note.write_text(json.dumps(asdict(Holder(os.getpid(), socket.gethostname()))), encoding="utf-8")
     try:
         yield
@@ -63,12 +63,12 @@ def _wait(root: Path, name: str, lock: FileLock, *, timeout: float, emit: Emit) 
     except Timeout as error:
         raise LockedError(
             f"{_holder(root, name)} works on {name} in {root} and did not finish within {timeout:.0f} s",
-            hint=f"wait for it, or use another --workspace (the lock is {lock.lock_file})",
+            hint=f"wait for it, or use another --workspace (lock file: {lock.lock_file})",
         ) from error
 
 
 def holder_of(root: Path, name: str) -> Holder | None:
-    """Return the process that holds a lock; None where it is free."""
+    """Return the holder of a lock; None for a free lock."""
     if not _path(root, name).exists():
         return None
     lock = _lock(root, name)
@@ -76,26 +76,26 @@ def holder_of(root: Path, name: str) -> Holder | None:
         lock.acquire(timeout=0)
     except Timeout:
         return _holder(root, name)
-    except OSError:  # a workspace that may only be read
+    except OSError:  # a read-only workspace
         return None
     lock.release()
     return None
 
 
 def _holder(root: Path, name: str) -> Holder:
-    """Return who holds a lock by the note beside it, which is written an instant later."""
+    """Read the holder of a lock from its note, written just after the lock is acquired."""
     try:
-        found = json.loads(_note(root, name).read_text(encoding="utf-8"))
-        return Holder(int(found["pid"]), str(found["host"]))
+        note = json.loads(_note(root, name).read_text(encoding="utf-8"))
+        return Holder(int(note["pid"]), str(note["host"]))
     except (OSError, ValueError, LookupError, TypeError):
         return Holder(0, "")
 
 
 @contextmanager
 def scratch_folder(root: Path) -> Iterator[Path]:
-    """Give a temporary folder inside a workspace; removed at the end, and by the next command after a kill.
+    """Yield a temporary folder in a workspace; removed at the end, or after a kill by the next command.
 
-    Its path is absolute: workers of a cluster have other working directories.
+    The path is absolute, because cluster workers have other working directories.
     """
     sweep(root)
     folder = root.absolute() / ".scratch" / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -111,9 +111,9 @@ def scratch_folder(root: Path) -> Iterator[Path]:
 
 
 def replace_folder(scratch: Path, made: Path, target: Path) -> None:
-    """Put a folder of a scratch folder in the place of another.
+    """Replace a folder by one from a scratch folder.
 
-    A process that is killed between the two renames leaves a note, by which the next command puts one of the two versions there.
+    After a kill between the two renames, the next command restores the new or the old version by a note.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
@@ -124,7 +124,7 @@ def replace_folder(scratch: Path, made: Path, target: Path) -> None:
 
 
 def _restore(scratch: Path) -> None:
-    """Finish a replacement that was broken off after its first rename: with the new version, or with the old one."""
+    """Complete a replacement interrupted after its first rename, with the new version or else the old one."""
     try:
         note = json.loads((scratch / _ASIDE).read_text(encoding="utf-8"))
         target = scratch / note["target"]
@@ -136,22 +136,21 @@ def _restore(scratch: Path) -> None:
 
 
 def _owner(root: Path, scratch: Path) -> FileLock:
-    """Return the lock that whoever made a scratch folder holds.
+    """Return the lock of a scratch folder's process, released by the system at its end.
 
-    The system lets go of it when the process ends. The process's number would not tell: containers give the same
-    ones again, and another machine that shares the workspace has numbers of its own.
+    A process id is not enough: containers reuse ids, and machines sharing a workspace have independent ids.
     """
     return _lock(root, f"scratch-{scratch.name}")
 
 
 def sweep(root: Path) -> None:
-    """Remove the scratch folders of processes that are no more, and finish what they were replacing."""
+    """Remove the scratch folders of dead processes, and complete their replacements."""
     parent = root / ".scratch"
     for folder in parent.iterdir() if parent.is_dir() else ():
         try:
             owner = _owner(root, folder)
             owner.acquire(timeout=0)
-        except (Timeout, OSError):  # its process lives, or the workspace may only be read
+        except (Timeout, OSError):  # a live process, or a read-only workspace
             continue
         _restore(folder)
         shutil.rmtree(folder, ignore_errors=True)
@@ -164,7 +163,7 @@ def _path(root: Path, name: str) -> Path:
 
 
 def _note(root: Path, name: str) -> Path:
-    """Return the file that names the holder; the lock itself is emptied by whoever tries it."""
+    """Return the file with the holder; the lock file itself is truncated by every attempt."""
     return root / ".locks" / f"{name}.holder.json"
 
 

@@ -1,4 +1,4 @@
-"""The one door for files of a workspace: what is missing, cut or altered becomes an error that names the file and the remedy."""
+"""Reading of workspace files, with errors that name the missing or damaged file and the remedy."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from recsys_cli.workspace.writing import CHECKSUM
 
 
 def read_json(path: Path, *, hint: str, expected: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """Read a JSON object that `writing.write_json` wrote; one without a checksum is taken as it is.
+    """Read a JSON object of `writing.write_json`; the checksum is optional.
 
     Args:
         path: The file.
-        hint: How to make it again.
-        expected: Keys that it must have, and the types of their values.
+        hint: Hint of the errors, with the command to create the file again.
+        expected: Required keys, with the types of their values.
 
     Raises:
-        MissingArtifactError: The file is not there.
-        DataError: It is not what was written.
+        MissingArtifactError: The file is missing.
+        DataError: The file is damaged.
     """
     with whole(path, hint=hint):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("it holds no JSON object")
-        checksum = found.pop(CHECKSUM, None)
-        if checksum is not None and checksum != checksum_of_json(found):
-            raise ValueError("its content is not what was written")
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(value, dict):
+            raise ValueError("it is not a JSON object")
+        checksum = value.pop(CHECKSUM, None)
+        if checksum is not None and checksum != checksum_of_json(value):
+            raise ValueError("its content does not match its checksum")
         for key, kind in (expected or {}).items():
-            if not isinstance(found.get(key), kind):
-                raise ValueError(f"{key!r} is {'of another type' if key in found else 'missing'}")
-    return found
+            if not isinstance(value.get(key), kind):
+                raise ValueError(f"{key!r} is {'of another type' if key in value else 'missing'}")
+    return value
 
 
 def read_text(path: Path, *, hint: str) -> str:
     """Read a text file.
 
     Raises:
-        MissingArtifactError: The file is not there.
-        DataError: It is not text.
+        MissingArtifactError: The file is missing.
+        DataError: The file is not UTF-8 text.
     """
     with whole(path, hint=hint):
         return path.read_text(encoding="utf-8")
@@ -51,15 +51,15 @@ def read_text(path: Path, *, hint: str) -> str:
 
 @contextmanager
 def whole(path: Path, *, hint: str) -> Iterator[None]:
-    """Turn what a parser makes of a damaged file into an error that names it.
+    """Convert errors of parsers into errors with the file's name.
 
     Args:
-        path: What is read in the block.
-        hint: How to make it again.
+        path: The file read in the block.
+        hint: Hint of the errors, with the command to create the file again.
 
     Raises:
-        MissingArtifactError: The file is not there.
-        DataError: It cannot be read.
+        MissingArtifactError: The file is missing.
+        DataError: The file is damaged.
     """
     try:
         yield
@@ -69,6 +69,6 @@ def whole(path: Path, *, hint: str) -> Iterator[None]:
         raise MissingArtifactError(f"{path} is missing", hint=hint) from error
     except MemoryError:
         raise
-    except Exception as error:  # each parser has errors of its own
+    except Exception as error:  # error types differ between parsers
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise DataError(f"{path} is damaged: {reason}", hint=hint) from error

@@ -1,4 +1,4 @@
-"""What there is to say of a run that has no manifest: how far it came, and the two commands that lead on."""
+"""Error for a run without a manifest: its progress, and the commands to continue."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from recsys_cli.workspace.artifacts import TrainedRun
 
 
 def not_finished(run: TrainedRun) -> MissingArtifactError:
-    """Return the error of asking for a run that did not come to its end, or that is not there."""
+    """Return the error for a missing or unfinished run."""
     name = run.folder.name
     if not run.folder.is_dir():
-        return MissingArtifactError(f"run {name} is not there", hint="recsys status shows all runs")
+        return MissingArtifactError(f"run {name} does not exist", hint="recsys status lists all runs")
     epochs = _epochs(run)
-    kept = ", and keeps the best epoch until then" if run.checkpoint("best").is_file() else ""
+    best = ", and keeps its best checkpoint" if run.checkpoint("best").is_file() else ""
     return MissingArtifactError(
-        f"run {name} is not finished: unless it is being trained right now, it was interrupted after {epochs} "
-        f"epoch{'' if epochs == 1 else 's'}{kept}",
-        hint=f"recsys train {run.config} --resume goes on to its end; recsys train {run.config} --force begins anew",
+        f"run {name} is not finished: it is still training, or was interrupted after {epochs} "
+        f"epoch{'' if epochs == 1 else 's'}{best}",
+        hint=f"recsys train {run.config} --resume continues it; recsys train {run.config} --force starts over",
     )
 
 
 def _epochs(run: TrainedRun) -> int:
-    """Return how many epochs a run has told of; the last line may be half a line."""
+    """Return the number of logged epochs; the last line may be incomplete."""
     number = 0
     if run.metrics.is_file():
         for text in run.metrics.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written under another name, flushed to the disk, then renamed."""
+"""Atomic writes of files: temporary name, flush to disk, rename."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recsys_cli.errors import DiskFullError
 from recsys_cli.workspace.checksums import checksum_of_json
 
 CHECKSUM = "checksum"
-"""Key of a JSON file that holds the checksum of all others."""
+"""Key of a JSON file for the checksum of all other keys."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FULL_TEXT = re.compile(
@@ -27,13 +27,13 @@ _GIB = 1 << 30
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole."""
+    """Write a text file atomically."""
     with replacing(path, partial=f".{path.name}.{uuid.uuid4().hex[:8]}.partial") as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object with the checksum of its content, whole; `reading.read_json` compares the two."""
+    """Write a JSON object atomically, with a checksum for `reading.read_json`."""
     plain = json.loads(json.dumps(value, default=str))
     plain.pop(CHECKSUM, None)
     write_text(path, json.dumps({**plain, CHECKSUM: checksum_of_json(plain)}, indent=2) + "\n")
@@ -41,15 +41,15 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 @contextmanager
 def replacing(path: Path, *, partial: str | None = None) -> Iterator[Path]:
-    """Give a temporary name beside a path; what is written there is flushed to the disk and renamed at the end.
+    """Yield a temporary path in the same folder; at the end it is flushed to disk and renamed.
 
     Args:
-        path: The file to be.
-        partial: The temporary name. Left out it is always the same, so that kills leave one file at most: for files that one
-            process at a time writes.
+        path: The final path.
+        partial: The temporary name. The default is fixed, so that kills leave at most one file; it requires a single
+            writer at a time.
 
     Raises:
-        DiskFullError: There is no space for it.
+        DiskFullError: The disk is full.
     """
     made = path.with_name(partial or f".{path.name}.partial")
     with naming(path):
@@ -66,11 +66,11 @@ def replacing(path: Path, *, partial: str | None = None) -> Iterator[Path]:
 
 
 def flush(path: Path) -> None:
-    """Bring a file, or the names in a folder, from the system's memory to the disk."""
+    """Flush a file, or the entries of a folder, to disk (fsync)."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
-    except OSError as error:  # some network file systems cannot flush a folder
+    except OSError as error:  # unsupported for folders by some network file systems
         if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EBADF}:
             raise
     finally:
@@ -79,10 +79,10 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the path where the disk is full: few libraries do.
+    """Add the path to errors about a full disk; few libraries do so.
 
     Raises:
-        DiskFullError: There is no space for what is written in the block.
+        DiskFullError: The disk is full during the block.
     """
     try:
         yield
@@ -95,19 +95,19 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an error, of whatever library, says that there is no space left."""
+    """Whether an error of any library reports a full disk."""
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
     return bool(_FULL_TEXT.search(str(error)))
 
 
 def disk_full(path: Path) -> DiskFullError:
-    """Return the error that names what cannot be written, and the free space of its file system."""
+    """Return the error with the path and the free space of its file system."""
     path = path.absolute()
     usage = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists()))
     space = f"{usage.free / _GIB:.2f} of {usage.total / _GIB:.2f} GiB are free on its file system"
     return DiskFullError(
         f"no space left to write {path}: {space}",
         hint="free some space or choose another --workspace, then run the same command again; "
-        "a quota or a limit on the size of files (ulimit -f) has the same effect",
+        "also check quotas and the file size limit (ulimit -f)",
     )

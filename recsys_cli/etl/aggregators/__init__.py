@@ -1,8 +1,8 @@
-"""Merging what parts of train have told, and drawing the conclusion: the same for every engine, one file per op that learns.
+"""Aggregators of the fitted ops, one module per op, common to all engines.
 
-Each has `merge(parts)`, which makes one table of several and whose result may be merged again, and `finalize(op, merged)`,
-which makes the state of it. Both depend on nothing but their arguments and their order: no unordered group-by, so that
-threads and clusters give the same bytes.
+`merge(parts)` combines partial aggregates into one, mergeable again; `finalize(op, merged)` computes the fitted state.
+Both are deterministic functions of their arguments and their order, without unordered group-bys: threads and clusters
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from recsys_cli.features.ops.op import Op
 
 
 class Aggregator(Protocol):
-    """What a file here provides."""
+    """Interface of an aggregator module."""
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Make one table of those that parts of train gave, in the order of the parts."""
+        """Merge the partial aggregates of shards, in shard order."""
 
     def finalize(self, op: Op, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Return what the op has learnt, given the merged tables by name."""
+        """Return the fitted state of the op from its merged aggregates, both by name."""
 
 
 MODULES: dict[type, str] = {
@@ -40,9 +40,9 @@ MODULES: dict[type, str] = {
 
 
 def of(op: Op) -> Aggregator:
-    """Return what merges the partial aggregates of an op.
+    """Return the aggregator of an op.
 
     Raises:
-        ConfigError: An op of another package declares no aggregator.
+        ConfigError: The op of another package declares no aggregator.
     """
     return cast("Aggregator", load(op, "aggregator", MODULES))

@@ -1,4 +1,4 @@
-"""Vocabularies: counts of parts added up, what is kept of them, and in which order."""
+"""Vocabularies of Categorify: merged value counts, frequency threshold, size limit and order."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from recsys_cli.features.schema import FIRST
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Add up counts of the same value; null is counted as well. In no order, which is made in the end."""
+    """Sum the counts by value, null included, in any order."""
     return add_up(parts)
 
 
 def finalize(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Choose each vocabulary's values and their order; null is no value, and neither is NaN.
+    """Compute the values of each vocabulary and their order, without null and NaN.
 
     Raises:
-        DataError: A given vocabulary cannot be read, or is none.
+        DataError: A given vocabulary file is unreadable or invalid.
     """
     state: dict[str, pa.Table] = {}
     for vocabulary in op.vocabularies:
         columns = [column for column in op.learns if op.vocabulary_of(column) == vocabulary]
-        found = {column: _known(merged[column]) for column in columns}
-        table = _vocabulary(op, vocabulary, add_up([*found.values()]))
+        valid = {column: _valid_counts(merged[column]) for column in columns}
+        table = _vocabulary(op, vocabulary, add_up([*valid.values()]))
         state[vocabulary] = table
-        for column, counts in found.items():
+        for column, counts in valid.items():
             own = _counts_in(table, counts) if op.joint else table.column("count")
             if op.joint:
                 state[column + COUNTS] = pa.table({"count": own})
-            values, there = _total(counts.column("count")), _total(own)
+            num_valid, num_encoded = _total(counts.column("count")), _total(own)
             state[column + REST] = pa.table({
-                "null": pa.array([_total(merged[column].column("count")) - values], pa.int64()),
-                "unseen": pa.array([values - there], pa.int64()),
+                "null": pa.array([_total(merged[column].column("count")) - num_valid], pa.int64()),
+                "unseen": pa.array([num_valid - num_encoded], pa.int64()),
             })  # fmt: skip
     return state
 
 
 def counts_of(values: pa.Table, merged: pa.Table) -> pa.ChunkedArray:
-    """Return how often train has each of some values, given what was counted; 0 for values that were not."""
-    return _counts_in(values, _known(merged))
+    """Return the train counts of given values from merged counts; 0 for absent values."""
+    return _counts_in(values, _valid_counts(merged))
 
 
-def _known(counts: pa.Table) -> pa.Table:
-    """Return the counts of values that are there, each of which stands for itself."""
+def _valid_counts(counts: pa.Table) -> pa.Table:
+    """Return the counts of non-null values in canonical form."""
     if PACKED in counts.column_names:
         return without_null(counts)
     values = _plain(canonical(counts.column("value").combine_chunks()))
@@ -60,12 +60,12 @@ def _known(counts: pa.Table) -> pa.Table:
     )
     if not pa.types.is_floating(values.type):
         return counts
-    # 0.0 and -0.0 have become one value, and parts may have counted both.
+    # 0.0 and -0.0 are one canonical value, possibly with two counts.
     return pl.DataFrame(counts).group_by("value").agg(pl.col("count").sum()).to_arrow()
 
 
 def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
-    """Return the values in the order of their ids, with their counts."""
+    """Return the values in id order, with their counts."""
     if name in op.vocabs:
         kind = _plain(unpacked(counts.slice(0, 0)).column("value").combine_chunks()).type
         values = read_vocabulary(op.vocabs[name], name, kind)
@@ -79,15 +79,15 @@ def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
 
 
 def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:
-    """Return the counts of a vocabulary's values, 0 for values that were not counted."""
+    """Return the counts of vocabulary values; 0 for absent values."""
     values = pl.DataFrame(vocabulary.select(["value"]))
-    counted = pl.DataFrame(unpacked(counts)).with_columns(pl.col("value").cast(values.schema["value"]))
-    found = values.join(counted, on="value", how="left", maintain_order="left")
-    return pa.chunked_array([found.get_column("count").fill_null(0).to_arrow()])
+    right = pl.DataFrame(unpacked(counts)).with_columns(pl.col("value").cast(values.schema["value"]))
+    joined = values.join(right, on="value", how="left", maintain_order="left")
+    return pa.chunked_array([joined.get_column("count").fill_null(0).to_arrow()])
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return values with plain text, however the text is stored."""
+    """Decode dictionaries, and convert every kind of string to `string`."""
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_large_string(kind) or str(kind) == "string_view":
         kind = pa.string()

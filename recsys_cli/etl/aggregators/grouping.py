@@ -1,4 +1,4 @@
-"""Tables by group key, as every engine gives them: added up, and put in order."""
+"""Tables by group key, common to all engines: concatenation, order and Arrow types."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 KEY = "key"
-"""How the names of a key's parts begin."""
+"""Prefix of the key columns."""
 
 
 def stacked(parts: Sequence[pa.Table]) -> pl.DataFrame:
-    """Return the rows of several tables, one after the other."""
+    """Concatenate the rows of tables."""
     return pl.concat([pl.DataFrame(pl.from_arrow(part)) for part in parts], how="vertical_relaxed")
 
 
 def key_names(table: pl.DataFrame) -> list[str]:
-    """Return the names of a key's parts."""
+    """Return the names of the key columns."""
     return [name for name in table.columns if name.startswith(KEY)]
 
 
-def in_order(table: pl.DataFrame, *beside: str) -> pl.DataFrame:
-    """Sort by key, and by what stands beside it: null first, text by its UTF-8 bytes."""
-    return table.sort(*key_names(table), *beside, nulls_last=False, maintain_order=True)
+def in_order(table: pl.DataFrame, *extra: str) -> pl.DataFrame:
+    """Sort by key, then by extra columns: null first, strings by UTF-8 bytes."""
+    return table.sort(*key_names(table), *extra, nulls_last=False, maintain_order=True)
 
 
 def plain(table: pl.DataFrame) -> pa.Table:
-    """Return a table of the state: in one piece, with plain text."""
-    found = table.to_arrow()
-    columns = {name: found.column(name) for name in found.column_names}
+    """Convert to a table for the fitted state: one chunk, strings as `string`."""
+    arrow = table.to_arrow()
+    columns = {name: arrow.column(name) for name in arrow.column_names}
     for name, values in columns.items():
         if pa.types.is_large_string(values.type) or str(values.type) == "string_view":
             columns[name] = pc.cast(values, pa.string())

@@ -1,4 +1,4 @@
-"""JoinGroupby: moments of parts put together (Chan, Golub and LeVeque 1979), and the statistics that they give."""
+"""Statistics of JoinGroupby, from merged moments (Chan, Golub and LeVeque, 1979)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT32 = 2**31 - 1
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Put together what parts tell of the same group, in order of first appearance."""
+    """Merge the moments by group, in order of first appearance."""
     if len(parts) == 1:
         return parts[0]
     rows = stacked(parts)
@@ -35,22 +35,23 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
     means = [
         (pl.col(f"part{position}") / pl.col(f"num{position}")).alias(f"overall{position}") for position in positions
     ]
-    known = whole.select(*keys, *means)
-    apart = rows.join(known, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    spread = apart.select(*keys, *(column for position in positions for column in _apart(position)))
-    sums = spread.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
+    overall = whole.select(*keys, *means)
+    joined = rows.join(overall, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    deviations = joined.select(*keys, *(column for position in positions for column in _deviations(position)))
+    sums = deviations.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
     both = whole.with_columns(means).join(sums, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    return both.select(*keys, "rows", *(column for position in positions for column in _together(position))).to_arrow()
+    return both.select(*keys, "rows", *(column for position in positions for column in _merged(position))).to_arrow()
 
 
-def _apart(position: str) -> list[pl.Expr]:
-    """Return how far a part's mean is from that of all parts, for as many values as it has, and its spread about that."""
+def _deviations(position: str) -> list[pl.Expr]:
+    """Return a part's summed and squared deviations from the overall mean, as `rest` and `square`."""
     number, difference = pl.col(f"num{position}"), pl.col(f"mean{position}") - pl.col(f"overall{position}")
-    spread = pl.col(f"square{position}") + (difference**2 * number).fill_null(0.0)
-    return [(difference * number).alias(f"rest{position}"), spread.alias(f"square{position}")]
+    square = pl.col(f"square{position}") + (difference**2 * number).fill_null(0.0)
+    return [(difference * number).alias(f"rest{position}"), square.alias(f"square{position}")]
 
 
-def _together(position: str) -> list[pl.Expr]:
+def _merged(position: str) -> list[pl.Expr]:
+    """Return the merged moments of a column, corrected by the rounding error of the mean (`rest`)."""
     constant = pl.col(f"min{position}") == pl.col(f"max{position}")
     mean, rest = pl.col(f"overall{position}"), pl.col(f"rest{position}") / pl.col(f"num{position}")
     square = pl.max_horizontal(pl.col(f"square{position}") - rest * pl.col(f"rest{position}"), 0.0)
@@ -63,24 +64,26 @@ def _together(position: str) -> list[pl.Expr]:
 
 
 def finalize(op: JoinGroupby, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return a table of the statistics that are asked for, by group.
+    """Return the configured statistics by group.
 
     Raises:
-        DataError: A group has more rows than int32 can tell.
+        DataError: The row count of a group exceeds int32.
     """
     state = {}
     for name in op.learns:
         table = in_order(stacked([merged[name]]))
         if "count" in op.stats and table.height and int(table.get_column("rows").max()) > _INT32:  # type: ignore[arg-type]
-            raise DataError(f"JoinGroupby: a group of {name} has more than {_INT32} rows", hint="leave out its count")
-        found = [pl.col("rows").alias("count")] if "count" in op.stats else []
-        found += [_statistic(stat, at) for at in range(len(op.cont_cols)) for stat in op.described]
-        state[name] = plain(table.select(*key_names(table), *found))
+            raise DataError(
+                f"JoinGroupby: a group of {name} has more than {_INT32} rows", hint="remove count from its stats"
+            )
+        statistics = [pl.col("rows").alias("count")] if "count" in op.stats else []
+        statistics += [_statistic(stat, at) for at in range(len(op.cont_cols)) for stat in op.described]
+        state[name] = plain(table.select(*key_names(table), *statistics))
     return state
 
 
 def _statistic(name: str, at: int) -> pl.Expr:
     number = pl.col(f"num{at}")
     variance = pl.when(number > 1).then(pl.col(f"square{at}").fill_nan(None) / (number - 1))
-    found = {"var": variance, "std": variance.sqrt()}.get(name, pl.col(f"{name}{at}").fill_nan(None))
-    return found.alias(f"{name}{at}")
+    statistic = {"var": variance, "std": variance.sqrt()}.get(name, pl.col(f"{name}{at}").fill_nan(None))
+    return statistic.alias(f"{name}{at}")

@@ -1,8 +1,8 @@
-"""Means and standard deviations: moments of parts, in order of the parts.
+"""Means and standard deviations of Normalize, from the moments of shards in shard order.
 
-The moments of a part are sums of whole numbers, which are the same in any order: engines that add in another order, or that
-count a row as often as it comes instead of reading it as often, come to the same bytes. A value becomes its share of the range,
-which is cut into two digits of base 2^30; what is left out is below 2^-60 of the range.
+The moments of a shard are integer sums, independent of row order, and equal for weights and repeated rows: all engines
+give the same bytes. Each value is scaled to its range and split into two digits of base 2^30; the error is below 2^-60
+of the range.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import pyarrow as pa
 from recsys_cli.features.ops import Normalize
 
 BASE = float(1 << 30)
-"""Of the digits that a value is cut into."""
+"""Base of the digits."""
 
 
 def moments(values: npt.NDArray[np.float64]) -> dict[str, float | int]:
     """Return count, mean, sum of squared deviations (`squares`) and range of at least one finite value.
 
-    Divisions by one number are products with its inverse, as Polars calculates them.
+    Divisions are multiplications by the reciprocal, as in Polars.
     """
     count, low, high = len(values), values.min(), values.max()
-    with np.errstate(all="ignore"):  # a constant, or numbers whose squares are none
+    with np.errstate(all="ignore"):  # a constant column, or overflow of squares
         mean = low + (high - low) * (_total((values - low) * (1.0 / (high - low))) * (1.0 / count))
         deviations = values - mean
         widest = np.abs(deviations).max()
@@ -37,7 +37,7 @@ def moments(values: npt.NDArray[np.float64]) -> dict[str, float | int]:
 
 
 def _total(shares: npt.NDArray[np.float64]) -> float:
-    """Return the sum of numbers of -1 to 1, whatever their order; NaN counts nothing."""
+    """Return the order-independent sum of numbers in [-1, 1]; NaN counts as 0."""
     scaled = np.nan_to_num(shares, nan=0.0) * BASE
     first = np.floor(scaled)
     second = np.floor((scaled - first) * BASE)
@@ -45,12 +45,12 @@ def _total(shares: npt.NDArray[np.float64]) -> float:
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Put the moments of parts one below the other: adding them up at the end makes the same sum, whoever merged which."""
+    """Concatenate the moments; summation in `finalize` makes the result independent of merge groups."""
     return pa.concat_tables(parts)
 
 
 def finalize(op: Normalize, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return mean and standard deviation of each column; 0 for the deviation of a constant, and both for no value."""
+    """Return mean and standard deviation of each column; deviation 0 for a constant, both 0 without values."""
     return {column: _state(*_moments(merged[column])) for column in op.columns}
 
 
@@ -59,20 +59,20 @@ def _state(mean: float, std: float) -> pa.Table:
 
 
 def _moments(parts: pa.Table) -> tuple[float, float]:
-    """Combine moments two by two (Chan, Golub and LeVeque, 1979), which keeps the digits that sums of squares lose."""
+    """Combine moments pairwise (Chan, Golub and LeVeque, 1979), numerically stable unlike sums of squares."""
     count, mean, squares = 0, 0.0, 0.0
     low, high = math.inf, -math.inf
     for part in parts.to_pylist():
         if not part["count"]:
             continue
-        together = count + part["count"]
-        apart = part["mean"] - mean
-        mean += apart * (part["count"] / together)
-        squares += part["squares"] + apart * apart * (count * (part["count"] / together))
-        count = together
+        total = count + part["count"]
+        delta = part["mean"] - mean
+        mean += delta * (part["count"] / total)
+        squares += part["squares"] + delta * delta * (count * (part["count"] / total))
+        count = total
         low, high = min(low, part["low"]), max(high, part["high"])
     if low >= high:
-        return (low, 0.0) if count else (0.0, 0.0)  # rounding makes a mean that is not quite the constant
+        return (low, 0.0) if count else (0.0, 0.0)  # the mean of a constant has a rounding error
     if not math.isfinite(mean) or not math.isfinite(squares):
         return 0.0, math.inf
     return mean, math.sqrt(squares / (count - 1))

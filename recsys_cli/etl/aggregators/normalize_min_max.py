@@ -1,4 +1,4 @@
-"""NormalizeMinMax: ranges of parts are put together, and that is all."""
+"""Ranges of NormalizeMinMax."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ __all__ = ["finalize", "merge"]
 
 
 def finalize(op: NormalizeMinMax, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the ranges as they are."""
+    """Return the merged ranges."""
     return {column: merged[column] for column in op.columns}

@@ -1,4 +1,4 @@
-"""Ranges of columns: smallest and largest of the parts, whole numbers or real ones."""
+"""Ranges of columns, integer or float."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return the range `low` to `high` over all parts; null where none has one."""
-    together = pa.concat_tables(parts)
-    low, high = pc.min(together.column("low")), pc.max(together.column("high"))
+    """Return the range `low` to `high` over all parts; null if all are null."""
+    stacked = pa.concat_tables(parts)
+    low, high = pc.min(stacked.column("low")), pc.max(stacked.column("high"))
     return pa.table({
-        "low": pa.array([low.as_py()], together.schema.field("low").type),
-        "high": pa.array([high.as_py()], together.schema.field("high").type),
+        "low": pa.array([low.as_py()], stacked.schema.field("low").type),
+        "high": pa.array([high.as_py()], stacked.schema.field("high").type),
     })  # fmt: skip

@@ -1,4 +1,4 @@
-"""TargetEncoding: what rows of each group and fold get, of counts and sums by group and fold."""
+"""Encodings of TargetEncoding by group and fold, from counts and sums of targets."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Floats = npt.NDArray[np.float64]
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Add up counts and sums of the same group and fold, in order of first appearance."""
-    together = stacked(parts)
-    by = [*key_names(together), FOLD]
-    return together.group_by(by, maintain_order=True).agg(pl.exclude(by).sum()).to_arrow()
+    """Sum counts and sums by group and fold, in order of first appearance."""
+    table = stacked(parts)
+    by = [*key_names(table), FOLD]
+    return table.group_by(by, maintain_order=True).agg(pl.exclude(by).sum()).to_arrow()
 
 
 def finalize(op: TargetEncoding, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the encodings of each group over all of train, and over the other folds of each fold."""
+    """Return the encodings of each group over all of train, and out-of-fold for each fold."""
     tables = {name: in_order(stacked([merged[name]]), FOLD) for name in op.learns}
     means = _means(op, tables[op.learns[0]])
     state = {MEANS: pa.table({f"target{at}": pa.array([mean], pa.float64()) for at, mean in enumerate(means)})}
@@ -39,19 +39,19 @@ def finalize(op: TargetEncoding, merged: Mapping[str, pa.Table]) -> dict[str, pa
 
 
 def _means(op: TargetEncoding, table: pl.DataFrame) -> list[float | None]:
-    """Return the overall mean of each target; None where there is no target at all."""
+    """Return the overall mean of each target; None without values."""
     if op.target_mean is not None:
         return [op.target_mean] * len(op.targets)
-    found: list[float | None] = []
+    means: list[float | None] = []
     for at in range(len(op.targets)):
         count = int(table.get_column(f"count{at}").sum())
         mean = float(table.get_column(f"sum{at}").to_numpy().sum()) / count if count else np.nan
-        found.append(None if np.isnan(mean) else mean)
-    return found
+        means.append(None if np.isnan(mean) else mean)
+    return means
 
 
 def _encoded(op: TargetEncoding, totals: pl.DataFrame, means: list[float | None]) -> pl.DataFrame:
-    """Return the encodings in place of the counts and sums that they are made of."""
+    """Replace counts and sums by encodings: (sum + p_smooth · mean) / (count + p_smooth)."""
     columns = {}
     for at, mean in enumerate(means):
         overall = np.nan if mean is None else mean
@@ -64,9 +64,9 @@ def _encoded(op: TargetEncoding, totals: pl.DataFrame, means: list[float | None]
 
 
 def _others(op: TargetEncoding, table: pl.DataFrame) -> pl.DataFrame:
-    """Return for each group and fold the counts and sums of the group's other folds.
+    """Return counts and sums of the other folds of each group, by group and fold.
 
-    They are added up, not taken from the total by subtraction, which would leave traces of what was subtracted.
+    Summed rather than subtracted from the total, because subtraction leaves rounding traces of the own fold.
     """
     keys = table.select(key_names(table))
     starts = (keys.select(pl.struct(pl.all()).rle_id())).to_series().to_numpy()
@@ -74,12 +74,12 @@ def _others(op: TargetEncoding, table: pl.DataFrame) -> pl.DataFrame:
     for name in table.columns:
         if name.startswith(("count", "sum")):
             values = table.get_column(name).to_numpy()
-            found = np.zeros_like(values)
+            sums = np.zeros_like(values)
             for distance in range(1, op.kfold):
                 if distance >= len(values):
                     break
                 same = starts[distance:] == starts[:-distance]
-                found[distance:] += np.where(same, values[:-distance], 0)
-                found[:-distance] += np.where(same, values[distance:], 0)
-            others[name] = pl.Series(found)
+                sums[distance:] += np.where(same, values[:-distance], 0)
+                sums[:-distance] += np.where(same, values[distance:], 0)
+            others[name] = pl.Series(sums)
     return table.with_columns(**others)

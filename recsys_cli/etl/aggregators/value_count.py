@@ -1,4 +1,4 @@
-"""Lengths of lists: the shortest of the shortest, and the longest of the longest."""
+"""Shortest and longest lists of ValueCount."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from recsys_cli.features.ops.value_count import LONGEST, SHORTEST
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Make one row of those that parts gave; null is that of a part without a row."""
-    together = pa.concat_tables(parts)
-    shortest, longest = pc.min(together.column(SHORTEST)), pc.max(together.column(LONGEST))
+    """Return the shortest and longest list over all parts; parts without rows have nulls."""
+    stacked = pa.concat_tables(parts)
+    shortest, longest = pc.min(stacked.column(SHORTEST)), pc.max(stacked.column(LONGEST))
     return pa.table({SHORTEST: [shortest.as_py()], LONGEST: [longest.as_py()]}, schema=_SCHEMA)
 
 
 def finalize(op: ValueCount, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the lengths; 0 where there was no row at all."""
+    """Return the lengths; 0 without rows."""
     return {
         column: pa.table({name: merged[column].column(name).fill_null(0) for name in (SHORTEST, LONGEST)})
         for column in op.columns

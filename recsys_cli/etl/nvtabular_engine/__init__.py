@@ -1,1 +1,1 @@
-"""The plan computed by a real `nvtabular.Workflow`: on cuDF where there is a GPU, on pandas elsewhere."""
+"""The NVTabular engine: ops as `nvtabular.Workflow`s, on cuDF with a GPU and on pandas without."""

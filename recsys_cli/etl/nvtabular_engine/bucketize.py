@@ -1,4 +1,4 @@
-"""Bucketize on NVTabular: its buckets begin at 0, and ids of values at FIRST."""
+"""Bucketize on NVTabular; its buckets start at 0, our ids at FIRST."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
-from recsys_cli.etl.nvtabular_engine.numeric import groups, numbers, put, through
+from recsys_cli.etl.nvtabular_engine.numeric import groups, numbers, run_op, set_column
 from recsys_cli.features.ops import Bucketize
 from recsys_cli.features.schema import FIRST, NULL
 
 
-def apply(op: Bucketize, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it learns and writes nothing
-    """Replace the columns by ids of intervals."""
-    found = {name: numbers(rows.column(name), pa.float64()) for name in op.columns}
-    for group in groups(found):
-        made = through(
+def apply(op: Bucketize, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
+    """Replace values by interval ids."""
+    inputs = {name: numbers(rows.column(name), pa.float64()) for name in op.columns}
+    for group in groups(inputs):
+        made = run_op(
             lambda positions: nvtabular().ops.Bucketize(
                 {position: list(op.of(name)) for position, name in positions.items()}
             ),
-            {name: found[name].values for name in group},
+            {name: inputs[name].values for name in group},
         )
         for name in group:
             buckets = made[name].cast(pa.int32()) if made else pa.array([], pa.int32())
-            ids = pc.if_else(pa.array(found[name].nulls), NULL, pc.add(buckets, FIRST)).cast(pa.int32())
-            rows = put(rows, name, found[name].shaped(ids))
+            ids = pc.if_else(pa.array(inputs[name].nulls), NULL, pc.add(buckets, FIRST)).cast(pa.int32())
+            rows = set_column(rows, name, inputs[name].shaped(ids))
     return rows

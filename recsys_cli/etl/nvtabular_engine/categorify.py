@@ -1,7 +1,7 @@
-"""Categorify on NVTabular: it counts and looks up; nulls are handled around it, order, ties and what is kept after it.
+"""Categorify on NVTabular: it counts and encodes; nulls, order, ties and thresholds are handled outside.
 
-What it has not found is spread over buckets by the hash that all engines share: its own hashes by pandas on a CPU and by cuDF
-on a GPU, which give different ids, and puts the buckets before the vocabulary.
+Unseen values get buckets by the hash function common to all engines. NVTabular's own hashes differ between pandas (CPU)
+and cuDF (GPU), and its buckets precede the vocabulary.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 
 VALUE = "value"
-"""Name of the column in every frame that is counted: NVTabular makes file names and scratch columns of column names."""
+"""Column name in frames for counting, because NVTabular derives file names and scratch columns from column names."""
 
 
 def learn(op: Categorify, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:
-    """Count each column's values, as `value` and `count`, in the raw type and in no order; null is left out.
+    """Count the values of each column, as `value` and `count`, in the raw type and any order; null included.
 
     Raises:
-        DataError: Values were lost in counting.
+        DataError: The counts do not add up.
     """
     return {column: _counts(rows.column(column), column, folder / str(at)) for at, column in enumerate(op.learns)}
 
 
 def apply(op: Categorify, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:
-    """Replace the columns by ids."""
+    """Replace values by ids."""
     vocabularies = {column: state[op.vocabulary_of(column)] for column in op.learns}
     return Encoder(vocabularies, folder, num_buckets=op.num_buckets).columns(rows)
 
@@ -43,24 +43,26 @@ def apply(op: Categorify, state: Mapping[str, pa.Table], rows: pa.Table, folder:
 def _counts(column: pa.ChunkedArray, name: str, folder: Path) -> pa.Table:
     values, _ = elements(column)
     prepared = plain(values, name)
-    known = prepared.known
-    if len(known) == 0:
-        counts = pa.table({VALUE: known, "count": pa.array([], pa.int64())})
+    valid = prepared.valid
+    if len(valid) == 0:
+        counts = pa.table({VALUE: valid, "count": pa.array([], pa.int64())})
     else:
-        counts = _count(known, folder)
-        if (total := pc.sum(counts.column("count")).as_py()) != len(known):
+        counts = _count(valid, folder)
+        if (total := pc.sum(counts.column("count")).as_py()) != len(valid):
             raise DataError(
-                f"counting {name} gave {total} values instead of {len(known)}", hint="use etl.engine=polars"
+                f"counting {name} gave {total} values instead of {len(valid)}", hint="use etl.engine=polars"
             )
-    found = raw(counts.column(VALUE).combine_chunks(), values.type, name)
-    rest = len(values) - len(known)
-    table = pa.table({VALUE: found, "count": counts.column("count").cast(pa.int64()).combine_chunks()})
-    nulls = pa.table({VALUE: pa.nulls(min(1, rest), found.type), "count": pa.array([rest] * min(1, rest), pa.int64())})
+    distinct = raw(counts.column(VALUE).combine_chunks(), values.type, name)
+    num_nulls = len(values) - len(valid)
+    table = pa.table({VALUE: distinct, "count": counts.column("count").cast(pa.int64()).combine_chunks()})
+    if not num_nulls:
+        return table
+    nulls = pa.table({VALUE: pa.nulls(1, distinct.type), "count": pa.array([num_nulls], pa.int64())})
     return pa.concat_tables([table, nulls])
 
 
 def _count(values: pa.Array, folder: Path) -> pa.Table:
-    """Fit a Categorify op on values without a null and return what it counted."""
+    """Fit a Categorify op on values without nulls; return its counts."""
     library = nvtabular()
     with quiet():
         op = library.ops.Categorify(out_path=str(folder))
@@ -71,24 +73,24 @@ def _count(values: pa.Array, folder: Path) -> pa.Table:
 
 
 class Encoder:
-    """Turns values into ids with ready vocabularies, through a workflow of one Categorify op."""
+    """Encodes values with fitted vocabularies, in a workflow of one Categorify op."""
 
     def __init__(self, vocabularies: Mapping[str, pa.Table], folder: Path, *, num_buckets: int = 0) -> None:
         self._num_buckets = num_buckets
         self._ends = {name: FIRST + table.num_rows for name, table in vocabularies.items()}
         self._positions = {name: f"c{position}" for position, name in enumerate(vocabularies)}
-        known = {
+        values = {
             name: plain(table.column("value").combine_chunks(), name).values for name, table in vocabularies.items()
         }
-        self._filled = {name for name, values in known.items() if len(values)}
+        self._nonempty = {name for name, each in values.items() if len(each)}
         with quiet():
             vocabs = {
-                self._positions[name]: to_frame({"v": known[name]})["v"] for name in known if name in self._filled
+                self._positions[name]: to_frame({"v": values[name]})["v"] for name in values if name in self._nonempty
             }
             self._op = nvtabular().ops.Categorify(vocabs=vocabs, out_path=str(folder), dtype=np.int32)
 
     def columns(self, table: pa.Table) -> pa.Table:
-        """Return the table with ids in the columns that have a vocabulary; the others stay."""
+        """Encode the columns with a vocabulary; the others stay."""
         flat: dict[str, pa.Array] = {}
         encoded: dict[str, pa.Array] = {}
         for name in table.column_names:
@@ -102,15 +104,15 @@ class Encoder:
         return pa.table({name: encoded.get(name, table.column(name)) for name in table.column_names})
 
     def __call__(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """Return int32 ids of scalar columns of N values each; nulls are NULL, values not in it UNSEEN or in a bucket."""
+        """Return int32 ids of scalar columns, (N,) each: NULL for nulls, UNSEEN or a bucket for other values."""
         prepared = {name: plain(values, name) for name, values in columns.items()}
-        inputs = {self._positions[name]: column.values for name, column in prepared.items() if name in self._filled}
-        found = run(list(inputs) >> self._op, inputs) if any(map(len, inputs.values())) else pa.table({})
+        inputs = {self._positions[name]: column.values for name, column in prepared.items() if name in self._nonempty}
+        encoded = run(list(inputs) >> self._op, inputs) if any(map(len, inputs.values())) else pa.table({})
         ids = {}
         for name, column in prepared.items():
             position = self._positions[name]
-            if position in found.column_names:
-                codes = found.column(position).to_numpy().astype(np.int32)
+            if position in encoded.column_names:
+                codes = encoded.column(position).to_numpy().astype(np.int32)
             else:
                 codes = np.full(len(column.values), UNSEEN, dtype=np.int32)
             if self._num_buckets:

@@ -1,4 +1,4 @@
-"""FillMedian on NVTabular: its own median is an estimate as soon as there are two parts, so only the filling is its own."""
+"""FillMedian on NVTabular, with exact medians: NVTabular's own are estimates from two partitions on."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import pyarrow as pa
 
 from recsys_cli.etl.nvtabular_engine.filling import filled
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, to_arrow, to_frame
-from recsys_cli.etl.nvtabular_engine.numeric import VALUE, known
+from recsys_cli.etl.nvtabular_engine.numeric import VALUE, finite_values
 from recsys_cli.features.ops import FillMedian
 
 
-def learn(op: FillMedian, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - it writes nothing
+def learn(op: FillMedian, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
     """Count each distinct value of each column, as `value` (ascending) and `count`; lists by element.
 
-    Medians of parts do not make the median of all, and NVTabular estimates it from quantiles of the parts. So the
-    dataframe library that it runs on counts here, and the middle is found where all parts are known.
+    The dataframe library of NVTabular counts, and the aggregator computes the exact median of all shards.
     """
-    return {column: _counts(known(rows.column(column), pa.float64())) for column in op.columns}
+    return {column: _counts(finite_values(rows.column(column), pa.float64())) for column in op.columns}
 
 
-def apply(op: FillMedian, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
-    """Fill the columns, and say where."""
+def apply(op: FillMedian, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - no files
+    """Fill nulls and NaN with the median; `add_binary_cols` adds flags of the filled values."""
 
     def make(positions: Mapping[str, str]) -> Any:
         made = nvtabular().ops.FillMedian(add_binary_cols=op.add_binary_cols)
@@ -35,6 +34,6 @@ def apply(op: FillMedian, state: Mapping[str, pa.Table], rows: pa.Table, folder:
 
 
 def _counts(values: pa.Array) -> pa.Table:
-    counted = to_frame({VALUE: values})[VALUE].value_counts().sort_index()
-    frame = counted.rename("count").rename_axis(VALUE).reset_index()
+    counts = to_frame({VALUE: values})[VALUE].value_counts().sort_index()
+    frame = counts.rename("count").rename_axis(VALUE).reset_index()
     return to_arrow(frame).cast(pa.schema({VALUE: pa.float64(), "count": pa.int64()}))

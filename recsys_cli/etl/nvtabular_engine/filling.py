@@ -1,4 +1,4 @@
-"""Filling nulls by NVTabular: the one thing that has to see them."""
+"""Filling of nulls by NVTabular, the only workflows with nulls in their input."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from typing import Any
 import pyarrow as pa
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_arrow, to_frame
-from recsys_cli.etl.nvtabular_engine.numeric import Numbers, groups, numbers, put
+from recsys_cli.etl.nvtabular_engine.numeric import Numbers, groups, numbers, set_column
 from recsys_cli.features.ops.filling import FILLED
 
 
 def filled(
     rows: pa.Table, types: Mapping[str, pa.DataType], make: Callable[[Mapping[str, str]], Any], *, indicators: bool
 ) -> pa.Table:
-    """Return rows with columns filled by a workflow of one op.
+    """Fill columns by a workflow of one op.
 
     Args:
-        rows: Where they are.
-        types: The type that each is calculated with.
-        make: Makes the op, given the names of its columns inside the workflow and outside.
-        indicators: Whether the op says where it filled, and that is wanted.
+        rows: Rows with the columns.
+        types: Type of the calculation by column.
+        make: Creates the op from column name in the workflow → column name in the rows.
+        indicators: Whether to add the op's flags of filled values.
     """
-    found = {name: numbers(rows.column(name), kind) for name, kind in types.items()}
-    for group in groups(found):
+    columns = {name: numbers(rows.column(name), kind) for name, kind in types.items()}
+    for group in groups(columns):
         positions = {f"c{position}": name for position, name in enumerate(group)}
-        made = _run(make, {position: found[name] for position, name in positions.items()}, positions)
+        made = _run(make, {position: columns[name] for position, name in positions.items()}, positions)
         for position, name in positions.items():
             values = made[position].cast(types[name]) if made else pa.array([], types[name])
-            rows = put(rows, name, found[name].shaped(values))
+            rows = set_column(rows, name, columns[name].shaped(values))
             if indicators:
                 flags = made[position + FILLED].cast(pa.int8()) if made else pa.array([], pa.int8())
-                rows = put(rows, name + FILLED, found[name].shaped(flags))
+                rows = set_column(rows, name + FILLED, columns[name].shaped(flags))
     return rows
 
 
 def _run(
     make: Callable[[Mapping[str, str]], Any], columns: Mapping[str, Numbers], positions: Mapping[str, str]
 ) -> dict[str, pa.Array]:
-    """Return the columns of the workflow; nothing for no values, on which NVTabular stops."""
+    """Return the columns of the workflow; none for empty input, an error in NVTabular."""
     if not any(len(column.values) for column in columns.values()):
         return {}
     with quiet():
@@ -47,7 +47,7 @@ def _run(
         nulls = to_frame({position: pa.array(column.nulls) for position, column in columns.items()})
         for position in positions:
             if frame[position].dtype.kind != "f":
-                # Else pandas makes floats of whole numbers with a null among them.
+                # By default pandas converts integers with nulls to floats.
                 frame[position] = frame[position].astype({"i": "Int64", "u": "UInt64"}[frame[position].dtype.kind])
             frame[position] = frame[position].mask(nulls[position])
         workflow = nvtabular().Workflow(list(positions) >> make(positions)).fit_schema(schema(frame))

@@ -1,4 +1,4 @@
-"""The only module that imports NVTabular, and that knows whether its frames are pandas (CPU) or cuDF (GPU)."""
+"""Access to NVTabular and its frames, pandas (CPU) or cuDF (GPU); no other module imports the library."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-_ALONE = threading.Lock()
+_LOCK = threading.Lock()
 quiet = partial(warnings.catch_warnings, action="ignore")
-"""Silences the warnings of NVTabular and of its dependencies: they are about its own code."""
+"""Suppresses the warnings of NVTabular and its dependencies about their own code."""
 
 
 @cache
 def nvtabular() -> ModuleType:
-    """Return the library; importing it takes seconds."""
+    """Import the library, once per process: it takes seconds."""
     with quiet():
         import nvtabular as library
         import nvtabular.ops
@@ -28,30 +28,30 @@ def nvtabular() -> ModuleType:
 
 
 def to_frame(columns: Mapping[str, pa.Array]) -> Any:
-    """Return a frame of the library's own kind."""
+    """Convert Arrow columns to a pandas or cuDF frame."""
     dispatch = nvtabular().dispatch
     table = pa.table(dict(columns))
     return dispatch.convert_data(table, cpu=device() == "cpu")
 
 
 def device() -> str:
-    """Return where NVTabular works in this process: "gpu" where it found cuDF and a GPU at its import, else "cpu"."""
+    """Return the device of NVTabular in this process: "gpu" with cuDF and a GPU at its import, else "cpu"."""
     return "cpu" if nvtabular().dispatch.get_lib().__name__ == "pandas" else "gpu"
 
 
 def to_arrow(frame: Any) -> pa.Table:
-    """Return a frame's columns as Arrow."""
+    """Convert a frame to Arrow."""
     return nvtabular().dispatch.to_arrow(frame)
 
 
 def schema(frame: Any) -> Any:
-    """Describe a frame for a workflow: names and types, no lists."""
+    """Return the workflow schema of a frame without list columns."""
     library = nvtabular()
     return library.Schema([library.ColumnSchema(name, dtype=frame[name].dtype) for name in frame.columns])
 
 
 def run(graph: Any, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Send columns, without nulls and at least one row of them, through a workflow that has nothing to fit."""
+    """Transform columns (at least one row, no nulls) by a workflow without fitted state."""
     with quiet():
         frame = to_frame(columns)
         workflow = nvtabular().Workflow(graph).fit_schema(schema(frame))
@@ -59,12 +59,12 @@ def run(graph: Any, columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Keep NVTabular's work in this thread, one at a time, and free what it kept of vocabularies in this process.
+def single_threaded() -> Iterator[None]:
+    """Run NVTabular in this thread, one call at a time, and clear its cache of vocabularies afterwards.
 
-    Inside a task of a cluster it would find the cluster, send parts of the task there, and wait for the thread that it is in.
+    In a task of a Dask cluster, NVTabular would submit work to that cluster and deadlock on its own thread.
     """
-    with _ALONE:
+    with _LOCK:
         with quiet():
             import dask
             from merlin.core.utils import set_dask_client
@@ -75,5 +75,5 @@ def alone() -> Iterator[None]:
                 yield
         finally:
             set_dask_client("auto")
-            with suppress(KeyError):  # on a worker it does not look whether there is anything
+            with suppress(KeyError):  # raised on a Dask worker without a cache
                 clean_worker_cache("cats")

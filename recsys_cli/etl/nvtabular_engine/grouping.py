@@ -1,4 +1,4 @@
-"""Group keys as NVTabular can take them: of each column its values, and a flag where there is none, both without a null."""
+"""Group keys for NVTabular: values and null flags of each key column, both without nulls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from recsys_cli.features.ops.grouping import Group, members
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of some rows.
+    """Group keys of rows.
 
     Attributes:
-        types: The raw type of each part.
-        names: What the parts are called in messages.
-        columns: Values and flags without a null, two for each part; names are NVTabular's to make other names of.
+        types: Raw types of the key columns.
+        names: Names of the key columns in messages.
+        columns: Values and null flags per key column, under neutral names.
     """
 
     types: tuple[pa.DataType, ...]
@@ -31,11 +31,11 @@ class Keys:
     @classmethod
     def of(cls, group: Group, rows: pa.Table) -> Keys:
         """Return the keys of a group."""
-        return cls.made({name: elements(rows.column(name))[0] for name in members(group)})
+        return cls.from_parts({name: elements(rows.column(name))[0] for name in members(group)})
 
     @classmethod
-    def made(cls, parts: Mapping[str, pa.Array]) -> Keys:
-        """Return keys of given parts."""
+    def from_parts(cls, parts: Mapping[str, pa.Array]) -> Keys:
+        """Return keys of the given key columns."""
         columns: dict[str, pa.Array] = {}
         for at, (name, values) in enumerate(parts.items()):
             prepared = plain(values, name)
@@ -43,43 +43,43 @@ class Keys:
             columns |= {f"k{at}": prepared.values, f"n{at}": pa.array(nulls)}
         return cls(tuple(values.type for values in parts.values()), tuple(parts), columns)
 
-    def back(self, found: pa.Table) -> dict[str, pa.Array]:
-        """Return the parts `key0`, `key1`, … of a table of NVTabular's, in their raw types and with their nulls."""
+    def restore(self, result: pa.Table) -> dict[str, pa.Array]:
+        """Return the key columns `key0`, `key1`, … of NVTabular's result, in raw types and with nulls."""
         parts = {}
         for at, (kind, name) in enumerate(zip(self.types, self.names, strict=True)):
-            values = raw(found.column(f"k{at}").combine_chunks(), kind, name)
-            is_null = pc.not_equal(found.column(f"n{at}").combine_chunks(), 0)
+            values = raw(result.column(f"k{at}").combine_chunks(), kind, name)
+            is_null = pc.not_equal(result.column(f"n{at}").combine_chunks(), 0)
             parts[f"key{at}"] = pc.if_else(is_null, pa.scalar(None, values.type), values)
         return parts
 
 
-def bring(keys: Keys, known: pa.Table, columns: Sequence[str]) -> dict[str, pa.Array]:
-    """Return columns of a table by key (float64), null where the table does not have the key: a JoinExternal."""
+def join_by_key(keys: Keys, statistics: pa.Table, columns: Sequence[str]) -> dict[str, pa.Array]:
+    """Left join of statistics by group key, by JoinExternal; float64, null without a match."""
     rows = len(keys.columns["k0"])
-    if rows == 0 or known.num_rows == 0:
+    if rows == 0 or statistics.num_rows == 0:
         return {name: pa.nulls(rows, pa.float64()) for name in columns}
-    parts = {name: known.column(f"key{at}").combine_chunks() for at, name in enumerate(keys.names)}
+    parts = {name: statistics.column(f"key{at}").combine_chunks() for at, name in enumerate(keys.names)}
     names = {name: f"j{at}" for at, name in enumerate(columns)}
-    brought = {
-        position: known.column(name).combine_chunks().cast(pa.float64()).fill_null(float("nan"))
+    values = {
+        position: statistics.column(name).combine_chunks().cast(pa.float64()).fill_null(float("nan"))
         for name, position in names.items()
     }
     on = list(keys.columns)
     library = nvtabular()
     with quiet():
-        frame = to_frame({**Keys.made(parts).columns, **brought})
+        frame = to_frame({**Keys.from_parts(parts).columns, **values})
         external = library.Dataset(frame, schema=schema(frame))
         graph = on >> library.ops.JoinExternal(external, on=on, columns_ext=[*on, *names.values()])
     joined = run(graph, keys.columns)
-    return {name: _known(joined.column(position)) for name, position in names.items()}
+    return {name: _nan_to_null(joined.column(position)) for name, position in names.items()}
 
 
-def _known(column: pa.ChunkedArray) -> pa.Array:
+def _nan_to_null(column: pa.ChunkedArray) -> pa.Array:
     values = column.combine_chunks()
     return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
 
 
 def replaced(rows: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Return rows with columns added, or in the place of those of their names."""
+    """Add columns to rows, or replace the columns of the same names."""
     kept = {name: rows.column(name) for name in rows.column_names if name not in columns}
     return pa.table(kept | dict(columns))

@@ -1,7 +1,6 @@
-"""HashBucket beside NVTabular, with the hash that all engines share.
+"""HashBucket without NVTabular, with the hash function common to all engines.
 
-NVTabular hashes by pandas on a CPU and by cuDF on a GPU, which give different ids, and both may change with a release. A
-hash is all that the op does; so nothing of it is left for a workflow.
+NVTabular's hashes differ between pandas (CPU) and cuDF (GPU), and between releases.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from recsys_cli.etl.nvtabular_engine.plain import elements
 from recsys_cli.features.ops import HashBucket
 
 
-def apply(op: HashBucket, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - nothing learnt or written
-    """Replace the columns by ids."""
+def apply(op: HashBucket, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
+    """Replace values by bucket ids."""
     for name in op.columns:
         values, offsets = elements(rows.column(name))
         ids = pa.array(bucket_ids(values, op.buckets_of(name)))

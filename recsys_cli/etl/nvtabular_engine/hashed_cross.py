@@ -1,6 +1,6 @@
-"""HashedCross beside NVTabular, for the reasons that `hash_bucket` has.
+"""HashedCross without NVTabular, for the reasons in `hash_bucket`.
 
-NVTabular also takes the exclusive or of the hashes, so that (a, b) and (b, a) get one id, and all pairs of equal values one.
+NVTabular also combines hashes by XOR, so (a, b) and (b, a) collide, and so do all pairs of equal values.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from recsys_cli.etl.nvtabular_engine.plain import elements
 from recsys_cli.features.ops import HashedCross
 
 
-def apply(op: HashedCross, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - nothing learnt or written
-    """Add the column of ids."""
+def apply(op: HashedCross, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
+    """Add the crossed column as bucket ids."""
     ids = pa.array(crossed_ids([elements(rows.column(name))[0] for name in op.columns], op.num_buckets))
     if op.output in rows.column_names:
         rows = rows.drop_columns([op.output])

@@ -1,4 +1,4 @@
-"""JoinExternal on NVTabular: rows of a table to encoded ids, and from there to interactions."""
+"""JoinExternal on NVTabular: table rows by encoded id, and their lookup join to interactions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ KEY = "key"
 
 
 def by_id(op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-    """Return the joined columns by encoded key: row i belongs to id i, the first three are without a match."""
+    """Return the joined columns by encoded key: row i belongs to id i; the first three rows have no match."""
     values = keys.column("value").combine_chunks()
     table = keyed(op, table, values.type)
     rows = pc.index_in(values, value_set=table.column(op.on).combine_chunks())
     return table.select(list(op.columns)).take(pa.concat_arrays([pa.nulls(FIRST, pa.int32()), rows]))
 
 
-class Rows:
-    """Brings the rows of a table by id to encoded keys, through a workflow of one JoinExternal op."""
+class TableLookup:
+    """Lookup of dimension-table rows by id, in a workflow of one JoinExternal op."""
 
     def __init__(self, table: pa.Table) -> None:
         names = {name: f"j{position}" for position, name in enumerate(table.column_names)}
@@ -37,25 +37,25 @@ class Rows:
         self._graph = _join({KEY: pa.array(np.arange(table.num_rows, dtype=np.int32)), **columns})
 
     def __call__(self, ids: pa.Array) -> pa.Table:
-        """Return a row for each id."""
+        """Return one table row per id."""
         if len(ids) == 0:
             return self._types.empty_table()
         joined = run(self._graph, {KEY: ids})
         return joined.select(list(self._names.values())).rename_columns(list(self._names)).cast(self._types)
 
 
-def _join(brought: Mapping[str, pa.Array]) -> Any:
+def _join(table: Mapping[str, pa.Array]) -> Any:
     library = nvtabular()
     with quiet():
-        frame = to_frame(brought)
-        # A schema of names: that of the frame would be guessed from its first row, which may be an empty list.
-        names = library.Schema([library.ColumnSchema(name) for name in brought])
+        frame = to_frame(table)
+        # A schema of names only: type inference reads the first row, possibly an empty list.
+        names = library.Schema([library.ColumnSchema(name) for name in table])
         external = library.Dataset(frame, schema=names)
-        return [KEY] >> library.ops.JoinExternal(external, on=KEY, columns_ext=list(brought))
+        return [KEY] >> library.ops.JoinExternal(external, on=KEY, columns_ext=list(table))
 
 
 def _without_nulls(column: pa.ChunkedArray) -> pa.Array:
-    """Return a joined column for a frame: lists and whole numbers as they are, others, or with a null, as float64 with NaN."""
+    """Return a column without nulls: lists and null-free integers unchanged, others as float64 with NaN."""
     values = pa.concat_arrays(column.chunks)
     if is_list(values.type) or (pa.types.is_integer(values.type) and values.null_count == 0):
         return values

@@ -1,4 +1,4 @@
-"""LambdaOp on NVTabular: the expression's tree becomes a function over a frame's columns, each with a mask of its nulls."""
+"""LambdaOp on NVTabular: the syntax tree compiles to a function over frame columns and their null masks."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 _LARGEST = pa.scalar(2**63 - 1, pa.uint64())
 _ROWS = "rows"
-"""Name of the input that is always there, because an expression may name no column."""
+"""Input column of every workflow, because an expression may have no column."""
 
 
 @dataclass(frozen=True)
 class _Operand:
-    """N values, int64, float64, bool or text, and N flags where they are none; a literal has single ones.
+    """Values and null mask, (N,) each, or scalars for a literal.
 
     Attributes:
-        kind: What the values are.
-        values: Whatever stands where there is none.
-        nulls: The flags.
+        kind: Kind of the values.
+        values: int64, float64, bool or string; arbitrary under the mask.
+        nulls: The null mask.
     """
 
     kind: Kind
@@ -59,17 +59,17 @@ class _Operand:
 
     @property
     def numbers(self) -> Any:
-        """The values; truth values as 1 and 0."""
+        """The values, with booleans as 1 and 0."""
         return self.values.astype("int64") if self.kind == "truth" else self.values
 
     @property
     def truths(self) -> Any:
-        """The values as truth values: a number is true unless it is 0."""
+        """The values as booleans: numbers except 0 are true."""
         return self.values if self.kind == "truth" else self.values != 0
 
 
-def apply(op: LambdaOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it learns and writes nothing
-    """Add the op's column, through a workflow of one LambdaOp.
+def apply(op: LambdaOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
+    """Add the op's column, by a workflow of one LambdaOp.
 
     Raises:
         ConfigError: The expression mixes text and numbers.
@@ -89,33 +89,33 @@ def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[s
     for name, position in positions.items():
         raw, _ = elements(table.column(name))
         prepared = plain(raw, name)
-        # A division shows the sign of a zero, which a plain column does not have.
+        # Division needs the sign of a zero; plain columns drop it.
         values = raw.fill_null(0.0) if pa.types.is_floating(raw.type) else _seconds(prepared.values, raw.type)
         nulls = np.zeros(table.num_rows, dtype=bool) if prepared.nulls is None else prepared.nulls
         if pa.types.is_uint64(values.type):
-            held = pc.less_equal(values, _LARGEST)
-            nulls = nulls | ~held.to_numpy(zero_copy_only=False)
-            values = pc.if_else(held, values, pa.scalar(0, pa.uint64()))
+            fits = pc.less_equal(values, _LARGEST)
+            nulls = nulls | ~fits.to_numpy(zero_copy_only=False)
+            values = pc.if_else(fits, values, pa.scalar(0, pa.uint64()))
         inputs |= {f"value{position}": _wide(values, kinds[name]), f"null{position}": pa.array(nulls)}
 
     def function(rows: Any, frame: Any) -> Any:
-        found = {
+        operands = {
             name: _Operand(kinds[name], frame[f"value{position}"], frame[f"null{position}"])
             for name, position in positions.items()
         }
-        return _typed(_evaluate(expression, found), op.dtype, rows)
+        return _typed(_evaluate(expression, operands), op.dtype, rows)
 
     with quiet():
         library = nvtabular()
         needed = [name for name in inputs if name != _ROWS]
         graph = [_ROWS] >> library.ops.LambdaOp(function, dependency=needed or None, dtype=np.dtype(op.dtype))
     values = run(graph, inputs).column(_ROWS).combine_chunks()
-    # pandas hands NaN over as null.
+    # pandas returns NaN as null.
     return values.fill_null(float("nan")) if op.dtype.startswith("float") else values
 
 
 def _seconds(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return plain values of a column of times or dates as whole seconds, and those of any other as they are."""
+    """Convert dates and times to whole seconds; other values stay."""
     if pa.types.is_date32(kind):
         return pc.multiply(values.cast(pa.int64()), _DAY)
     if not pa.types.is_temporal(kind):
@@ -125,7 +125,7 @@ def _seconds(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _wide(values: pa.Array, kind: Kind) -> pa.Array:
-    """Return values in the type that is calculated with."""
+    """Cast values to the type of the calculation."""
     if kind == "text":
         return values
     if kind == "truth":
@@ -133,28 +133,28 @@ def _wide(values: pa.Array, kind: Kind) -> pa.Array:
     return values.cast(pa.float64() if pa.types.is_floating(values.type) else pa.int64())
 
 
-def _evaluate(expression: Expression, found: Mapping[str, _Operand]) -> _Operand:
+def _evaluate(expression: Expression, operands: Mapping[str, _Operand]) -> _Operand:
     match expression:
         case Name(name):
-            return found[name]
+            return operands[name]
         case LiteralValue(value):
             return _Operand(kind_of(expression, {}), np.asarray(value)[()], np.False_)
         case Unary("-", operand):
-            inner = _evaluate(operand, found)
+            inner = _evaluate(operand, operands)
             return _Operand("number", -inner.numbers, inner.nulls)
         case Unary(_, operand):
-            inner = _evaluate(operand, found)
+            inner = _evaluate(operand, operands)
             return _Operand("truth", ~inner.truths, inner.nulls)
         case Binary("and" | "or" as symbol, left, right):
-            return _logic(symbol, _evaluate(left, found), _evaluate(right, found))
+            return _logic(symbol, _evaluate(left, operands), _evaluate(right, operands))
         case Binary(symbol, left, right):
-            return _calculate(symbol, _evaluate(left, found), _evaluate(right, found))
+            return _calculate(symbol, _evaluate(left, operands), _evaluate(right, operands))
         case Call(function, arguments):
-            return _FUNCTIONS[function](*(_evaluate(argument, found) for argument in arguments))
+            return _FUNCTIONS[function](*(_evaluate(argument, operands) for argument in arguments))
 
 
 def _logic(symbol: str, left: _Operand, right: _Operand) -> _Operand:
-    """Combine truth values; a null stays one unless the other side decides alone."""
+    """Combine booleans in three-valued logic (SQL): null unless one side determines the result."""
     if symbol == "and":
         decided = (~left.nulls & ~left.truths) | (~right.nulls & ~right.truths)
         return _Operand("truth", ~decided & left.truths & right.truths, (left.nulls | right.nulls) & ~decided)
@@ -166,7 +166,7 @@ def _calculate(symbol: str, left: _Operand, right: _Operand) -> _Operand:
     values = _OPERATORS[symbol](left.numbers, right.numbers)
     nulls = left.nulls | right.nulls
     if symbol not in "+-*/":
-        # Two literal texts compare to a plain bool, which has no `astype`, and of which `~` is a number.
+        # Comparing two literal strings gives a Python bool, without `astype` and with an integer `~`.
         return _Operand("truth", np.bool_(values) if isinstance(values, bool) else values, nulls)
     return _Operand("number", values, nulls | (values != values))  # noqa: PLR0124 - that is, NaN
 
@@ -212,7 +212,7 @@ def _length(text: _Operand) -> _Operand:
 
 
 def _lower(text: _Operand) -> _Operand:
-    """Lower a text by Arrow, whose table of letters both engines go by."""
+    """Convert strings to lower case by Arrow, in both engines: case tables differ between libraries."""
     if not _is_series(text.values):
         return _Operand("text", np.str_(pc.utf8_lower(pa.scalar(str(text.values))).as_py()), text.nulls)
     texts = to_arrow(text.values.to_frame(_ROWS)).column(_ROWS).combine_chunks()
@@ -224,18 +224,17 @@ def _lower(text: _Operand) -> _Operand:
 def _part(of_time: Callable[[Any], Any]) -> Callable[[_Operand], _Operand]:
     def part(seconds: _Operand) -> _Operand:
         floored = np.floor(seconds.numbers.astype("float64"))
-        known = (floored >= FIRST_SECOND) & (floored <= LAST_SECOND)
-        whole = _chosen(known, floored, np.float64(0)).astype("int64")
-        return _Operand("number", of_time(whole), seconds.nulls | ~known)
+        valid = (floored >= FIRST_SECOND) & (floored <= LAST_SECOND)
+        whole = _chosen(valid, floored, np.float64(0)).astype("int64")
+        return _Operand("number", of_time(whole), seconds.nulls | ~valid)
 
     return part
 
 
 def _date(seconds: Any) -> tuple[Any, Any, Any]:
-    """Return year, month and day of seconds since 1970, by whole numbers alone: times of pandas end in 2262.
+    """Return year, month and day of seconds since 1970 by integer arithmetic, because pandas timestamps end in 2262.
 
-    Howard Hinnant, "chrono-compatible low-level date algorithms": years of 365 or 366 days that begin in March, in eras
-    of 400 years.
+    Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": years start in March, in eras of 400 years.
     """
     days = seconds // _DAY + 719_468
     era = days // 146_097
@@ -272,7 +271,7 @@ def _is_series(values: Any) -> bool:
 
 
 def _chosen(condition: Any, one: Any, other: Any) -> Any:
-    """Return one value or the other, row by row; each may be a series or stand for all rows."""
+    """Return one value or the other by row; each is a series or a scalar."""
     if "f" in {one.dtype.kind, other.dtype.kind}:
         one, other = one.astype("float64"), other.astype("float64")
     if not _is_series(condition):
@@ -283,8 +282,8 @@ def _chosen(condition: Any, one: Any, other: Any) -> Any:
 
 
 def _typed(result: _Operand, dtype: str, rows: Any) -> Any:
-    """Return a series of the output's type: no null in it, and 0 for whole numbers that do not fit."""
-    # Rows are zeros: adding them makes a series of a literal, and would make 0.0 of -0.0.
+    """Return a series of the output type without nulls; integers out of range become 0."""
+    # Rows are zeros. Adding them broadcasts a literal, but would turn -0.0 into 0.0 in a series.
     is_series = isinstance(result.values, type(rows))
     values = result.numbers if is_series else rows + result.numbers
     nulls = (rows != 0) | result.nulls

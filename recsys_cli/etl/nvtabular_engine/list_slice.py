@@ -1,4 +1,4 @@
-"""ListSlice on NVTabular: what it cuts are the positions of the elements, so that no element can be changed by it."""
+"""ListSlice on NVTabular: it slices element positions, so the elements themselves stay unchanged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_
 from recsys_cli.etl.nvtabular_engine.plain import elements
 from recsys_cli.features.ops import ListSlice
 
-PLACES = "positions"
+POSITIONS = "positions"
 
 
-def apply(op: ListSlice, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it learns and writes nothing
-    """Cut the lists."""
+def apply(op: ListSlice, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
+    """Slice, and optionally pad, the lists."""
     cut = {column: _sliced(op, rows.column(column)) for column in op.columns}
     return pa.table({name: cut.get(name, rows.column(name)) for name in rows.column_names})
 
@@ -36,10 +36,10 @@ def _sliced(op: ListSlice, lists: pa.ChunkedArray) -> pa.Array:
 
 
 def _slices(op: ListSlice, *, longest: int) -> list[tuple[int, int | None]]:
-    """Return what the release has to cut, one after the other.
+    """Return the slices to apply in turn.
 
-    From a position counted from the beginning to one counted from the end it cannot: it takes the difference of the two for a
-    length. So the end is cut off by two positions counted from the end, and the beginning after it.
+    NVTabular 23.08 cannot mix a non-negative start and a negative end: it takes their difference for a length. So the
+    end is cut first, between two negative positions, then the start.
     """
     first, last = op.bounds
     if last is None or last >= 0 or first < 0:
@@ -48,19 +48,19 @@ def _slices(op: ListSlice, *, longest: int) -> list[tuple[int, int | None]]:
 
 
 def _run(positions: pa.ListArray, first: int, last: int | None, *, padding: int | None) -> pa.ListArray:
-    """Send lists of positions through a workflow of one ListSlice op; `padding` goes to the end of short ones."""
+    """Slice lists of positions by a workflow of one ListSlice op; `padding` fills short lists at the end."""
     library = nvtabular()
     with quiet():
-        frame = to_frame({PLACES: positions})
+        frame = to_frame({POSITIONS: positions})
         if padding is not None and library.dispatch.is_cpu_object(frame):
-            frame[PLACES] = _growing(frame[PLACES])
+            frame[POSITIONS] = _growing(frame[POSITIONS])
         slicing = library.ops.ListSlice(first, last, pad=padding is not None, pad_value=padding or 0)
-        workflow = library.Workflow([PLACES] >> slicing).fit_schema(schema(frame))
-        cut = to_arrow(workflow.transform(frame)).column(PLACES)
-    # Where all lists are empty nothing tells what they hold.
+        workflow = library.Workflow([POSITIONS] >> slicing).fit_schema(schema(frame))
+        cut = to_arrow(workflow.transform(frame)).column(POSITIONS)
+    # The result has no element type if all lists are empty.
     return pa.concat_arrays(cut.cast(pa.list_(pa.int64())).chunks)
 
 
 def _growing(lists: Any) -> Any:
-    """Return the rows as lists of Python: the release appends padding to a copy of an array, and forgets it."""
+    """Convert rows to Python lists: NVTabular 23.08 appends padding to a discarded copy of an array."""
     return lists.map(list)

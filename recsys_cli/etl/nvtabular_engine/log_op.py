@@ -1,4 +1,4 @@
-"""LogOp on NVTabular, in double precision: its own is float32, in which 1 + x has no digits left of a small x."""
+"""LogOp on NVTabular in float64: in its default float32, 1 + x loses a small x."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from recsys_cli.etl.nvtabular_engine.numeric import change
 from recsys_cli.features.ops import LogOp
 
 
-def apply(op: LogOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it learns and writes nothing
-    """Replace the columns by logarithms."""
+def apply(op: LogOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
+    """Replace x by log(1 + x)."""
     return change(rows, dict.fromkeys(op.columns, pa.float64()), _double)
 
 
-def _double(positions: Mapping[str, str]) -> Any:  # noqa: ARG001 - it is the same for every column
+def _double(positions: Mapping[str, str]) -> Any:  # noqa: ARG001 - independent of the columns
     class DoubleLogOp(nvtabular().ops.LogOp):  # type: ignore[misc]
         output_dtype = np.float64
 

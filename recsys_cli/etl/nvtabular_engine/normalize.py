@@ -1,4 +1,4 @@
-"""Normalize on NVTabular, with the moments that every engine computes: its own depend on the order of the rows."""
+"""Normalize on NVTabular, with the moments common to all engines: NVTabular's own depend on the row order."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pyarrow as pa
 
 from recsys_cli.etl.aggregators.normalize import moments
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
-from recsys_cli.etl.nvtabular_engine.numeric import change, known
+from recsys_cli.etl.nvtabular_engine.numeric import change, finite_values
 from recsys_cli.features.ops import Normalize
 
-_TOLD = pa.schema({
+_MOMENTS = pa.schema({
     "count": pa.int64(), "mean": pa.float64(), "squares": pa.float64(), "low": pa.float64(), "high": pa.float64(),
 })  # fmt: skip
 
 
-def learn(op: Normalize, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - it writes nothing
-    """Tell each column's count, mean, sum of squared deviations (`squares`) and range, in one row; lists by element."""
-    return {column: _told(known(rows.column(column), pa.float64())) for column in op.columns}
+def learn(op: Normalize, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
+    """Compute count, mean, sum of squared deviations (`squares`) and range per column, in one row; lists by element."""
+    return {column: _moments(finite_values(rows.column(column), pa.float64())) for column in op.columns}
 
 
-def apply(op: Normalize, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
-    """Bring the columns to mean 0 and deviation 1."""
+def apply(op: Normalize, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - no files
+    """Standardize the columns to mean 0 and standard deviation 1."""
 
     def make(positions: Mapping[str, str]) -> Any:
         made = nvtabular().ops.Normalize()
@@ -35,6 +35,6 @@ def apply(op: Normalize, state: Mapping[str, pa.Table], rows: pa.Table, folder: 
     return change(rows, dict.fromkeys(op.columns, pa.float64()), make)
 
 
-def _told(values: pa.Array) -> pa.Table:
-    told = moments(values.to_numpy(zero_copy_only=False)) if len(values) else {"count": 0}
-    return pa.Table.from_pylist([told], schema=_TOLD)
+def _moments(values: pa.Array) -> pa.Table:
+    row = moments(values.to_numpy(zero_copy_only=False)) if len(values) else {"count": 0}
+    return pa.Table.from_pylist([row], schema=_MOMENTS)

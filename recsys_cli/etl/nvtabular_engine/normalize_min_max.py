@@ -1,4 +1,4 @@
-"""NormalizeMinMax on NVTabular; of a constant it makes x / 2x, which is nothing for 0, so it is given another number."""
+"""NormalizeMinMax on NVTabular; it maps a constant x to x / 2x, undefined for 0, so constants are replaced by 1."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
-from recsys_cli.etl.nvtabular_engine.numeric import VALUE, change, fitted, known
+from recsys_cli.etl.nvtabular_engine.numeric import VALUE, change, finite_values, fitted
 from recsys_cli.features.ops import NormalizeMinMax
 
 
-def learn(op: NormalizeMinMax, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - it writes nothing
-    """Tell each column's range, in one row; lists by element."""
-    return {column: _range(known(rows.column(column), pa.float64())) for column in op.columns}
+def learn(op: NormalizeMinMax, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
+    """Compute the range of each column, in one row; lists by element."""
+    return {column: _range(finite_values(rows.column(column), pa.float64())) for column in op.columns}
 
 
-def apply(op: NormalizeMinMax, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
-    """Bring the columns to train's range."""
+def apply(op: NormalizeMinMax, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - no files
+    """Scale the columns by the range of train."""
     ranges = {name: state[name].to_pylist()[0] for name in op.columns}
-    constant = {name for name, known in ranges.items() if known["low"] == known["high"]}
+    constant = {name for name, bounds in ranges.items() if bounds["low"] == bounds["high"]}
 
     def make(positions: Mapping[str, str]) -> Any:
         made = nvtabular().ops.NormalizeMinMax()
@@ -41,6 +41,6 @@ def apply(op: NormalizeMinMax, state: Mapping[str, pa.Table], rows: pa.Table, fo
 def _range(values: pa.Array) -> pa.Table:
     low = high = None
     if len(values):
-        learnt = fitted(nvtabular().ops.NormalizeMinMax(), values)
-        low, high = float(learnt.mins[VALUE]), float(learnt.maxs[VALUE])
+        op = fitted(nvtabular().ops.NormalizeMinMax(), values)
+        low, high = float(op.mins[VALUE]), float(op.maxs[VALUE])
     return pa.table({"low": pa.array([low], pa.float64()), "high": pa.array([high], pa.float64())})

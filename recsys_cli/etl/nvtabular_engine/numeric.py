@@ -1,4 +1,4 @@
-"""Numbers as NVTabular can calculate with them: flat, of one type, without nulls; and workflows of one op over them."""
+"""Numeric columns for NVTabular: flat, of one type, without nulls; and workflows of one op."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from recsys_cli.etl.nvtabular_engine.plain import element_type, elements
 from recsys_cli.features.ops.numeric import calculated_type
 
 VALUE = "value"
-"""Name of the column in every frame that is learnt from."""
+"""Column name in frames for fitting."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column's numbers.
+    """Numbers of a column.
 
     Attributes:
-        values: N numbers, a list's one after the other; 0 where there is none.
-        nulls: N flags of where there is none, NaN included.
-        offsets: Where the lists begin and end, or None for single values.
+        values: Numbers, (N,), flattened for lists; 0 for nulls.
+        nulls: Mask of null and NaN, (N,).
+        offsets: Offsets of the lists; None for a scalar column.
     """
 
     values: pa.Array
@@ -34,12 +34,12 @@ class Numbers:
     offsets: npt.NDArray[np.int32] | None
 
     def shaped(self, values: pa.Array) -> pa.Array:
-        """Return other values in the same lists, if these are in lists."""
+        """Return other values in the shape of the column, as lists by `offsets`."""
         return values if self.offsets is None else pa.ListArray.from_arrays(pa.array(self.offsets), values)
 
 
 def numbers(column: pa.ChunkedArray, kind: pa.DataType) -> Numbers:
-    """Return the numbers of a column in the type that they are calculated with."""
+    """Return the numbers of a column in the type of the calculation."""
     raw, offsets = elements(column)
     if pa.types.is_boolean(raw.type):
         raw = raw.cast(pa.int8())
@@ -50,14 +50,14 @@ def numbers(column: pa.ChunkedArray, kind: pa.DataType) -> Numbers:
     return Numbers(values.fill_null(pa.scalar(0, kind)) if nulls.any() else values, nulls, offsets)
 
 
-def known(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return what is learnt from: the numbers of a column but null, NaN and inf."""
-    found = numbers(column, kind)
-    return found.values.filter(pc.and_(pa.array(~found.nulls), pc.is_finite(found.values)))
+def finite_values(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """Return the finite, non-null numbers of a column."""
+    flat = numbers(column, kind)
+    return flat.values.filter(pc.and_(pa.array(~flat.nulls), pc.is_finite(flat.values)))
 
 
 def calculated(rows: pa.Table, columns: Sequence[str], *constants: float | None) -> dict[str, pa.DataType]:
-    """Return the types in which values of columns meet constants."""
+    """Return the types of calculations with columns and constants."""
     return {name: calculated_type(element_type(rows.schema.field(name).type), *constants) for name in columns}
 
 
@@ -69,38 +69,38 @@ def change(
     prepare: Callable[[pa.Array, str], pa.Array] | None = None,
     to: Mapping[str, pa.DataType] | None = None,
 ) -> pa.Table:
-    """Send columns through a workflow of one op; nulls stay where they were.
+    """Transform columns by a workflow of one op; nulls stay null.
 
     Args:
-        rows: Where they are.
-        types: The type that each is calculated with.
-        make: Makes the op, given the names of its columns inside the workflow and outside.
-        prepare: Settles what the release gets wrong, before the workflow.
-        to: The types of the results; without them those of the numbers.
+        rows: Rows with the columns.
+        types: Type of the calculation by column.
+        make: Creates the op from column name in the workflow → column name in the rows.
+        prepare: Changes values before the workflow, around defects of NVTabular 23.08.
+        to: Types of the results; default: `types`.
     """
-    found = {name: numbers(rows.column(name), kind) for name, kind in types.items()}
-    for group in groups(found):
-        values = {name: found[name].values for name in group}
+    columns = {name: numbers(rows.column(name), kind) for name, kind in types.items()}
+    for group in groups(columns):
+        values = {name: columns[name].values for name in group}
         if prepare is not None:
             values = {name: prepare(each, name) for name, each in values.items()}
-        made = through(make, values)
+        made = run_op(make, values)
         for name in group:
             kind = (to or types)[name]
             results = made[name].cast(kind, safe=False) if made else pa.array([], kind)
-            with_nulls = pc.if_else(pa.array(found[name].nulls), pa.scalar(None, kind), results)
-            rows = put(rows, name, found[name].shaped(with_nulls))
+            with_nulls = pc.if_else(pa.array(columns[name].nulls), pa.scalar(None, kind), results)
+            rows = set_column(rows, name, columns[name].shaped(with_nulls))
     return rows
 
 
-def groups(found: Mapping[str, Numbers]) -> Iterator[list[str]]:
-    """Yield columns that have as many values: all single ones together, each one of lists alone."""
-    single = [name for name, numbers in found.items() if numbers.offsets is None]
-    yield from [single] * bool(single)
-    yield from ([name] for name in found if name not in single)
+def groups(columns: Mapping[str, Numbers]) -> Iterator[list[str]]:
+    """Yield columns of equal length: all scalar columns in one group, each list column in its own."""
+    scalar = [name for name, numbers in columns.items() if numbers.offsets is None]
+    yield from [scalar] * bool(scalar)
+    yield from ([name] for name in columns if name not in scalar)
 
 
-def through(make: Callable[[Mapping[str, str]], Any], values: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Return what an op makes of columns of N values each; nothing for no values, on which NVTabular stops."""
+def run_op(make: Callable[[Mapping[str, str]], Any], values: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return the results of an op for columns, (N,) each; none for N = 0, an error in NVTabular."""
     positions = {f"c{position}": name for position, name in enumerate(values)}
     inputs = {position: values[name] for position, name in positions.items()}
     if not any(map(len, inputs.values())):
@@ -112,7 +112,7 @@ def through(make: Callable[[Mapping[str, str]], Any], values: Mapping[str, pa.Ar
 
 
 def fitted(op: Any, values: pa.Array) -> Any:
-    """Return an op that has learnt from at least one value, as the column VALUE."""
+    """Fit an op on at least one value, as the column VALUE."""
     library = nvtabular()
     with quiet():
         frame = to_frame({VALUE: values})
@@ -120,8 +120,8 @@ def fitted(op: Any, values: pa.Array) -> Any:
     return op
 
 
-def put(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """Return rows with a column changed, or added."""
+def set_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """Replace or add a column."""
     if name in rows.column_names:
         return rows.set_column(rows.column_names.index(name), name, values)
     return rows.append_column(name, values)

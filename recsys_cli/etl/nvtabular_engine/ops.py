@@ -1,4 +1,4 @@
-"""The module of each op on NVTabular, imported when a plan has the op."""
+"""Modules of the ops on NVTabular, imported on demand."""
 
 from __future__ import annotations
 

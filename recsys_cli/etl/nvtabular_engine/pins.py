@@ -1,4 +1,4 @@
-"""Which releases NVTabular 23.08 runs beside: known from package metadata, because the wrong ones fail at its import."""
+"""Releases compatible with NVTabular 23.08, checked by package metadata: incompatible ones fail at import."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ PINS = {
     "nvtabular": "23.8", "merlin-core": "23.8", "merlin-dataloader": "23.8", "pandas": "1.5", "numpy": "1",
     "dask": "2023.7", "distributed": "2023.7",
 }  # fmt: skip
-"""Package → the release, as far as it matters, outside of which NVTabular was seen to fail."""
+"""Package → prefix of its compatible releases; NVTabular fails with others."""
 
 
 CUDF = {"pandas": "2", "dask": "2024.1", "distributed": "2024.1", "cudf": "24.4"}
-"""The releases instead of those, or beside them, for a GPU: the first cuDF for Python 3.11, and what goes with it."""
+"""Overrides and additions to PINS for a GPU: the first cuDF for Python 3.11, and its dependencies."""
 _CUDF_NAMES = ("cudf", "cudf-cu12", "cudf-cu11")
 
 
 def problem(device: str = "cpu") -> MissingExtraError | None:
-    """Return what is missing or of the wrong release for NVTabular, with the install command, or None; imports nothing."""
+    """Return the error for missing or incompatible packages, with the install command, or None; without imports."""
     if device == "gpu":
         return _problem(
             needed(device), "etl.engine=nvtabular with etl.device=gpu", "see scripts/nvtabular-gpu.Dockerfile"
@@ -40,15 +40,15 @@ def _problem(pins: Mapping[str, str], what: str, hint: str | None) -> MissingExt
     ]
     if not wrong:
         return None
-    return MissingExtraError(f"{what} cannot run beside these packages: " + "; ".join(wrong), hint=hint)
+    return MissingExtraError(f"{what} is incompatible with the installed packages: " + "; ".join(wrong), hint=hint)
 
 
 def needed(device: str) -> dict[str, str]:
-    """Return the release of each package, as far as it matters, that NVTabular needs for a device."""
+    """Return the release prefix of each package that NVTabular needs on a device."""
     return PINS | CUDF if device == "gpu" else PINS
 
 
 def installed(package: str) -> str | None:
-    """Return the release of a package that is here, or None; cuDF by whichever name it goes."""
+    """Return the installed release of a package, or None; cuDF under any of its package names."""
     names = _CUDF_NAMES if package == "cudf" else (package,)
     return next(filter(None, map(packages.installed, names)), None)

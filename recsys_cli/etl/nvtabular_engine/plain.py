@@ -1,7 +1,7 @@
-"""Raw columns as NVTabular can take them: flat, of a type that pandas holds without loss, and never a null.
+"""Raw columns for NVTabular: flat, of a type lossless in pandas, with nulls in a separate mask.
 
-pandas turns whole numbers with a null into floats; NVTabular stops at null lists, at columns of nothing but nulls, and
-takes a null inside a list for an unseen value. So nulls stay on this side, as a mask beside the values.
+pandas converts integers with nulls to floats. NVTabular fails on null lists and all-null columns, and encodes a null in
+a list as unseen.
 """
 
 from __future__ import annotations
@@ -20,27 +20,31 @@ from recsys_cli.etl.join_keys import canonical
 
 @dataclass(frozen=True)
 class Plain:
-    """Values, and which of them are none.
+    """Values and null mask.
 
     Attributes:
-        values: N values without nulls; where there is none, the zero of the type.
-        nulls: N flags, or None where all values are there.
+        values: Values, (N,), with the zero of the type for nulls.
+        nulls: Null mask, (N,); None without nulls.
     """
 
     values: pa.Array
     nulls: npt.NDArray[np.bool_] | None
 
     @property
-    def known(self) -> pa.Array:
-        """The values that are there."""
+    def valid(self) -> pa.Array:
+        """The non-null values."""
         return self.values if self.nulls is None else self.values.filter(pa.array(~self.nulls))
 
 
 def plain(values: pa.Array, column: str) -> Plain:
-    """Return scalar values in their plain type; NaN is null. The column is named in errors.
+    """Convert scalar values to their plain type; NaN becomes null.
+
+    Args:
+        values: Raw values.
+        column: Column name for errors.
 
     Raises:
-        DataError: The values are of a type that NVTabular does not take, or texts with a NUL in them.
+        DataError: The type is unsupported, or a string has a NUL character.
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -49,9 +53,9 @@ def plain(values: pa.Array, column: str) -> Plain:
         return Plain(pa.array(np.zeros(len(values), dtype=np.int8)), np.ones(len(values), dtype=bool))
     values = canonical(values.cast(kind))
     if pa.types.is_string(kind) and pc.any(pc.match_substring(values, "\0")).as_py():
-        # To the hash table of pandas a text ends there, so that two texts would get one id.
+        # The hash table of pandas ends strings at NUL, so two strings would get one id.
         raise DataError(
-            f"column {column} has texts with a NUL character, which etl.engine=nvtabular does not take",
+            f"column {column} has strings with a NUL character, unsupported by etl.engine=nvtabular",
             hint="use etl.engine=polars",
         )
     if values.null_count == 0:
@@ -61,10 +65,10 @@ def plain(values: pa.Array, column: str) -> Plain:
 
 
 def plain_type(kind: pa.DataType, column: str) -> pa.DataType:
-    """Return the type that stands for a scalar type inside NVTabular.
+    """Return the type for a scalar type inside NVTabular.
 
     Raises:
-        DataError: There is none.
+        DataError: The type is unsupported.
     """
     types = pa.types
     if types.is_dictionary(kind):
@@ -80,46 +84,43 @@ def plain_type(kind: pa.DataType, column: str) -> pa.DataType:
     if types.is_temporal(kind):
         return pa.int64()
     raise DataError(
-        f"column {column} is of type {kind}, which etl.engine=nvtabular does not take", hint="use etl.engine=polars"
+        f"column {column} has type {kind}, unsupported by etl.engine=nvtabular", hint="use etl.engine=polars"
     )
 
 
 def zero(kind: pa.DataType) -> pa.Scalar:
-    """Return the value of a plain type that stands where there is none."""
-    nothing: Any = "" if pa.types.is_string(kind) else 0
-    return pa.scalar(nothing, kind)
+    """Return the placeholder for nulls of a plain type."""
+    value: Any = "" if pa.types.is_string(kind) else 0
+    return pa.scalar(value, kind)
 
 
 def raw_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a vocabulary's values: the raw one, but plain text however the text is stored."""
+    """Return the type of vocabulary values: the raw type, with `string` for every kind of string."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return pa.string() if pa.types.is_large_string(kind) else kind
 
 
 def raw(values: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
-    """Return plain values of a column in the raw type that they had."""
+    """Convert plain values back to the raw type of their column."""
     if pa.types.is_null(kind):
         return pa.nulls(len(values))
-    # A group-by of pandas widens whole numbers, and dates are made of narrow ones only.
+    # A group-by in pandas widens integers, but dates need int32.
     return values.cast(plain_type(kind, column)).cast(raw_type(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a raw column holds a list in each row."""
+    """Whether a type is a list type."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def element_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column's values: of the elements, where it holds lists."""
+    """Return the element type of lists; other types unchanged."""
     return kind.value_type if is_list(kind) else kind
 
 
 def elements(values: pa.ChunkedArray) -> tuple[pa.Array, npt.NDArray[np.int32] | None]:
-    """Return a column's values, a list's one after the other, and the offsets (N + 1) of the lists, or None for scalars.
-
-    A null list is an empty one.
-    """
+    """Return the flat values of a column, and the list offsets (N + 1); None for scalars. Null lists become empty."""
     array = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     if not is_list(array.type):
         return array, None

@@ -1,4 +1,4 @@
-"""ReduceDtypeSize on NVTabular: what its types do not hold would wrap around, so it is clipped before."""
+"""ReduceDtypeSize on NVTabular; values are clipped first, because out-of-range values would wrap around."""
 
 from __future__ import annotations
 
@@ -11,50 +11,58 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular
-from recsys_cli.etl.nvtabular_engine.numeric import VALUE, calculated, change, fitted, known, numbers, put
+from recsys_cli.etl.nvtabular_engine.numeric import (
+    VALUE,
+    calculated,
+    change,
+    finite_values,
+    fitted,
+    numbers,
+    set_column,
+)
 from recsys_cli.features.ops import ReduceDtypeSize
 from recsys_cli.features.ops.reduce_dtype_size import reduced
 
 _LARGEST = 2**63 - 1
 
 
-def learn(op: ReduceDtypeSize, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - it writes nothing
-    """Tell the range of each column of whole numbers, in one row; lists by element. That of other columns is null."""
+def learn(op: ReduceDtypeSize, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
+    """Compute the range of each integer column, in one row; lists by element. Null for float columns."""
     types = calculated(rows, op.columns)
     return {column: _range(rows.column(column), kind) for column, kind in types.items()}
 
 
-def apply(op: ReduceDtypeSize, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
-    """Bring the columns to the types that hold train."""
+def apply(op: ReduceDtypeSize, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - no files
+    """Cast the columns to the smallest types for the values of train."""
     types = calculated(rows, op.columns)
-    whole = {name: reduced(state[name]) for name, kind in types.items() if not pa.types.is_floating(kind)}
-    for name, dtype in whole.items():
-        found = numbers(rows.column(name), types[name])
-        rows = put(rows, name, found.shaped(_clipped(found.values, dtype)))
+    integers = {name: reduced(state[name]) for name, kind in types.items() if not pa.types.is_floating(kind)}
+    for name, dtype in integers.items():
+        column = numbers(rows.column(name), types[name])
+        rows = set_column(rows, name, column.shaped(_clipped(column.values, dtype)))
 
     def make(positions: Mapping[str, str]) -> Any:
         made = nvtabular().ops.ReduceDtypeSize()
-        ends = {name: np.iinfo(dtype) for name, dtype in whole.items()}
+        ends = {name: np.iinfo(dtype) for name, dtype in integers.items()}
         made.ranges = {
-            p: (ends[name].min, ends[name].max) if name in whole else (None, None) for p, name in positions.items()
+            p: (ends[name].min, ends[name].max) if name in integers else (None, None) for p, name in positions.items()
         }
         return made
 
-    smaller = {name: pa.type_for_alias(whole.get(name, "float32")) for name in types}
-    inside = {name: pa.int64() if name in whole else kind for name, kind in types.items()}
+    smaller = {name: pa.type_for_alias(integers.get(name, "float32")) for name in types}
+    inside = {name: pa.int64() if name in integers else kind for name, kind in types.items()}
     return change(rows, inside, make, to=smaller)
 
 
 def _range(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Table:
     low = high = None
-    values = pa.array([]) if pa.types.is_floating(kind) else known(column, kind)
+    values = pa.array([]) if pa.types.is_floating(kind) else finite_values(column, kind)
     if len(values):
         low, high = (min(int(end), _LARGEST) for end in fitted(nvtabular().ops.ReduceDtypeSize(), values).ranges[VALUE])
     return pa.table({"low": pa.array([low], pa.int64()), "high": pa.array([high], pa.int64())})
 
 
 def _clipped(values: pa.Array, dtype: str) -> pa.Array:
-    """Return whole numbers as int64, none of them outside a type."""
+    """Clip integers to the range of a type, as int64."""
     if pa.types.is_uint64(values.type):
         values = pc.min_element_wise(values, pa.scalar(_LARGEST, pa.uint64())).cast(pa.int64())
     low, high = (pa.scalar(int(end), pa.int64()) for end in (np.iinfo(dtype).min, np.iinfo(dtype).max))

@@ -1,7 +1,7 @@
-"""TargetEncoding on NVTabular: it adds up targets by group and fold; encodings come to rows by its JoinExternal.
+"""TargetEncoding on NVTabular: sums of targets by group and fold, joined to the rows by JoinExternal.
 
-Its own transform draws the folds anew, by the position of a row in a partition, and uses them on held-out rows as well. So the
-fold is a member of the group here, and what a group gets is made of the sums as for every other engine.
+NVTabular's own transform samples new folds by row position in a partition, and applies them to held-out rows as well.
+So the fold is part of the group key here, and the encodings follow from the sums, as in the other engines.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, schema, to_frame
-from recsys_cli.etl.nvtabular_engine.grouping import Keys, bring, replaced
+from recsys_cli.etl.nvtabular_engine.grouping import Keys, join_by_key, replaced
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain
 from recsys_cli.features.columns import TRAIN_ROW
 from recsys_cli.features.ops import TargetEncoding
@@ -25,27 +25,27 @@ FOLD = "fold"
 
 
 def learn(op: TargetEncoding, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:
-    """Count and add up each target by key and fold, as `count0`, `sum0`, `count1` and so on."""
+    """Compute count and sum of each target by key and fold: `count0`, `sum0`, `count1` etc."""
     columns: dict[str, pa.Array] = {}
     for at, name in enumerate(op.targets):
         target = plain(elements(rows.column(name))[0], name)
-        known = np.ones(rows.num_rows) if target.nulls is None else (~target.nulls).astype(np.float64)
-        # What is missing adds nothing, and is not counted: a count is the sum of these.
-        columns |= {f"s{at}": target.values.cast(pa.float64(), safe=False), f"c{at}": pa.array(known)}
-    found = {}
+        valid = np.ones(rows.num_rows) if target.nulls is None else (~target.nulls).astype(np.float64)
+        # Nulls add 0 to the sum and to the count, the sum of the flags.
+        columns |= {f"s{at}": target.values.cast(pa.float64(), safe=False), f"c{at}": pa.array(valid)}
+    partials = {}
     for position, group in enumerate(op.columns):
         keys = _keys(op, group, rows)
         sums = _sums(keys, columns, folder / str(position))
-        *parts, folds = keys.back(sums).values()
+        *parts, folds = keys.restore(sums).values()
         table = {f"key{at}": part for at, part in enumerate(parts)} | {FOLD: folds.cast(pa.uint32())}
         for at in range(len(op.targets)):
             table |= {f"count{at}": sums.column(f"c{at}").cast(pa.int64()), f"sum{at}": sums.column(f"s{at}")}
-        found[name_of(group)] = pa.table(table)
-    return found
+        partials[name_of(group)] = pa.table(table)
+    return partials
 
 
-def apply(op: TargetEncoding, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - it writes nothing
-    """Add the encodings: on rows of train those of the other folds."""
+def apply(op: TargetEncoding, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - no files
+    """Add the encodings: out-of-fold for rows of train."""
     folded = op.kfold > 1 and TRAIN_ROW in rows.column_names
     means = state[MEANS].to_pylist()[0]
     encoded: dict[str, pa.Array] = {}
@@ -53,21 +53,21 @@ def apply(op: TargetEncoding, state: Mapping[str, pa.Table], rows: pa.Table, fol
         keys = _keys(op, group, rows) if folded else Keys.of(group, rows)
         table = state[name_of(group) + (FOLDS if folded else "")]
         table = table.rename_columns([f"key{len(members(group))}" if n == FOLD else n for n in table.column_names])
-        brought = bring(keys, table, list(means))
+        joined = join_by_key(keys, table, list(means))
         for (column, mean), name in zip(means.items(), op.written(group), strict=True):
-            encoded[name] = brought[column].fill_null(pa.scalar(mean, pa.float64()))
+            encoded[name] = joined[column].fill_null(pa.scalar(mean, pa.float64()))
     return replaced(rows, encoded)
 
 
 def _keys(op: TargetEncoding, group: Group, rows: pa.Table) -> Keys:
-    """Return the keys with the fold as the last part."""
+    """Return the keys with the fold as the last key column."""
     parts = {name: elements(rows.column(name))[0] for name in members(group)}
     folds = op.folds(rows.column(TRAIN_ROW).to_numpy())
-    return Keys.made({**parts, TRAIN_ROW: pa.array(folds)})
+    return Keys.from_parts({**parts, TRAIN_ROW: pa.array(folds)})
 
 
 def _sums(keys: Keys, columns: Mapping[str, pa.Array], folder: Path) -> pa.Table:
-    """Fit a TargetEncoding op without folds of its own and return the sums of the columns, under their names."""
+    """Fit a TargetEncoding op without folds; return the sums of the columns under their names."""
     names = list(keys.columns)
     if len(keys.columns[names[0]]) == 0:
         return pa.table({**keys.columns, **columns})
@@ -78,6 +78,6 @@ def _sums(keys: Keys, columns: Mapping[str, pa.Array], folder: Path) -> pa.Table
         groups = library.ColumnSelector(subgroups=[library.ColumnSelector(names)])
         library.Workflow(groups >> op).fit(library.Dataset(frame, schema=schema(frame)))
         (path,) = op.stats.values()
-    found = pq.read_table(path)
-    sums = {name: found.column(f"{'_'.join(names)}_{name}_sum") for name in columns}
-    return pa.table({name: found.column(name) for name in names} | sums)
+    table = pq.read_table(path)
+    sums = {name: table.column(f"{'_'.join(names)}_{name}_sum") for name in columns}
+    return pa.table({name: table.column(name) for name in names} | sums)

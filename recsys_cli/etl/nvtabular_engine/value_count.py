@@ -15,17 +15,17 @@ from recsys_cli.features.ops.value_count import LONGEST, SHORTEST
 LISTS = "lists"
 
 
-def learn(op: ValueCount, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - it writes nothing
-    """Find each column's shortest and longest list; null where there is no row."""
+def learn(op: ValueCount, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
+    """Compute the shortest and longest list of each column; null without rows."""
     return {column: _lengths(rows.column(column)) for column in op.columns}
 
 
 def _lengths(lists: pa.ChunkedArray) -> pa.Table:
-    """Fit a ValueCount op on lists of zeros: what the elements are does not matter to it.
+    """Fit a ValueCount op on lists of zeros, because only the lengths matter.
 
-    Each has one more, because the release stops where all lists are empty.
+    Each list gets one extra element, because NVTabular 23.08 fails if all lists are empty.
     """
-    found: dict[str, int | None] = {"min": None, "max": None}
+    lengths: dict[str, int | None] = {"min": None, "max": None}
     if len(lists):
         _, offsets = elements(lists)
         assert offsets is not None
@@ -36,5 +36,5 @@ def _lengths(lists: pa.ChunkedArray) -> pa.Table:
             op = library.ops.ValueCount()
             frame = to_frame({LISTS: zeros})
             library.Workflow([LISTS] >> op).fit(library.Dataset(frame, schema=schema(frame)))
-        found = {name: length - 1 for name, length in op.stats[LISTS]["value_count"].items()}
-    return pa.table({SHORTEST: pa.array([found["min"]], pa.int64()), LONGEST: pa.array([found["max"]], pa.int64())})
+        lengths = {name: length - 1 for name, length in op.stats[LISTS]["value_count"].items()}
+    return pa.table({SHORTEST: pa.array([lengths["min"]], pa.int64()), LONGEST: pa.array([lengths["max"]], pa.int64())})

@@ -1,4 +1,4 @@
-"""Tables by id as NVTabular can count them: each row as often as the interactions that it stands for."""
+"""Dimension tables for NVTabular, without weights: each row is repeated by its number of interactions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from recsys_cli.features.columns import ROW_WEIGHT
 
 
 def repeated(rows: pa.Table) -> pa.Table:
-    """Return every row as often as its weight says, without the weight: as if the table were joined."""
+    """Repeat every row by its ROW_WEIGHT and drop that column, as if the table were joined."""
     weights = rows.column(ROW_WEIGHT).to_numpy()
     return rows.drop_columns([ROW_WEIGHT]).take(pa.array(np.repeat(np.arange(rows.num_rows), weights)))

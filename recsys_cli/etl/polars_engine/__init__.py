@@ -1,1 +1,1 @@
-"""The plan computed with Polars: one fit/apply pair per op, on all cores."""
+"""The Polars engine: one fit/apply pair per op, on all cores."""

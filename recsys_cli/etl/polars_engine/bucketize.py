@@ -1,4 +1,4 @@
-"""Bucketize on Polars: a few boundaries are compared with one by one, which takes less time than a search; many are searched."""
+"""Bucketize on Polars: comparisons for a few boundaries, binary search for many."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from recsys_cli.features.ops import Bucketize
 from recsys_cli.features.schema import FIRST, NULL
 
 _FEW = 32
-"""Boundaries up to which comparing takes less time than searching (measured)."""
+"""Number of boundaries up to which comparisons are faster than a search (measured)."""
 
 
-def apply(op: Bucketize, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
-    """Replace the columns by ids of intervals."""
+def apply(op: Bucketize, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
+    """Replace values by interval ids."""
 
     def ids(values: pl.Expr, name: str) -> pl.Expr:
-        return pl.when(values.is_not_nan()).then(_passed(values, op.of(name)) + FIRST).otherwise(NULL).cast(pl.Int32)
+        return pl.when(values.is_not_nan()).then(_interval(values, op.of(name)) + FIRST).otherwise(NULL).cast(pl.Int32)
 
     return frame.with_columns(change(frame, dict.fromkeys(op.columns, pa.float64()), ids))
 
 
-def _passed(values: pl.Expr, boundaries: tuple[float, ...]) -> pl.Expr:
-    """Return how many boundaries a value has reached."""
+def _interval(values: pl.Expr, boundaries: tuple[float, ...]) -> pl.Expr:
+    """Return the number of boundaries at or below each value."""
     if len(boundaries) > _FEW:
         return pl.lit(pl.Series(boundaries, dtype=pl.Float64)).search_sorted(values, side="right").cast(pl.Int32)
     first, *rest = ((values >= boundary).cast(pl.Int32) for boundary in boundaries)

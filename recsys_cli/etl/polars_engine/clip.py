@@ -11,8 +11,8 @@ from recsys_cli.etl.polars_engine.numeric import calculated, change
 from recsys_cli.features.ops import Clip
 
 
-def apply(op: Clip, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
-    """Clip the columns."""
+def apply(op: Clip, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
+    """Clip values to `min_value` and `max_value`."""
     types = calculated(frame, op.columns, op.min_value, op.max_value)
 
     def clipped(values: pl.Expr, name: str) -> pl.Expr:

@@ -1,6 +1,6 @@
-"""Categorify without a query: columns that are as they were read are counted and encoded where Arrow has them.
+"""Categorify without a query: raw columns are counted and encoded in Arrow memory.
 
-On a way through Polars their texts would be stored anew twice, which costs more than the work itself.
+A Polars query would copy their strings twice, at more cost than counting and encoding.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from recsys_cli.etl.cold_keys import locate
 from recsys_cli.etl.counts import count
-from recsys_cli.etl.engine import Aggregates, PassSteps
-from recsys_cli.etl.polars_engine import counted
+from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.polars_engine import count_check
 from recsys_cli.etl.polars_engine.categorify import encode
 from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.features.columns import ROW_WEIGHT, TRAIN_ROW
@@ -27,12 +27,12 @@ from recsys_cli.features.spec import is_list, is_text
 
 @dataclass
 class Direct:
-    """What of a walk needs no query.
+    """The steps done without a query, and the remaining ones.
 
     Attributes:
-        rows: The rows, with ids in place of what was encoded.
-        learnt: What was counted.
-        rest: The steps that need a query over the rows, in order.
+        rows: The rows, with the encoded columns as ids.
+        learnt: Counts by op and column.
+        rest: Steps that need a query over the rows, in order.
     """
 
     rows: pa.Table
@@ -40,18 +40,18 @@ class Direct:
     rest: list[tuple[PlanStep, Literal["fit", "apply"]]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Direct:
-        """Do each Categorify and each Locate that no step of the rest has to come before."""
+    def of(cls, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
+        """Run each Categorify and Locate without a dependency on a remaining step."""
         done = cls(rows)
         read: set[str] = set()
         written: set[str] = set()
         for step, verb in walk:
-            as_read = not written & set(step.op.reads) and done._knows(step.op)
-            if as_read and isinstance(step.op, Locate):
+            is_raw = not written & set(step.op.reads) and done._supports(step.op)
+            if is_raw and isinstance(step.op, Locate):
                 done._locate(step.op, fitted)
-            elif as_read and verb == "fit" and ROW_WEIGHT not in rows.column_names:
+            elif is_raw and verb == "fit" and ROW_WEIGHT not in rows.column_names:
                 done._count(step)
-            elif as_read and verb == "apply" and not read & set(step.op.reads):
+            elif is_raw and verb == "apply" and not read & set(step.op.reads):
                 done._encode(step, fitted)
             else:
                 done.rest.append((step, verb))
@@ -60,23 +60,23 @@ class Direct:
         return done
 
     @property
-    def looked_at(self) -> pa.Table:
-        """The columns that the rest looks at."""
+    def query_input(self) -> pa.Table:
+        """The input columns of the remaining steps."""
         read = {ROW_WEIGHT, TRAIN_ROW}.union(*(step.op.reads for step, _ in self.rest))
         names = [name for name in self.rows.column_names if name in read]
-        # Without a column there would be no row.
+        # A table without columns has no rows.
         return self.rows.select(names or self.rows.column_names[:1])
 
-    def _knows(self, op: Op | Gather | Locate) -> bool:
-        known = bool(op.encodes) or isinstance(op, Locate)
-        return known and all(_is_plain(self.rows.schema.field(name).type) for name in op.reads)
+    def _supports(self, op: Op | Gather | Locate) -> bool:
+        supported = bool(op.encodes) or isinstance(op, Locate)
+        return supported and all(_is_plain(self.rows.schema.field(name).type) for name in op.reads)
 
     def _count(self, step: PlanStep) -> None:
         for name in dict.fromkeys(step.op.encodes):
             values = self._values(name)
             values = values.flatten() if is_list(values.type) else values
             counts = count(values)
-            counted.check(name, counts, len(values))
+            count_check.check(name, counts, len(values))
             self.learnt[step.index, name] = counts
 
     def _encode(self, step: PlanStep, fitted: FittedPlan) -> None:
@@ -96,7 +96,7 @@ class Direct:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether values of a type are the same here and after a way through Polars."""
+    """Whether a Polars query would leave values of this type unchanged."""
     if pa.types.is_list(kind):
         return _is_plain(kind.value_type) and not pa.types.is_list(kind.value_type)
     return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)

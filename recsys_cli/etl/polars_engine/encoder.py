@@ -1,4 +1,4 @@
-"""Values to ids by a vocabulary that may have millions of them: prepared once in a process, and used for every shard."""
+"""Encoding by a vocabulary of up to millions of values: one encoder per process, for all shards."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from recsys_cli.features.string_keys import pack
 
 Hashes = npt.NDArray[np.uint64]
 _LOOKUP_ROWS = 1 << 24
-"""Widest range of whole numbers that is encoded by a lookup array (64 MB)."""
+"""Widest range of integers encoded by a lookup array (64 MB)."""
 
 _encoders: dict[int, Encoder] = {}
 _building = Lock()
 
 
 def encoder_of(vocabulary: pa.Table) -> Encoder:
-    """Return the encoder of a vocabulary, built when it is asked for first and kept as long as the table is there."""
+    """Return the encoder of a vocabulary, cached for the lifetime of the table."""
     with _building:
-        found = _encoders.get(id(vocabulary))
-        if found is None:
-            found = _encoders[id(vocabulary)] = Encoder(vocabulary)
+        encoder = _encoders.get(id(vocabulary))
+        if encoder is None:
+            encoder = _encoders[id(vocabulary)] = Encoder(vocabulary)
             weakref.finalize(vocabulary, _encoders.pop, id(vocabulary), None).atexit = False
-        return found
+        return encoder
 
 
 class Encoder:
-    """Turns values into ids with one vocabulary.
+    """Encodes values with one vocabulary.
 
-    Whole numbers in a narrow range are looked up in an array. All others are found by a hash: that of numbers, and of texts
-    of up to 8 bytes as numbers, is one to one; longer texts are compared with what was found.
+    Integers in a narrow range use a lookup array, all other values a hash index. The hash of numbers and of strings up
+    to 8 bytes is injective; longer strings are compared with their match.
     """
 
     def __init__(self, vocabulary: pa.Table) -> None:
@@ -48,27 +48,27 @@ class Encoder:
         self._low = 0
         self._lookup = self._lookup_array() if pa.types.is_integer(self.values.type) else None
         self._is_short = False
-        """Whether the vocabulary has short texts alone, which are found as numbers."""
+        """Whether all strings of the vocabulary are short, so that they are indexed as numbers."""
         self._index = self._index_of() if self._lookup is None else None
 
     def __call__(self, values: pa.Array, *, num_buckets: int = 0) -> Ids:
-        """Return int32 ids; nulls are NULL, values that are not in the vocabulary UNSEEN or in a bucket behind it.
+        """Return int32 ids: NULL for nulls, and UNSEEN or a hash bucket behind the vocabulary for other values.
 
         Raises:
-            DataError: The values are of another kind than those of the vocabulary.
+            DataError: Values and vocabulary differ in kind (string, integer, float).
         """
         if pa.types.is_null(values.type):
             return np.full(len(values), NULL, dtype=np.int32)
         if isinstance(values, pa.DictionaryArray):
-            of_values = np.append(self(values.dictionary, num_buckets=num_buckets), np.int32(NULL))
-            return of_values[values.indices.fill_null(len(of_values) - 1).to_numpy(zero_copy_only=False)]
+            dictionary_ids = np.append(self(values.dictionary, num_buckets=num_buckets), np.int32(NULL))
+            return dictionary_ids[values.indices.fill_null(len(dictionary_ids) - 1).to_numpy(zero_copy_only=False)]
         values = _comparable(values)
         self._check(values.type)
         short = self._as_numbers(values)
         if short is not None:
-            ids = self._short(*short)
+            ids = self._encode_short(*short)
         else:
-            ids = self._narrow(values) if self._lookup is not None else self._found(values)
+            ids = self._look_up(values) if self._lookup is not None else self._search(values)
         if values.null_count:
             ids[values.is_null().to_numpy(zero_copy_only=False)] = NULL
         if num_buckets:
@@ -78,39 +78,39 @@ class Encoder:
         return ids
 
     def _as_numbers(self, values: pa.Array) -> tuple[Hashes, npt.NDArray[np.bool_]] | None:
-        """Return texts as `pack` does, if they are texts and the vocabulary has none but short ones."""
+        """Pack strings into numbers; None for other types or a vocabulary with long strings."""
         return pack(values) if self._is_short and is_text(values.type) else None
 
-    def _narrow(self, values: pa.Array) -> Ids:
-        # The lookup array has an UNSEEN entry at each end, where everything out of its range is clipped to.
+    def _look_up(self, values: pa.Array) -> Ids:
+        # The lookup array has an UNSEEN entry at each end, for values clipped to its range.
         assert self._lookup is not None
         keys = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
         if pa.types.is_uint64(values.type):
             keys = np.minimum(keys, np.uint64(2**62))
         return np.take(self._lookup, keys.astype(np.int64, copy=False) - (self._low - 1), mode="clip")
 
-    def _short(self, numbers: Hashes, refused: npt.NDArray[np.bool_]) -> Ids:
-        """Return the ids of texts as `pack` gives them; those of null mean nothing."""
+    def _encode_short(self, numbers: Hashes, refused: npt.NDArray[np.bool_]) -> Ids:
+        """Return the ids of packed strings; ids of nulls are arbitrary."""
         assert self._index is not None
         ids = self._index.find(hash_counters(numbers, 0))
         ids[refused] = UNSEEN
         return ids
 
-    def _found(self, values: pa.Array) -> Ids:
+    def _search(self, values: pa.Array) -> Ids:
         if self._index is None:
-            found = pc.index_in(values, value_set=self.values.cast(values.type))
-            return pc.add(found, FIRST).fill_null(UNSEEN).to_numpy().astype(np.int32, copy=False)
+            rows = pc.index_in(values, value_set=self.values.cast(values.type))
+            return pc.add(rows, FIRST).fill_null(UNSEEN).to_numpy().astype(np.int32, copy=False)
         ids = self._index.find(hash_values(values))
         if not is_text(values.type) or not len(self.values):
             return ids
         rows = np.flatnonzero(ids != UNSEEN)
-        alike = self.values.take(pa.array(ids[rows] - FIRST))
-        same = pc.equal(values.take(pa.array(rows)), alike.cast(values.type)).fill_null(False)
+        matches = self.values.take(pa.array(ids[rows] - FIRST))
+        same = pc.equal(values.take(pa.array(rows)), matches.cast(values.type)).fill_null(False)
         ids[rows[~same.to_numpy(zero_copy_only=False)]] = UNSEEN
         return ids
 
     def _index_of(self) -> Index | None:
-        """Return what finds the values; None in the rare case that two texts have the same hash."""
+        """Return the hash index of the values; None on a hash collision of two strings, a rare case."""
         if is_text(self.values.type):
             numbers, refused = pack(self.values)
             if not refused.any():
@@ -120,10 +120,10 @@ class Encoder:
         return Index(hashes) if len(np.unique(hashes)) == len(hashes) else None
 
     def _check(self, kind: pa.DataType) -> None:
-        known = self.values.type
-        same = is_text(kind) == is_text(known) and pa.types.is_floating(kind) == pa.types.is_floating(known)
+        own = self.values.type
+        same = is_text(kind) == is_text(own) and pa.types.is_floating(kind) == pa.types.is_floating(own)
         if not same and len(self.values) and not pa.types.is_null(kind):
-            raise DataError(f"the vocabulary was learnt from {known}, and the column holds {kind}")
+            raise DataError(f"the vocabulary has type {own}, but the column has type {kind}")
 
     def _lookup_array(self) -> Ids | None:
         if len(self.values) == 0:
@@ -145,7 +145,7 @@ def _hashes(values: pa.Array, rows: npt.NDArray[np.intp]) -> Hashes:
 def _hashes_of_short(
     values: pa.Array, rows: npt.NDArray[np.intp], numbers: Hashes, refused: npt.NDArray[np.bool_]
 ) -> Hashes:
-    """Return what `_hashes` does, given what `pack` gives for the texts."""
+    """Return the same as `_hashes`, from packed strings."""
     hashes = hash_packed(numbers[rows])
     others = np.flatnonzero(refused[rows])
     if len(others):
@@ -154,12 +154,12 @@ def _hashes_of_short(
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Return values of which each stands for itself; decimals as texts, because they do not fit into 64 bits."""
+    """Return values in canonical form; decimals as strings, because they exceed 64 bits."""
     return values.cast(pa.string()) if pa.types.is_decimal(values.type) else canonical(values)
 
 
 class Index:
-    """Finds hashes among V others: they are sorted, and their upper bits say where to begin to look."""
+    """Index of V sorted hashes; the upper bits of a hash give the start of its search."""
 
     def __init__(self, hashes: Hashes) -> None:
         order = np.argsort(hashes)
@@ -168,12 +168,12 @@ class Index:
         ordered = hashes[order]
         sizes = np.bincount((ordered >> self._shift).view(np.int64), minlength=1 << num_bits)
         self._starts = (np.cumsum(sizes) - sizes).astype(np.int32)
-        # Behind the last is one that no search goes beyond, and that is no value's.
+        # A sentinel at the end stops every search; its id is UNSEEN.
         self._hashes = np.append(ordered, np.uint64(2**64 - 1))
         self._ids = np.append(order + FIRST, UNSEEN).astype(np.int32)
 
     def find(self, hashes: Hashes) -> Ids:
-        """Return the id of each hash, UNSEEN where it is not among those."""
+        """Return the id of each hash, UNSEEN without a match."""
         positions = self._starts[(hashes >> self._shift).view(np.int64)].astype(np.int64)
         found = self._hashes[positions]
         rows = np.flatnonzero(found < hashes)

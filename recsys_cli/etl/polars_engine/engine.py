@@ -1,4 +1,4 @@
-"""The engine on Polars: the steps for some rows become one lazy query, and what it learns from them another few."""
+"""The Polars engine: one lazy query applies the steps to a shard, further queries compute its partial aggregates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import Aggregates, PassSteps
 from recsys_cli.etl.engines import OWN
 from recsys_cli.etl.implementations import load, refusal
-from recsys_cli.etl.polars_engine import counted, gpu, join_external, joined_categorify
+from recsys_cli.etl.polars_engine import count_check, gpu, join_external, joined_categorify
 from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.etl.polars_engine.gpu import Gpu
 from recsys_cli.etl.polars_engine.ops import MODULES
@@ -29,19 +29,19 @@ from recsys_cli.features.program import PlanStep
 
 
 class Computing(Protocol):
-    """What a module of this engine provides for an op; `learn` only where the op learns."""
+    """Interface of an op's module in this engine; `learn` only for fitted ops."""
 
     def apply(self, op: Any, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Add or change the op's columns; rows keep their number and their order."""
+        """Add or change the op's columns; number and order of rows stay."""
 
     def learn(self, op: Any, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
-        """Return the queries for what some rows tell, each of which stands for `weight` interactions."""
+        """Return the queries for the partial aggregates of a shard; each row counts as `weight` interactions."""
 
 
 class PolarsEngine:
-    """Polars, on the CPU or, through cudf-polars, on a GPU.
+    """Polars on the CPU, or on a GPU by cudf-polars.
 
-    Where the GPU cannot run an op, its part runs on the CPU, and the listener is told.
+    Ops without GPU support run on the CPU, with a warning to `emit`.
     """
 
     def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
@@ -52,21 +52,21 @@ class PolarsEngine:
 
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
-        """Return the package that is missing or of the wrong release, or None."""
+        """Return the error for a package that is missing or of an unsupported release, or None."""
         return OWN["polars"].missing(device)
 
     def refuses(self, op: Op) -> str | None:
-        """Return why it cannot compute an op; None where it can."""
+        """Return the reason against computing an op; None for supported ops."""
         return refusal(op, "polars", MODULES)
 
-    def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
-        """Go over some rows of train, applying and learning as `walk` says.
+    def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
+        """Apply and fit the steps of `walk` on a shard of train; return its partial aggregates.
 
         Raises:
-            DataError: A Categorify lost or doubled values in counting.
+            DataError: The counts of a Categorify do not add up.
         """
         direct = self._direct(walk, fitted, rows)
-        frame = pl.LazyFrame(direct.looked_at)
+        frame = pl.LazyFrame(direct.query_input)
         weight = pl.col(ROW_WEIGHT) if ROW_WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
         queries: dict[tuple[PlanStep, str], pl.LazyFrame] = {}
         totals: dict[tuple[PlanStep, str], int] = {}
@@ -78,22 +78,22 @@ class PolarsEngine:
             for step in steps:
                 queries |= {(step, name): query for name, query in self._learning(step, frame, weight).items()}
                 if columns := step.op.encodes:
-                    totals |= {(step, name): total for name, total in counted.totals(columns, frame, rows).items()}
+                    totals |= {(step, name): total for name, total in count_check.totals(columns, frame, rows).items()}
         tables = self._collected(queries)
         for at, total in totals.items():
-            counted.check(at[1], tables[at], total)
+            count_check.check(at[1], tables[at], total)
         return direct.learnt | {(step.index, name): table for (step, name), table in tables.items()}
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
-        """Send rows through steps, one after the other."""
+        """Apply steps to rows, in order."""
         direct = self._direct([(step, "apply") for step in steps], fitted, rows)
         if not direct.rest:
             return direct.rows
         frame = pl.LazyFrame(direct.rows)
         return self._applied([step for step, _ in direct.rest], fitted, frame).collect().to_arrow()
 
-    def _direct(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Direct:
-        """Do what needs no query; on a GPU everything is one."""
+    def _direct(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
+        """Run the steps that need no query; on a GPU every step is a query."""
         return Direct.of(walk, fitted, rows) if self._gpu is None else Direct(rows, rest=list(walk))
 
     def _applied(self, steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> pl.LazyFrame:
@@ -111,15 +111,15 @@ class PolarsEngine:
     def _collected(self, queries: Mapping[tuple[PlanStep, str], pl.LazyFrame]) -> dict[tuple[PlanStep, str], pa.Table]:
         if self._gpu is not None:
             tables = [
-                self._gpu.collect(q, name=f"learning of {type(step.op).__name__}") for (step, _), q in queries.items()
+                self._gpu.collect(q, name=f"fitting {type(step.op).__name__}") for (step, _), q in queries.items()
             ]
         else:
-            # The streaming engine adds up floats in another order each time.
+            # The streaming engine sums floats in a different order on each run.
             tables = pl.collect_all(list(queries.values()), engine="in-memory")
         return {at: table.to_arrow() for at, table in zip(queries, tables, strict=True)}
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return a table's joined columns by encoded key."""
+        """Return the joined columns of a table by encoded key."""
         return join_external.by_id(op, table, keys)
 
 
@@ -128,7 +128,7 @@ def _computing(step: PlanStep) -> Computing:
 
 
 def _units(steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[gpu.Unit]:
-    """Yield the parts that may or may not run on a GPU."""
+    """Yield the parts of the query, each with or without GPU support."""
     for step in steps:
         apply, state = _computing(step).apply, _state(step, fitted)
         if step.op.encodes:

@@ -1,4 +1,4 @@
-"""FillMedian on Polars: values are counted, because medians of parts do not make the median of all."""
+"""FillMedian on Polars: value counts per shard, because medians of shards do not merge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.etl.polars_engine.numeric import VALUE, WEIGHT, change, fill, known, missing
+from recsys_cli.etl.polars_engine.numeric import VALUE, WEIGHT, change, fill, finite_values, missing
 from recsys_cli.features.ops import FillMedian
 from recsys_cli.features.ops.filling import FILLED
 
@@ -16,13 +16,13 @@ def learn(op: FillMedian, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.
     """Count each distinct value of each column, as `value` (ascending) and `count`; lists by element."""
     queries = {}
     for column in op.columns:
-        values = known(frame, column, weight).group_by(VALUE).agg(pl.col(WEIGHT).sum().alias("count"))
+        values = finite_values(frame, column, weight).group_by(VALUE).agg(pl.col(WEIGHT).sum().alias("count"))
         queries[column] = values.sort(VALUE)
     return queries
 
 
 def apply(op: FillMedian, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Fill the columns, and say where."""
+    """Fill nulls and NaN with the median; `add_binary_cols` adds flags of the filled values."""
     medians = {name: state[name].column("median")[0].as_py() for name in op.columns}
     types = dict.fromkeys(op.columns, pa.float64())
     filled = change(frame, types, lambda values, name: fill(values, types[name], medians[name]))

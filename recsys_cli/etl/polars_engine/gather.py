@@ -1,4 +1,4 @@
-"""Bringing columns of a table by id to the interactions, on Polars."""
+"""Lookup join of dimension-table columns to interactions, on Polars."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from recsys_cli.features.program import Gather
 
 
 def apply(op: Gather, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Add the columns, row by row those of the id in the row, or of its cold key."""
-    there = frame.collect_schema().names()
-    row = pl.max_horizontal(name for name in op.reads if name in there)
-    found = [
+    """Add the table's columns by the id of each row, or by the table row of its cold key."""
+    present = frame.collect_schema().names()
+    row = pl.max_horizontal(name for name in op.reads if name in present)
+    gathered = [
         pl.lit(pl.from_arrow(state[name].column(column))).gather(row).alias(column)
         for name, column in zip(op.states, op.columns, strict=True)
     ]
-    return frame.with_columns(found)
+    return frame.with_columns(gathered)

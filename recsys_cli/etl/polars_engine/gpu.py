@@ -1,6 +1,6 @@
-"""The Polars engine on a GPU: each query goes to cudf-polars; what cannot run there runs on the CPU, and that is said once.
+"""GPU execution of the Polars engine: queries go to cudf-polars, unsupported parts to the CPU, with one warning each.
 
-Nothing of cudf-polars is imported before a query is: what is installed is told by package metadata.
+cudf-polars is imported by the first query; earlier checks read package metadata.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Unit:
     """A part of a query that may run on the GPU or on the CPU.
 
     Attributes:
-        name: How a message names it.
-        apply: Adds it to a query.
+        name: Name in messages.
+        apply: Adds the part to a query.
     """
 
     name: str
@@ -33,26 +33,26 @@ class Unit:
 
 @dataclass
 class Gpu:
-    """Runs queries on the GPU, and what it cannot run on the CPU.
+    """Runs queries on the GPU, with the CPU as fallback.
 
     Attributes:
-        emit: Told what runs on the CPU.
+        emit: Receives a warning for each part on the CPU.
     """
 
     emit: Emit = ignore
     _refused: set[str] = field(default_factory=set)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the listener behind: on another process nobody would hear it."""
+        """Drop the listener: it is local to the process."""
         return {"emit": ignore, "_refused": self._refused}
 
     def collect(self, query: pl.LazyFrame, *, name: str) -> pl.DataFrame:
-        """Return a query's answer."""
-        found = None if name in self._refused else self._attempt([Unit(name, lambda frame: frame)], query)
-        return query.collect(engine="in-memory") if found is None else found
+        """Run a query, on the CPU after a GPU failure under the same name."""
+        result = None if name in self._refused else self._attempt([Unit(name, lambda frame: frame)], query)
+        return query.collect(engine="in-memory") if result is None else result
 
     def apply(self, units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
-        """Send rows through parts of a query, one after the other; rows keep their number and their order."""
+        """Apply the parts of a query to rows, in order; number and order of rows stay."""
         frame = frame.with_columns(pl.Series(POSITION, np.arange(frame.height, dtype=np.int64)))
         run: list[Unit] = []
         for unit in units:
@@ -64,26 +64,26 @@ class Gpu:
         return self._run(run, frame).drop(POSITION)
 
     def _run(self, units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
-        """Run parts together, or where that fails each half, until it is known which of them do not run."""
+        """Run parts as one query; on failure, bisect to find the unsupported ones."""
         if not units:
             return frame
         query = frame.lazy()
         for unit in units:
             query = unit.apply(query)
-        found = self._attempt(units, query)
-        if found is not None and found.height == frame.height:
-            return found if found.get_column(POSITION).is_sorted() else found.sort(POSITION)
+        result = self._attempt(units, query)
+        if result is not None and result.height == frame.height:
+            return result if result.get_column(POSITION).is_sorted() else result.sort(POSITION)
         if len(units) == 1:
             return _on_cpu(units, frame)
         half = len(units) // 2
         return self._run(units[half:], self._run(units[:half], frame))
 
     def _attempt(self, units: Sequence[Unit], query: pl.LazyFrame) -> pl.DataFrame | None:
-        # The streaming executor of cudf-polars has lost and doubled groups (cudf#22932); a shard fits into memory.
+        # The streaming executor of cudf-polars loses or doubles groups (cudf#22932); a shard fits into memory.
         engine = pl.GPUEngine(executor="in-memory", raise_on_fail=True)
         try:
             return query.collect(engine=engine)
-        except Exception as error:  # whatever it is: the CPU is asked next, and an error in the data comes again there
+        except Exception as error:  # any error: the CPU retries, and an error in the data recurs there
             if len(units) == 1:
                 self._refused.add(units[0].name)
                 self.emit(Message(f"{units[0].name} runs on the CPU: {_reason(error)}", "warning"))
@@ -98,8 +98,8 @@ def _on_cpu(units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reason(error: Exception) -> str:
-    """Return the part of an error that says what the GPU cannot do, in one line."""
+    """Return the unsupported features of an error message, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # cudf-polars lists what it does not support, one a line.
+    # cudf-polars lists unsupported features, one per line.
     listed = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
     return "; ".join(listed) or f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -1,4 +1,4 @@
-"""Group keys on Polars: which values are one key, and how what is known of a key comes to its rows."""
+"""Group keys on Polars: canonical values, and joins of statistics by key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recsys_cli.features.ops.grouping import Group, members
 
 
 def keys_of(group: Group, frame: pl.LazyFrame) -> list[pl.Expr]:
-    """Return the key's parts `key0`, `key1`, …: null for NaN, 0.0 for -0.0, plain text however it is stored."""
+    """Return the key columns `key0`, `key1`, …: null for NaN, 0.0 for -0.0, strings for categoricals."""
     types = frame.select(members(group)).collect_schema()
     return [_canonical(pl.col(column), types[column]).alias(f"key{at}") for at, column in enumerate(members(group))]
 
@@ -23,18 +23,20 @@ def _canonical(values: pl.Expr, kind: pl.DataType) -> pl.Expr:
     return values.cast(pl.String) if kind in {pl.Categorical, pl.Enum} else values
 
 
-def bring(frame: pl.LazyFrame, keys: Sequence[pl.Expr], known: pa.Table, names: Mapping[str, str]) -> pl.LazyFrame:
-    """Add columns of a table by key, null where the table does not have the key; null is a key like any other.
+def join_by_key(
+    frame: pl.LazyFrame, keys: Sequence[pl.Expr], statistics: pa.Table, names: Mapping[str, str]
+) -> pl.LazyFrame:
+    """Left join of statistics by group key; null is a key like any other.
 
     Args:
-        frame: Rows; they keep their number and their order.
-        keys: The parts of the rows' keys, named as in the table.
-        known: A row for each key.
-        names: Which of its columns, and what they are called in the frame, where they take the place of others.
+        frame: Rows; their number and order stay.
+        keys: Key columns of the rows, named as in the table.
+        statistics: One row per key.
+        names: Column of the table → column of the result; existing columns are replaced.
     """
     parts = [key.meta.output_name() for key in keys]
     hidden = {part: PREFIX + part for part in parts}
-    table = pl.LazyFrame(known).select([pl.col(part).alias(hidden[part]) for part in parts] + [
+    table = pl.LazyFrame(statistics).select([pl.col(part).alias(hidden[part]) for part in parts] + [
         pl.col(column).alias(name) for column, name in names.items()
     ])  # fmt: skip
     rows = frame.with_columns([key.alias(hidden[part]) for key, part in zip(keys, parts, strict=True)])

@@ -1,4 +1,4 @@
-"""HashBucket on Polars, with the hash that all engines share."""
+"""HashBucket on Polars, with the hash function common to all engines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.hashed import bucket_ids
-from recsys_cli.etl.polars_engine.categorify import by_value
+from recsys_cli.etl.polars_engine.categorify import encode_column
 from recsys_cli.features.ops import HashBucket
 
 
-def apply(op: HashBucket, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
-    """Replace the columns by ids."""
+def apply(op: HashBucket, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
+    """Replace values by bucket ids."""
     return frame.with_columns(
-        by_value(name, frame, partial(bucket_ids, num_buckets=op.buckets_of(name))) for name in op.columns
+        encode_column(name, frame, partial(bucket_ids, num_buckets=op.buckets_of(name))) for name in op.columns
     )

@@ -1,4 +1,4 @@
-"""HashedCross on Polars, with the hash that all engines share."""
+"""HashedCross on Polars, with the hash function common to all engines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from recsys_cli.etl.hashed import crossed_ids
 from recsys_cli.features.ops import HashedCross
 
 
-def apply(op: HashedCross, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
-    """Add the column of ids."""
+def apply(op: HashedCross, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
+    """Add the crossed column as bucket ids."""
     crossed = pl.map_batches(op.columns, partial(_crossed, op.num_buckets), return_dtype=pl.Int32())
     return frame.with_columns(crossed.alias(op.output))
 

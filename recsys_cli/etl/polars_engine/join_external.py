@@ -1,4 +1,4 @@
-"""JoinExternal on Polars: the joined columns are looked up once per id, not once per interaction."""
+"""JoinExternal on Polars: one lookup per id instead of one per interaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recsys_cli.features.schema import FIRST
 
 
 def by_id(op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-    """Return the joined columns by encoded key: row i belongs to id i, the first three are without a match."""
+    """Return the joined columns by encoded key: row i belongs to id i; the first three rows have no match."""
     key_type = keys.schema.field("value").type
     ids = pl.DataFrame(pl.from_arrow(keys.select(["value"]))).rename({"value": op.on})
     nothing = pl.DataFrame({op.on: [None] * FIRST}, schema=ids.schema)

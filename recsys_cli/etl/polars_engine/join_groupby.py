@@ -1,4 +1,4 @@
-"""JoinGroupby on Polars: sums by group, then those of differences to the group's mean; statistics come to rows by a join."""
+"""JoinGroupby on Polars: two-pass moments by group (sums, then squared deviations), joined to the rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.etl.polars_engine.grouping import bring, keys_of
+from recsys_cli.etl.polars_engine.grouping import join_by_key, keys_of
 from recsys_cli.features.ops import JoinGroupby
 from recsys_cli.features.ops.grouping import name_of
 
@@ -15,9 +15,9 @@ _WEIGHT = "weight"
 
 
 def learn(op: JoinGroupby, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Describe the columns by key: `rows`, and of each column `num0`, `sum0`, `mean0`, `square0`, `min0`, `max0`.
+    """Compute `rows` by key, and per column `num0`, `sum0`, `mean0`, `square0`, `min0`, `max0`.
 
-    `square` is the sum of squared differences to the mean, which, other than a sum of squares, keeps its digits.
+    `square` is the sum of squared deviations from the mean, numerically stable unlike a sum of squares.
     """
     values = [pl.col(name).cast(pl.Float64).fill_nan(None).alias(f"x{at}") for at, name in enumerate(op.cont_cols)]
     queries = {}
@@ -29,7 +29,7 @@ def learn(op: JoinGroupby, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl
 
 
 def _moments(rows: pl.LazyFrame, keys: Sequence[str], positions: Sequence[int]) -> pl.LazyFrame:
-    # All that is added up is a column first: Polars adds up columns many times faster than what it has to compute by group.
+    # Materialized columns first: Polars sums columns many times faster than expressions within a group-by.
     weight = pl.col(_WEIGHT)
     rows = rows.with_columns(
         column
@@ -48,7 +48,7 @@ def _moments(rows: pl.LazyFrame, keys: Sequence[str], positions: Sequence[int]) 
     if not positions:
         return first
     differences = [pl.col(f"x{at}") - pl.col(f"mean{at}") for at in positions]
-    apart = rows.join(
+    deviations = rows.join(
         first.select(*keys, *(f"mean{at}" for at in positions)),
         on=keys,
         how="left",
@@ -59,13 +59,13 @@ def _moments(rows: pl.LazyFrame, keys: Sequence[str], positions: Sequence[int]) 
         *((difference * pl.col(f"w{at}")).alias(f"rest{at}") for at, difference in enumerate(differences)),
         *((difference**2 * pl.col(f"w{at}")).alias(f"square{at}") for at, difference in enumerate(differences)),
     )
-    second = apart.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
+    second = deviations.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
     both = first.join(second, on=keys, how="left", nulls_equal=True, maintain_order="left")
     return both.select(*keys, "rows", *(column for at in positions for column in _corrected(at)))
 
 
 def _corrected(at: int) -> list[pl.Expr]:
-    """Return what is known of a column, with what rounding has left of the differences put where it belongs."""
+    """Return the moments of a column, corrected by the rounding error of the mean (`rest`)."""
     constant = pl.col(f"min{at}") == pl.col(f"max{at}")
     mean, rest = pl.col(f"mean{at}"), pl.col(f"rest{at}") / pl.col(f"num{at}")
     square = pl.max_horizontal(pl.col(f"square{at}") - rest * pl.col(f"rest{at}"), 0.0)
@@ -78,10 +78,10 @@ def _corrected(at: int) -> list[pl.Expr]:
 
 
 def apply(op: JoinGroupby, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Add what is known of each row's group."""
+    """Add the statistics of each row's group."""
     for group in op.columns:
         names = op.written(group)
-        frame = bring(frame, keys_of(group, frame), state[name_of(group)], names)
+        frame = join_by_key(frame, keys_of(group, frame), state[name_of(group)], names)
         if "count" in names:
             frame = frame.with_columns(pl.col(names["count"]).fill_null(0))
     return frame

@@ -1,4 +1,4 @@
-"""Categorify by group-bys and joins alone, for a GPU, where no function of ours can run; lists and buckets stay on the CPU."""
+"""Categorify as group-bys and joins, for GPUs without Python functions; lists and hash buckets stay on the CPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.etl.polars_engine.categorify import by_value
+from recsys_cli.etl.polars_engine.categorify import encode_column
 from recsys_cli.etl.polars_engine.encoder import encoder_of
 from recsys_cli.etl.polars_engine.gpu import Unit
 from recsys_cli.features.columns import CODE, VALUE
@@ -18,7 +18,7 @@ from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 
 
 def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Count each distinct value of each column, null as well, as `value` and `count`; lists by element."""
+    """Count each distinct value of each column, null included, as `value` and `count`; lists by element."""
     queries = {}
     for column in op.learns:
         values = frame.select(_plain(frame, column).alias("value"), weight.cast(pl.Int64).alias("count"))
@@ -29,7 +29,7 @@ def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.
 
 
 def units(op: Categorify, state: Mapping[str, pa.Table], types: pl.Schema) -> Iterator[Unit]:
-    """Yield what may run on the GPU, and what may not: columns of lists, and those with buckets, which are hashed."""
+    """Yield a unit for the GPU, and one for the CPU: list columns, and columns with hash buckets."""
     simple = [name for name in op.learns if not isinstance(types[name], pl.List) and not op.num_buckets]
     others = [name for name in op.learns if name not in simple]
     if simple:
@@ -39,33 +39,33 @@ def units(op: Categorify, state: Mapping[str, pa.Table], types: pl.Schema) -> It
         encode = {name: partial(encoder, num_buckets=op.num_buckets) for name, encoder in encoders.items()}
         yield Unit(
             "Categorify of lists or with buckets",
-            lambda frame: frame.with_columns(by_value(name, frame, to_ids) for name, to_ids in encode.items()),
+            lambda frame: frame.with_columns(encode_column(name, frame, to_ids) for name, to_ids in encode.items()),
         )
 
 
 def _joined(vocabularies: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Replace columns of single values by ids, by one join each."""
+    """Replace values of scalar columns by ids, with one join per column."""
     order = frame.collect_schema().names()
     for name, vocabulary in vocabularies.items():
         ids = np.arange(FIRST, FIRST + vocabulary.num_rows, dtype=np.int32)
         value = _plain(frame, name)
-        known = pl.LazyFrame({VALUE: pl.Series(pl.from_arrow(vocabulary.column("value"))), CODE: ids})
+        table = pl.LazyFrame({VALUE: pl.Series(pl.from_arrow(vocabulary.column("value"))), CODE: ids})
         kind = frame.select(value).collect_schema()[name]
         rows = frame.with_columns(value.alias(VALUE)).drop(name)
         joined = rows.join(
-            known.cast({VALUE: kind}),
+            table.cast({VALUE: kind}),
             on=VALUE,
             how="left",
             maintain_order="left",
             nulls_equal=False,
         )
-        found = pl.when(pl.col(VALUE).is_null()).then(NULL).otherwise(pl.col(CODE).fill_null(UNSEEN)).cast(pl.Int32)
-        frame = joined.with_columns(found.alias(name)).drop(VALUE, CODE)
+        encoded = pl.when(pl.col(VALUE).is_null()).then(NULL).otherwise(pl.col(CODE).fill_null(UNSEEN)).cast(pl.Int32)
+        frame = joined.with_columns(encoded.alias(name)).drop(VALUE, CODE)
     return frame.select(order)
 
 
 def _plain(frame: pl.LazyFrame, name: str) -> pl.Expr:
-    """Return a column's values: text as text, and null for NaN, 0.0 for -0.0."""
+    """Return the canonical values of a column: strings for categoricals, null for NaN, 0.0 for -0.0."""
     kind = frame.select(name).collect_schema()[name]
     if isinstance(kind, pl.Categorical | pl.Enum):
         return pl.col(name).cast(pl.String)

@@ -1,4 +1,4 @@
-"""LambdaOp on Polars: the expression's tree becomes a Polars expression."""
+"""LambdaOp on Polars: the syntax tree compiles to a Polars expression."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY = 86_400
 
 
-def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
+def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
     """Add the op's column.
 
     Raises:
@@ -53,7 +53,7 @@ def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> p
 
 
 def compiled(expression: Expression, frame: pl.LazyFrame) -> pl.Expr:
-    """Return an expression over a frame's columns as one of Polars: numbers (int64 or float64), null where there is none.
+    """Compile an expression over a frame's columns: int64 or float64, null for missing values.
 
     Raises:
         ConfigError: The expression mixes text and numbers.
@@ -66,14 +66,14 @@ def compiled(expression: Expression, frame: pl.LazyFrame) -> pl.Expr:
 
 
 class _Compiler:
-    """Turns a tree into an expression over int64, float64, truth values and text, in which NaN is null."""
+    """Compiles a syntax tree to an expression over int64, float64, booleans and strings; NaN becomes null."""
 
     def __init__(self, types: Mapping[str, pl.DataType], kinds: Mapping[str, Kind]) -> None:
         self.types = types
         self.kinds = kinds
 
     def number(self, expression: Expression) -> pl.Expr:
-        """Compile to numbers; truth values become 1 and 0."""
+        """Compile to numbers; booleans become 1 and 0."""
         compiled = self._any(expression)
         return compiled.cast(pl.Int64) if kind(expression, self.kinds) == "truth" else compiled
 
@@ -131,12 +131,12 @@ class _Compiler:
         if isinstance(held, pl.Datetime):
             return column.cast(pl.Int64) // _PER_SECOND[held.time_unit]
         if isinstance(held, pl.UInt64):
-            return column.cast(pl.Int64, strict=False)  # null where int64 does not hold it
+            return column.cast(pl.Int64, strict=False)  # null outside int64
         return column.cast(pl.Float64).fill_nan(None) if held.is_float() else column.cast(pl.Int64)
 
 
 def _lower(texts: pl.Series) -> pl.Series:
-    """Lower texts by Arrow, whose table of letters both engines go by."""
+    """Convert strings to lower case by Arrow, in both engines: case tables differ between libraries."""
     arrow = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
     return pl.Series(texts.name, pl.from_arrow(pc.utf8_lower(arrow.cast(pa.large_string()))))
 
@@ -158,10 +158,10 @@ def _clip(number: pl.Expr, low: pl.Expr, high: pl.Expr) -> pl.Expr:
 
 
 def _time(number: pl.Expr) -> pl.Expr:
-    """Return seconds since 1970 as times; null where they are beyond what has a date."""
+    """Return seconds since 1970 as datetimes; null outside the supported dates."""
     seconds = number.cast(pl.Float64).floor()
-    known = pl.when(seconds.is_between(FIRST_SECOND, LAST_SECOND)).then(seconds).cast(pl.Int64)
-    return (known * _PER_SECOND["us"]).cast(pl.Datetime("us"))
+    valid = pl.when(seconds.is_between(FIRST_SECOND, LAST_SECOND)).then(seconds).cast(pl.Int64)
+    return (valid * _PER_SECOND["us"]).cast(pl.Datetime("us"))
 
 
 _FUNCTIONS: dict[str, Callable[..., pl.Expr]] = {

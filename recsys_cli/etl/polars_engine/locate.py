@@ -1,4 +1,4 @@
-"""Finding the table rows of cold keys, on Polars: the search itself is that of every engine."""
+"""Table rows of cold keys, on Polars; all engines use the same search."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from recsys_cli.features.program import Locate
 
 
 def apply(op: Locate, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Add the column of rows."""
+    """Add the column of table rows."""
 
-    def found(keys: pl.Series) -> pl.Series:
+    def located(keys: pl.Series) -> pl.Series:
         return pl.Series(op.output, cold_keys.locate(keys.to_arrow(), state[op.key]))
 
-    return frame.with_columns(pl.col(op.key).map_batches(found, return_dtype=pl.Int32()).alias(op.output))
+    return frame.with_columns(pl.col(op.key).map_batches(located, return_dtype=pl.Int32()).alias(op.output))

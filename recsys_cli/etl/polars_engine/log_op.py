@@ -1,4 +1,4 @@
-"""LogOp on Polars; NaN passes through, and numbers below -1 become NaN."""
+"""LogOp on Polars; NaN passes through, values below -1 become NaN."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recsys_cli.etl.polars_engine.numeric import change
 from recsys_cli.features.ops import LogOp
 
 
-def apply(op: LogOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
-    """Replace the columns by logarithms."""
+def apply(op: LogOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
+    """Replace x by log(1 + x)."""
     types = dict.fromkeys(op.columns, pa.float64())
     return frame.with_columns(change(frame, types, lambda values, _: (values + 1.0).log()))

@@ -1,4 +1,4 @@
-"""Normalize on Polars: moments in two passes over memory, so that a large mean does not eat the digits of the deviation."""
+"""Normalize on Polars: two-pass moments, so that a large mean does not cost precision of the deviation."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.etl.aggregators.normalize import BASE
-from recsys_cli.etl.polars_engine.numeric import VALUE, WEIGHT, change, known
+from recsys_cli.etl.polars_engine.numeric import VALUE, WEIGHT, change, finite_values
 from recsys_cli.features.ops import Normalize
 
 _DEVIATION, _MEAN = "deviation", "mean"
 
 
 def learn(op: Normalize, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Tell each column's count, mean, sum of squared deviations (`squares`) and range, in one row; lists by element."""
-    return {column: _moments(known(frame, column, weight)) for column in op.columns}
+    """Compute count, mean, sum of squared deviations (`squares`) and range per column, in one row; lists by element."""
+    return {column: _moments(finite_values(frame, column, weight)) for column in op.columns}
 
 
 def _moments(values: pl.LazyFrame) -> pl.LazyFrame:
-    """Calculate `fitting.normalize.moments` of values that count as often as their weights say: step by step the same."""
+    """Compute weighted moments, in the same steps as `aggregators.normalize.moments`."""
     value = pl.col(VALUE)
     low, high = value.min(), value.max()
     count = pl.col(WEIGHT).cast(pl.Int64).sum()
@@ -36,7 +36,7 @@ def _moments(values: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _total(shares: pl.Expr) -> pl.Expr:
-    """Return the sum of numbers of -1 to 1, whatever their order; NaN counts nothing."""
+    """Return the order-independent sum of numbers in [-1, 1]; NaN counts as 0."""
     scaled = shares.fill_nan(0.0) * BASE
     first = scaled.floor()
     second = ((scaled - first) * BASE).floor()
@@ -46,11 +46,11 @@ def _total(shares: pl.Expr) -> pl.Expr:
 
 
 def apply(op: Normalize, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Bring the columns to mean 0 and deviation 1; NaN passes through."""
-    learnt = {name: state[name].to_pylist()[0] for name in op.columns}
+    """Standardize the columns to mean 0 and standard deviation 1; NaN passes through."""
+    fitted = {name: state[name].to_pylist()[0] for name in op.columns}
 
     def normalized(values: pl.Expr, name: str) -> pl.Expr:
-        deviations = values - learnt[name]["mean"]
-        return deviations / learnt[name]["std"] if learnt[name]["std"] > 0 else deviations
+        deviations = values - fitted[name]["mean"]
+        return deviations / fitted[name]["std"] if fitted[name]["std"] > 0 else deviations
 
     return frame.with_columns(change(frame, dict.fromkeys(op.columns, pa.float64()), normalized))

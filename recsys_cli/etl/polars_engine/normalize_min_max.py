@@ -7,18 +7,18 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.etl.polars_engine.numeric import VALUE, change, known
+from recsys_cli.etl.polars_engine.numeric import VALUE, change, finite_values
 from recsys_cli.features.ops import NormalizeMinMax
 
 
 def learn(op: NormalizeMinMax, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Tell each column's range, in one row; lists by element."""
-    told = (pl.col(VALUE).min().alias("low"), pl.col(VALUE).max().alias("high"))
-    return {column: known(frame, column, weight).select(told) for column in op.columns}
+    """Compute the range of each column, in one row; lists by element."""
+    bounds = (pl.col(VALUE).min().alias("low"), pl.col(VALUE).max().alias("high"))
+    return {column: finite_values(frame, column, weight).select(bounds) for column in op.columns}
 
 
 def apply(op: NormalizeMinMax, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Bring the columns to train's range."""
+    """Scale the columns by the range of train."""
     ranges = {name: state[name].to_pylist()[0] for name in op.columns}
 
     def normalized(values: pl.Expr, name: str) -> pl.Expr:

@@ -1,4 +1,4 @@
-"""Numbers on Polars: the type that is calculated with, lists element by element, and what of a column is learnt from."""
+"""Numeric columns on Polars: types of calculations, lists by element, and the values for statistics."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ TYPES: dict[pa.DataType, pl.DataType] = {
     pa.int8(): pl.Int8(), pa.int16(): pl.Int16(), pa.int32(): pl.Int32(), pa.int64(): pl.Int64(), pa.uint64(): pl.UInt64(),
     pa.float32(): pl.Float32(), pa.float64(): pl.Float64(),
 }  # fmt: skip
-"""Types that ops on numbers calculate with and give."""
+"""Types of calculations and results of numeric ops."""
 VALUE, WEIGHT = "value", "weight"
-"""Columns of what is learnt from: one value, and the interactions that it stands for."""
+"""Columns of `finite_values`: a value, and its number of interactions."""
 
 
 def elements(frame: pl.LazyFrame, columns: Sequence[str]) -> dict[str, pa.DataType]:
-    """Return the types of columns (of a list's elements)."""
+    """Return the types of columns; of the elements for lists."""
     types = frame.select(columns).collect_schema()
     inner = {name: kind.inner if isinstance(kind, pl.List | pl.Array) else kind for name, kind in types.items()}
     return {field.name: field.type for field in pl.DataFrame(schema=inner).to_arrow().schema}
 
 
 def calculated(frame: pl.LazyFrame, columns: Sequence[str], *constants: float | None) -> dict[str, pa.DataType]:
-    """Return the types in which values of columns meet constants."""
+    """Return the types of calculations with columns and constants."""
     return {name: calculated_type(kind, *constants) for name, kind in elements(frame, columns).items()}
 
 
@@ -37,13 +37,13 @@ def change(
     *,
     suffix: str = "",
 ) -> list[pl.Expr]:
-    """Return what becomes of columns.
+    """Return expressions for transformed columns.
 
     Args:
-        frame: Where they are.
-        types: The type that each is calculated with.
-        function: Makes new values of the values of the column that is named; where they are floats, NaN may be among them.
-        suffix: What the names of the results end with.
+        frame: Rows with the columns.
+        types: Type of the calculation by column.
+        function: New values from the values and the column's name; float values may include NaN.
+        suffix: Suffix for the names of the results.
     """
     kinds = frame.select(list(types)).collect_schema()
     changed = []
@@ -51,42 +51,43 @@ def change(
         values = pl.col(name)
         if isinstance(kinds[name], pl.List | pl.Array):
             lists = pl.List(TYPES[kind])
-            every = values.cast(lists).fill_null(pl.lit([], dtype=lists))
-            changed.append(every.list.eval(function(pl.element(), name)).alias(name + suffix))
+            filled = values.cast(lists).fill_null(pl.lit([], dtype=lists))
+            changed.append(filled.list.eval(function(pl.element(), name)).alias(name + suffix))
         else:
             changed.append(function(values.cast(TYPES[kind]), name).alias(name + suffix))
     return changed
 
 
 def missing(values: pl.Expr, kind: pa.DataType) -> pl.Expr:
-    """Return whether values are null or NaN."""
+    """Return a mask of null and NaN."""
     return values.is_null() | values.is_nan() if pa.types.is_floating(kind) else values.is_null()
 
 
 def fill(values: pl.Expr, kind: pa.DataType, constant: float) -> pl.Expr:
-    """Return values with a constant for null and NaN."""
+    """Replace null and NaN by a constant."""
     if not pa.types.is_floating(kind):
         return values.fill_null(int(constant))
-    return pl.when(values.is_not_nan()).then(values).otherwise(float(constant))  # null is neither NaN nor not
+    # `otherwise` covers null as well, because is_not_nan() of null is null.
+    return pl.when(values.is_not_nan()).then(values).otherwise(float(constant))
 
 
-def known(
+def finite_values(
     frame: pl.LazyFrame,
     column: str,
     weight: pl.Expr,
     *,
     kind: pa.DataType = pa.float64(),  # noqa: B008 - types do not change
 ) -> pl.LazyFrame:
-    """Return what is learnt from: values of a column but null, NaN and inf, as VALUE, beside their WEIGHT.
+    """Return the finite, non-null values of a column as VALUE, with their WEIGHT.
 
     Args:
-        frame: Where the column is.
-        column: Numbers, or lists of them.
-        weight: How many interactions of train each row stands for; a row that stands for none is left out.
-        kind: The type that is calculated with.
+        frame: Rows with the column.
+        column: Numbers, or lists of numbers.
+        weight: Train interactions per row; rows with weight 0 are dropped.
+        kind: Type of the calculation.
     """
-    in_lists = isinstance(frame.select(column).collect_schema()[column], pl.List | pl.Array)
-    held = pl.List(TYPES[kind]) if in_lists else TYPES[kind]
-    values = frame.select(pl.col(column).cast(held).alias(VALUE), weight.alias(WEIGHT))
-    values = values.explode(VALUE) if in_lists else values
+    is_list = isinstance(frame.select(column).collect_schema()[column], pl.List | pl.Array)
+    dtype = pl.List(TYPES[kind]) if is_list else TYPES[kind]
+    values = frame.select(pl.col(column).cast(dtype).alias(VALUE), weight.alias(WEIGHT))
+    values = values.explode(VALUE) if is_list else values
     return values.filter(pl.col(VALUE).is_finite() & (pl.col(WEIGHT) > 0))

@@ -1,4 +1,4 @@
-"""The module of each op on Polars, imported when a plan has the op."""
+"""Modules of the ops on Polars, imported on demand."""
 
 from __future__ import annotations
 

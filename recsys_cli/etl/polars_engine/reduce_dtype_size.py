@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.etl.polars_engine.numeric import TYPES, VALUE, calculated, change, known
+from recsys_cli.etl.polars_engine.numeric import TYPES, VALUE, calculated, change, finite_values
 from recsys_cli.features.ops import ReduceDtypeSize
 from recsys_cli.features.ops.reduce_dtype_size import reduced
 
@@ -16,7 +16,7 @@ _LARGEST = 2**63 - 1
 
 
 def learn(op: ReduceDtypeSize, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Tell the range of each column of whole numbers, in one row; lists by element. That of other columns is null."""
+    """Compute the range of each integer column, in one row; lists by element. Null for float columns."""
     ends = {"low": pl.col(VALUE).min(), "high": pl.col(VALUE).max()}
     within = [end.clip(upper_bound=_LARGEST).cast(pl.Int64).alias(name) for name, end in ends.items()]
     nothing = [pl.lit(None, pl.Int64).alias(name) for name in ends]
@@ -24,13 +24,13 @@ def learn(op: ReduceDtypeSize, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str
     return {
         column: frame.select(nothing)
         if pa.types.is_floating(kind)
-        else known(frame, column, weight, kind=kind).select(within)
+        else finite_values(frame, column, weight, kind=kind).select(within)
         for column, kind in types.items()
     }
 
 
 def apply(op: ReduceDtypeSize, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Bring the columns to the types that hold train."""
+    """Cast the columns to the smallest types for the values of train."""
     types = calculated(frame, op.columns)
 
     def smaller(values: pl.Expr, name: str) -> pl.Expr:

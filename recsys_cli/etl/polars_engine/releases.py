@@ -1,4 +1,4 @@
-"""The releases that Polars needs for a GPU: known from package metadata, so that nothing is imported to say what is missing."""
+"""Releases for the Polars engine on a GPU, checked by package metadata without imports."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from recsys_cli.errors import MissingExtraError
 from recsys_cli.packages import installed
 
 PACKAGES = ("cudf-polars-cu13", "cudf-polars-cu12")
-"""What cudf-polars is called in the package index, by the CUDA release that it is built for."""
+"""Package names of cudf-polars, one per CUDA release."""
 CURRENT = ("26.10", "<1.45,>=1.35")
-"""The release of cudf-polars that this was written for, and the releases of Polars that it needs."""
+"""The supported release of cudf-polars, and its required releases of Polars."""
 
 
 def problem(device: str) -> MissingExtraError | None:
-    """Return the package that Polars lacks on a device, or None: for the CPU it comes with the core install."""
+    """Return the error for a missing or unsupported package on a device, or None; the core install covers the CPU."""
     if device != "gpu":
         return None
     found = facts()
@@ -28,26 +28,27 @@ def problem(device: str) -> MissingExtraError | None:
         return MissingExtraError.for_extra("gpu", what="etl.device=gpu")
     if not found["fits"]:
         return MissingExtraError(
-            f"etl.device=gpu: {found['package']} {found['version']} needs polars{found['needs']}, and {found['polars']} is here",
+            f"etl.device=gpu: {found['package']} {found['version']} needs polars{found['needs']}, "
+            f"but {found['polars']} is installed",
             hint=f"pip install 'polars{found['needs']}'",
         )
     return None
 
 
 def facts() -> Mapping[str, Any]:
-    """Return which cudf-polars is installed, which releases of Polars it goes with, and whether that is here."""
+    """Return the installed cudf-polars, its required releases of Polars, and the installed one."""
     package = next((name for name in PACKAGES if installed(name)), None)
     needs = _needed(requires(package) or []) if package else ""
     have = version("polars")
     return {
         "package": package, "version": installed(package) if package else None, "needs": needs, "polars": have,
-        "fits": package is not None and meets(have, needs),
+        "fits": package is not None and satisfies(have, needs),
     }  # fmt: skip
 
 
-def meets(release: str, wanted: str) -> bool:
-    """Return whether a release is one of those that a requirement such as `>=1.35,<1.45` names."""
-    return SpecifierSet(wanted).contains(Version(release).base_version)
+def satisfies(release: str, requirement: str) -> bool:
+    """Whether a release satisfies a requirement such as `>=1.35,<1.45`."""
+    return SpecifierSet(requirement).contains(Version(release).base_version)
 
 
 def _needed(requirements: Sequence[str]) -> str:

@@ -10,6 +10,6 @@ import pyarrow as pa
 from recsys_cli.features.ops import Rename
 
 
-def apply(op: Rename, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - it learns nothing
-    """Give the columns their new names."""
+def apply(op: Rename, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
+    """Rename the columns."""
     return frame.rename(op.columns)

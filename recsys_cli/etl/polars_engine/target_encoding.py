@@ -1,4 +1,4 @@
-"""TargetEncoding on Polars: counts and sums of targets by group and fold, and encodings brought to rows by a join."""
+"""TargetEncoding on Polars: counts and sums of targets by group and fold, joined to the rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 import pyarrow as pa
 
-from recsys_cli.etl.polars_engine.grouping import bring, keys_of
+from recsys_cli.etl.polars_engine.grouping import join_by_key, keys_of
 from recsys_cli.features.columns import TRAIN_ROW
 from recsys_cli.features.ops import TargetEncoding
 from recsys_cli.features.ops.grouping import name_of
@@ -16,8 +16,8 @@ from recsys_cli.features.ops.target_encoding import FOLDS, MEANS
 FOLD = "fold"
 
 
-def learn(op: TargetEncoding, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:  # noqa: ARG001 - rows of train count once
-    """Count and add up each target by key and fold, as `count0`, `sum0`, `count1` and so on."""
+def learn(op: TargetEncoding, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:  # noqa: ARG001 - rows of train have weight 1
+    """Compute count and sum of each target by key and fold: `count0`, `sum0`, `count1` etc."""
     targets = [pl.col(name).cast(pl.Float64).fill_nan(None).alias(f"sum{at}") for at, name in enumerate(op.targets)]
     totals = [pl.col(f"sum{at}").count().cast(pl.Int64).alias(f"count{at}") for at in range(len(targets))]
     totals += [pl.col(f"sum{at}").sum() for at in range(len(targets))]
@@ -32,15 +32,15 @@ def learn(op: TargetEncoding, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str,
 
 
 def apply(op: TargetEncoding, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Add the encodings: on rows of train those of the other folds."""
+    """Add the encodings: out-of-fold for rows of train."""
     folded = op.kfold > 1 and TRAIN_ROW in frame.collect_schema().names()
     means = state[MEANS].to_pylist()[0]
     encoded = []
     for group in op.columns:
-        # Keys are taken before anything is written: an output may have the name of a column that is grouped by.
+        # Keys come first: an output may have the name of a group column.
         keys = [*keys_of(group, frame), *([_fold(op)] if folded else [])]
         names = dict(zip(means, op.written(group), strict=True))
-        frame = bring(frame, keys, state[name_of(group) + (FOLDS if folded else "")], names)
+        frame = join_by_key(frame, keys, state[name_of(group) + (FOLDS if folded else "")], names)
         encoded += [pl.col(name).fill_null(pl.lit(means[column], pl.Float64)) for column, name in names.items()]
     return frame.with_columns(encoded)
 

@@ -9,7 +9,7 @@ from recsys_cli.features.ops.value_count import LONGEST, SHORTEST
 
 
 def learn(op: ValueCount, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Find each column's shortest and longest list; null where there is no row."""
+    """Compute the shortest and longest list of each column; null without rows."""
     queries = {}
     for column in op.columns:
         lengths = frame.filter(weight > 0).select(pl.col(column).list.len().fill_null(0).cast(pl.Int64).alias(SHORTEST))

@@ -1,1 +1,1 @@
-"""Raw tables, however they are stored, as Arrow batches in bounded memory: text and parquet, on this machine or at a URL."""
+"""Readers of raw tables (CSV and Parquet, local or remote) as Arrow batches in bounded memory."""

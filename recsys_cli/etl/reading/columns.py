@@ -1,4 +1,4 @@
-"""Which columns a text file has, in its own order: those that its dataset describes, or what its first rows look like."""
+"""Columns of a text file in file order, typed by the dataset or inferred from the first rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawColumn, RawTable, RawType
 from recsys_cli.data.streams import head
 from recsys_cli.errors import DataError
-from recsys_cli.etl.reading.bad_rows import shown, whole_rows
+from recsys_cli.etl.reading.bad_rows import printable, whole_rows
 from recsys_cli.etl.reading.dialect import plain_separator, read_text, to_plain
 from recsys_cli.etl.reading.row_ends import BOM, end_of_first_row, end_of_rows, open_quote
 from recsys_cli.etl.reading.times import typed_column
@@ -23,24 +23,24 @@ from recsys_cli.etl.reading.times import typed_column
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _SAMPLE_BYTES = 4 << 20
 _SHOWN = 200
-# Digits that are a name and no number: zeros before others, or more than a number keeps.
-_NAME = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
+# Digits of an identifier rather than a number: leading zeros, or more digits than float64 has.
+_IDENTIFIER = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
 
 
 def resolve(table: RawTable, times: Mapping[str, str] = NOTHING) -> tuple[RawTable, bool]:
-    """Return the table with all columns that its first file with rows has, each with a type, and whether there is such a file.
+    """Return the table with the typed columns of its first file with rows, and whether such a file exists.
 
-    What the dataset does not describe is typed by the first 4 MiB of text, for all files alike, and so is how times are written.
+    Undeclared types and time formats are inferred from the first 4 MiB of text, for all files.
 
     Args:
         table: The table.
-        times: Which columns are times, with how they are written, where the dataset does not say it.
+        times: Formats of time columns without a format in the dataset.
 
     Raises:
-        DataError: A file cannot be read or is empty, a header lacks a described column or names one twice, or a column of times
-            holds none.
+        DataError: A file is unreadable or empty, a header lacks a declared column or has a duplicate, or a time column
+            has other values.
     """
-    found = None
+    first = None
     for file in table.files:
         text = head(file, _SAMPLE_BYTES)
         named, header = _named(table, text, file)
@@ -49,30 +49,30 @@ def resolve(table: RawTable, times: Mapping[str, str] = NOTHING) -> tuple[RawTab
             rows = rows[: end_of_rows(rows, named)]
         typed = (replace(c, time=c.time or times.get(c.name)) for c in _typed(named, rows))
         resolved = _with_times(replace(table, columns=tuple(typed)), rows, file)
-        found = found or resolved
+        first = first or resolved
         if text[header:].strip():
             return resolved, True
-    assert found is not None, "a table has files"
-    return found, False
+    assert first is not None, "a table has files"
+    return first, False
 
 
 def in_file(table: RawTable, text: bytes | bytearray, file: RawFile) -> tuple[RawTable, int]:
-    """Return a table that is resolved with its columns in the order of this file, and the length of its header.
+    """Return a resolved table with its columns in the order of a file, and the length of the header.
 
     Args:
-        table: What `resolve` returned.
-        text: The file's beginning.
-        file: Named in the errors.
+        table: The resolved table.
+        text: Start of the file.
+        file: The file, for errors.
 
     Raises:
-        DataError: The file has no header where it should, or the header names a column twice.
+        DataError: The header is missing or has a duplicate column.
     """
     if not table.header:
         return table, 0
     names, length = _header(text, table, file)
-    known = {column.name: column for column in table.columns}
-    # A column that the first file has not: nobody can ask for it.
-    columns = tuple(known.get(name, RawColumn(name, "string", nullable=True)) for name in names)
+    resolved = {column.name: column for column in table.columns}
+    # Columns absent from the first file are never read.
+    columns = tuple(resolved.get(name, RawColumn(name, "string", nullable=True)) for name in names)
     return replace(table, columns=columns), length
 
 
@@ -84,11 +84,11 @@ def _named(table: RawTable, text: bytes, file: RawFile) -> tuple[RawTable, int]:
     if missing:
         raise DataError(
             f"{file}:1: the header has no column {', '.join(missing)}; it has {', '.join(names)}",
-            hint="for your own files: types and lists of the dataset name columns of the header; "
-            "else: recsys download --force fetches the dataset again",
+            hint="for your own files, name columns of the header in the dataset's types and lists; "
+            "otherwise fetch the dataset again with recsys download --force",
         )
-    known = {column.name: column for column in table.columns}
-    return replace(table, columns=tuple(known.get(n, RawColumn(n, None, nullable=True)) for n in names)), length
+    declared = {column.name: column for column in table.columns}
+    return replace(table, columns=tuple(declared.get(n, RawColumn(n, None, nullable=True)) for n in names)), length
 
 
 def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[list[str], int]:
@@ -97,15 +97,15 @@ def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[li
         line = to_plain(bytes(text[:length]).removeprefix(BOM), table).decode().rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{file}:1: the header is not UTF-8 text: {shown(bytes(text[: min(length, _SHOWN)]))!r}",
-            hint="for letters of another encoding say encoding: latin-1 beside the table's files",
+            f"{file}:1: the header is not UTF-8 text: {printable(bytes(text[: min(length, _SHOWN)]))!r}",
+            hint="for Latin-1 text, set encoding: latin-1 next to the table's files",
         ) from error
     reader = csv.reader(io.StringIO(line, newline=""), delimiter=plain_separator(table), quotechar=table.quote or '"')
     try:
         names = [name.replace(plain_separator(table), table.separator) for name in next(reader, [])]
     except csv.Error as error:
         raise DataError(
-            f"{file}:1: the header cannot be read: {error}", hint="name the columns with names: [..]"
+            f"{file}:1: the header cannot be read: {error}", hint="give the column names as names: [..]"
         ) from error
     if not any(names):
         raise DataError(f"{file} has no header and no rows")
@@ -116,61 +116,61 @@ def _header(text: bytes | bytearray, table: RawTable, file: RawFile) -> tuple[li
 
 
 def _with_times(table: RawTable, text: bytes, file: RawFile) -> RawTable:
-    """Return a table whose columns of times have the type and the format of the text."""
+    """Set type and format of the time columns, inferred from the text."""
     names = [column.name for column in table.columns if column.time is not None]
     if not names:
         return table
     texts = _sample(to_plain(text, table), table, names, pa.string())
-    nothing = pa.chunked_array([], pa.string())
+    empty = pa.chunked_array([], pa.string())
     columns = (
-        typed_column(column, texts.get(column.name, nothing), str(file)) if column.time is not None else column
+        typed_column(column, texts.get(column.name, empty), str(file)) if column.time is not None else column
         for column in table.columns
     )
     return replace(table, columns=tuple(columns))
 
 
 def _typed(table: RawTable, text: bytes) -> tuple[RawColumn, ...]:
-    """Return the columns with a type for each: those without one, and times, are as the text looks."""
-    unsure = [column.name for column in table.columns if column.dtype in {None, "timestamp"}]
+    """Return the columns with types; missing types, and time zones, are inferred from the text."""
+    untyped = [column.name for column in table.columns if column.dtype in {None, "timestamp"}]
     rows = to_plain(text, table)
-    seen, texts = (_sample(rows, table, unsure, kind) for kind in (None, pa.binary())) if unsure else ({}, {})
-    looks = {name: _dtype(seen[name].type, texts[name]) if name in seen else "string" for name in unsure}
+    parsed, texts = (_sample(rows, table, untyped, kind) for kind in (None, pa.binary())) if untyped else ({}, {})
+    inferred = {name: _dtype(parsed[name].type, texts[name]) if name in parsed else "string" for name in untyped}
     return tuple(
-        replace(column, dtype=looks[column.name])
-        if column.dtype is None or looks.get(column.name) == "timestamp with zone"
+        replace(column, dtype=inferred[column.name])
+        if column.dtype is None or inferred.get(column.name) == "timestamp with zone"
         else column
         for column in table.columns
     )
 
 
 def _sample(
-    rows: bytes | bytearray, table: RawTable, wanted: list[str], kind: pa.DataType | None
+    rows: bytes | bytearray, table: RawTable, columns: list[str], kind: pa.DataType | None
 ) -> dict[str, pa.ChunkedArray]:
-    """Read some rows, those that are whole; without a type Arrow looks for one that all values have."""
-    types = dict.fromkeys(wanted, kind) if kind is not None else None
+    """Read sample rows, only well-formed ones if necessary; without `kind`, Arrow infers the types."""
+    types = dict.fromkeys(columns, kind) if kind is not None else None
     for whole in (False, True):
         try:
             text = whole_rows(rows, table) if whole else rows
-            read = read_text(text, table, types, columns=wanted, in_one=whole)
+            read = read_text(text, table, types, columns=columns, in_one=whole)
             break
         except pa.ArrowInvalid:
             continue
-    else:  # no row, or no field is as it should be: reading will say so, with the line
+    else:  # no readable row: the reader reports it with its line
         return {}
     return dict(zip(read.column_names, read.columns, strict=True))
 
 
 def _dtype(kind: pa.DataType, texts: pa.ChunkedArray) -> RawType:
-    found: RawType = "string"
+    dtype: RawType = "string"
     if pa.types.is_integer(kind):
-        found = "int64"
+        dtype = "int64"
     elif pa.types.is_floating(kind):
-        found = "float64"
+        dtype = "float64"
     elif pa.types.is_boolean(kind):
-        found = "bool"
+        dtype = "bool"
     elif pa.types.is_timestamp(kind) and kind.tz is not None:
-        found = "timestamp with zone"
+        dtype = "timestamp with zone"
     elif pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        found = "timestamp"
-    names = _NAME.get(found) and pc.any(pc.match_substring_regex(texts, _NAME[found])).as_py()
-    return "string" if names else found
+        dtype = "timestamp"
+    identifiers = _IDENTIFIER.get(dtype) and pc.any(pc.match_substring_regex(texts, _IDENTIFIER[dtype])).as_py()
+    return "string" if identifiers else dtype

@@ -1,4 +1,4 @@
-"""Text files as chunks of whole rows, parsed by a few threads and handed out in order."""
+"""Text files as chunks of whole rows, parsed by threads and yielded in order."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _COUNTED, _FIRST = 1 << 20, 1 << 20
 
 
 class Lines:
-    """Numbers of the lines of a file. They cost a look at every byte, so they are counted once somebody asks."""
+    """Line numbers of a file, computed on demand because counting scans every byte."""
 
     def __init__(self, file: RawFile) -> None:
         self._file = file
         self._lock = Lock()
         self._before = {0: 0}
-        self._asked = False
+        self._is_counting = False
 
     def at(self, offset: int) -> int:
-        """Return the number, from 1, of the line that begins at an offset of the file's text."""
+        """Return the line number, from 1, at a byte offset of a line start."""
         with self._lock:
-            self._asked = True
+            self._is_counting = True
             if offset not in self._before:
-                known = max(mark for mark in self._before if mark <= offset)
-                self._before[offset] = self._before[known] + self._count(known, offset)
+                mark = max(mark for mark in self._before if mark <= offset)
+                self._before[offset] = self._before[mark] + self._count(mark, offset)
             return self._before[offset] + 1
 
-    def passed(self, offset: int, text: bytearray) -> None:
-        """Take note of text that was read: from the first question on, nothing has to be read a second time."""
-        if self._asked:
+    def record(self, offset: int, text: bytearray) -> None:
+        """Count the lines of text just read, if a line number was requested before; avoids a second read."""
+        if self._is_counting:
             before = self.at(offset) - 1
             self._before[offset + len(text)] = before + count_lines(text)
 
     def _count(self, start: int, end: int) -> int:
         buffer = bytearray(_COUNTED)
         done = lines = 0
-        half = False  # of a CRLF
+        half = False  # whether the last byte was a CR, possibly of a CRLF
         with opened(self._file) as (stream, _):
             while done < end and (count := fill(stream, memoryview(buffer)[: end - done])):
                 text = buffer[min(count, max(0, start - done)) : count]
@@ -62,14 +62,14 @@ class Lines:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some whole rows of a file, without its header.
+    """Whole rows of a file, without its header.
 
     Attributes:
-        file: Where they are from.
-        table: The dialect, with the columns in the order of this file.
-        offset: Where they begin in the file's text, in bytes.
-        text: The rows, as they stand there.
-        lines: Tells the number of their first line.
+        file: The file.
+        table: The dialect, with columns in file order.
+        offset: Offset of the rows in the file's text, in bytes.
+        text: The raw rows.
+        lines: Line numbers of the file.
     """
 
     file: RawFile
@@ -80,7 +80,7 @@ class Chunk:
 
 
 def read_ahead(items: Iterable[Item]) -> Generator[Item]:
-    """Yield items of which the next one is fetched by a thread while the caller works on this one."""
+    """Yield items, prefetching the next one in a thread."""
     source = iter(items)
     end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="read") as pool:
@@ -94,37 +94,40 @@ def read_ahead(items: Iterable[Item]) -> Generator[Item]:
 
 
 def parse_in_order(chunks: Iterable[Chunk], parse: Callable[[Chunk], Result], *, threads: int) -> Generator[Result]:
-    """Parse chunks in parallel; at most `threads` + 1 of them, as text or parsed, are in memory, and one that is being read."""
-    with ThreadPoolExecutor(threads, thread_name_prefix="parse") as pool, closing(read_ahead(chunks)) as coming:
-        ahead: deque[Future[Result]] = deque()
+    """Parse chunks in parallel, in order.
+
+    Memory holds at most `threads` + 1 chunks, as text or parsed, and one more during its read.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="parse") as pool, closing(read_ahead(chunks)) as prefetched:
+        pending: deque[Future[Result]] = deque()
         try:
-            for chunk in coming:
-                ahead.append(pool.submit(parse, chunk))
-                del chunk  # the future lets go of the text when it is parsed, and so must we
-                if len(ahead) > threads:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
+            for chunk in prefetched:
+                pending.append(pool.submit(parse, chunk))
+                del chunk  # frees the text after parsing, as the future does
+                if len(pending) > threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
-            for future in ahead:
+            for future in pending:
                 future.cancel()
 
 
-def nothing(table: RawTable) -> Chunk:
-    """Return a chunk without rows, of a table whose columns are known."""
+def empty_chunk(table: RawTable) -> Chunk:
+    """Return a chunk without rows, of a resolved table."""
     return Chunk(table.files[0], table, 0, b"", Lines(table.files[0]))
 
 
 def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]) -> Iterator[Chunk]:
-    """Cut the files of a table, whose columns are known, into chunks of about so many bytes of text.
+    """Split the files of a table into chunks of whole rows.
 
     Args:
-        table: What `columns.resolve` returned.
-        chunk_bytes: Size of the text; a row is never cut, and may be longer.
-        check: Told each file and its columns, before any of its rows.
+        table: The resolved table.
+        chunk_bytes: Approximate size of a chunk's text; a longer row is one chunk.
+        check: Called with each file and its column names, before its rows.
 
     Raises:
-        DataError: A file cannot be read, is shorter than it should be, or has a row longer than 64 MiB.
+        DataError: A file is unreadable or truncated, or has a row longer than 64 MiB.
     """
     for file in table.files:
         with opened(file) as (stream, _):
@@ -132,7 +135,7 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
             offset, columns = 0, None
             for text in _whole_rows(stream, file, table, chunk_bytes, lines):
                 start = offset
-                lines.passed(start, text)
+                lines.record(start, text)
                 offset += len(text)
                 if columns is None:
                     columns, header = in_file(table, text, file)
@@ -145,16 +148,16 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
                 if text:
                     yield Chunk(file, columns, start, text, lines)
         if compression(file.name) is None and (size := size_of(file)) is not None and offset < size:
-            raise DataError(f"{file} ended after {offset:,} of {size:,} bytes", hint="run again")
+            raise DataError(f"{file} ended after {offset:,} of {size:,} bytes", hint="run the command again")
         if columns is None:
-            in_file(table, b"", file)  # an empty file: wrong where there has to be a header
+            in_file(table, b"", file)  # an empty file: an error for tables with a header
 
 
 def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int, lines: Lines) -> Iterator[bytearray]:
-    """Yield the text in pieces that end where rows do. Bytes are not copied, but for those after the last whole row."""
+    """Yield the text in blocks of whole rows, copying only the bytes of a partial last row."""
     rest, at_end, offset = b"", False, 0
     limit = max(chunk_bytes, _LONGEST_ROW)
-    size = min(chunk_bytes, _FIRST)  # memory is cleared before it is filled, and thousands of files may be small
+    size = min(chunk_bytes, _FIRST)  # starts small: zeroing a large buffer is slow for thousands of small files
     while not at_end:
         text = bytearray(len(rest) + max(size, len(rest)))
         size = min(chunk_bytes, 4 * size)
@@ -171,7 +174,7 @@ def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int
         if len(rest) > limit:
             raise DataError(
                 f"{file}: a row is longer than {limit >> 20} MiB",
-                hint="is this text with line ends, and is every quote closed? quote: null takes quotes as ordinary characters",
+                hint="check for line ends and unclosed quotes; quote: null turns quotes into ordinary characters",
             )
         del text[end:]
         if text:
@@ -179,11 +182,11 @@ def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int
 
 
 def _refuse_open_quote(text: bytearray, table: RawTable, file: RawFile, lines: Lines, offset: int) -> None:
-    """Stop at a quote without its other half: all rows behind it would be one field."""
+    """Raise an error for an unclosed quote: all rows after it would be one field."""
     opening = open_quote(text, table)
     if opening is not None:
         line = lines.at(offset) + count_lines(text[:opening])
         raise DataError(
             f"{file}:{line}: a quote opens a field here, and the file ends before another one closes it",
-            hint="is a quote missing there? quote: null takes quotes as ordinary characters",
+            hint="add the missing quote, or set quote: null for quotes as ordinary characters",
         )

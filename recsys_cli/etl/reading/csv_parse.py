@@ -1,4 +1,4 @@
-"""A chunk of text to a table: the fast way, and, where that stumbles, row by row, so that every bad row is named."""
+"""Parser of a text chunk: all rows at once, or row by row after a failure, to locate every bad row."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a chunk holds.
+    """A parsed chunk.
 
     Attributes:
         rows: The good rows.
-        bad: The others.
+        bad: The bad rows.
     """
 
     rows: pa.Table
@@ -40,23 +40,23 @@ def parse(
     every_row: bool = False,
     times: Collection[str] = (),
 ) -> Parsed:
-    """Read a chunk.
+    """Parse a chunk.
 
     Args:
         chunk: The text.
         columns: Names to keep, in order; None for all.
-        skip_bad: Return bad rows, instead of stopping at them.
-        every_row: No row may be left out and types are given, so the error proposes neither.
-        times: Columns that have to be times, for the error to say it.
+        skip_bad: Return bad rows instead of raising an error.
+        every_row: All rows are required and types are fixed, so the hint proposes neither skipping nor other types.
+        times: Time columns, for the hint.
 
     Raises:
-        DataError: A row is bad and bad rows are not skipped.
+        DataError: A row is bad and `skip_bad` is false.
     """
     table = chunk.table
     names = [column.name for column in table.columns]
-    wanted = names if columns is None else _needed(columns, table)
+    fields = names if columns is None else _fields(columns, table)
     kinds = field_types(table)
-    types = {name: kinds[name] for name in wanted}
+    types = {name: kinds[name] for name in fields}
     if not chunk.text:
         return Parsed(_finished(_with_times(pa.schema(list(types.items())).empty_table(), table), table, columns))
     text = to_plain(chunk.text, table)
@@ -72,7 +72,7 @@ def parse(
 
 
 def _fast(text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataType]) -> pa.Table | None:
-    """Read a plain text; None where a row is bad."""
+    """Parse a plain text; None if a row is bad."""
     try:
         rows = _with_times(read_text(text, table, types), table)
     except pa.ArrowInvalid:
@@ -82,20 +82,20 @@ def _fast(text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataT
 
 
 def _with_times(rows: pa.Table, table: RawTable) -> pa.Table:
-    """Return rows with columns of times as times.
+    """Convert the time columns.
 
     Raises:
-        NotATimeError: A text is none.
+        NotATimeError: A string is not a time.
     """
     for column in table.columns:
         if column.time is not None and column.name in rows.column_names:
-            place = rows.column_names.index(column.name)
-            rows = rows.set_column(place, column.name, to_times(rows.column(place), column.time))
+            index = rows.column_names.index(column.name)
+            rows = rows.set_column(index, column.name, to_times(rows.column(index), column.time))
     return rows
 
 
-def _needed(columns: Sequence[str], table: RawTable) -> list[str]:
-    """Return the fields to take from the file: the columns asked for, and the flags that lists are made from."""
+def _fields(columns: Sequence[str], table: RawTable) -> list[str]:
+    """Return the required fields of the file: columns, and the flags of flag lists."""
     names = {column.name for column in table.columns}
     flags = [flag for name in columns for flag in table.flags.get(name, ())]
     return [name for name in columns if name in names] + flags
@@ -103,25 +103,25 @@ def _needed(columns: Sequence[str], table: RawTable) -> list[str]:
 
 def _error(bad: Sequence[BadRow], table: RawTable, times: Collection[str], *, every_row: bool) -> DataError:
     shown = "\n".join(f"  {row}" for row in bad[:_SHOWN])
-    more = f"\n  and {len(bad) - _SHOWN} more near there" if len(bad) > _SHOWN else ""
-    hint = "mend the file, or leave such rows out with etl.on_bad_rows=skip"
+    more = f"\n  and {len(bad) - _SHOWN} more nearby" if len(bad) > _SHOWN else ""
+    hint = "fix the file, or skip bad rows with etl.on_bad_rows=skip"
     if every_row:
-        hint = "mend the file: every row of it is prepared, in its order and with the types of the prepared data"
+        hint = "fix the file: every row is prepared, in file order and with the types of the prepared data"
     elif mistyped := [column for column in table.columns if column.nullable and column.name in {r.column for r in bad}]:
-        guessed = ", ".join(f"{column.name} {column.time or column.dtype}" for column in mistyped)
+        inferred = ", ".join(f"{column.name} {column.time or column.dtype}" for column in mistyped)
         first = mistyped[0]
         option = f"times: {{{first.name}: FORMAT}}" if first.name in times else f"types: {{{first.name}: string}}"
         hint += (
-            f"; types come from the first rows ({guessed}), where the dataset does not say others "
-            f"({option} beside the table's files)"
+            f"; types come from the first rows ({inferred}), unless the dataset sets them "
+            f"({option} next to the table's files)"
         )
     if any(row.reason.endswith(NO_UTF_8) for row in bad):
-        hint += "; for letters of another encoding say encoding: latin-1 beside the table's files"
+        hint += "; for Latin-1 text, set encoding: latin-1 next to the table's files"
     return DataError(f"rows that cannot be read:\n{shown}{more}", hint=hint)
 
 
 def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) -> pa.Table:
-    """Split list columns, gather flags, and bring the columns into the order asked for."""
+    """Split list columns, collect flags into lists, and select the columns in order."""
     for position, name in enumerate(rows.column_names):
         column = next(column for column in table.columns if column.name == name)
         values = with_separators(rows.column(name), table)
@@ -135,10 +135,10 @@ def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) ->
 
 
 def split(texts: pa.ChunkedArray, column: RawColumn) -> pa.ChunkedArray:
-    """Cut texts into the lists that they are.
+    """Split strings into lists.
 
     Raises:
-        DataError: An element has not the type that was said of it.
+        DataError: An element does not have the declared type.
     """
     lists = pc.split_pattern(texts.cast(pa.string()), str(column.separator))
     empty = pc.fill_null(pc.equal(texts, column.empty or ""), False)

@@ -1,4 +1,4 @@
-"""How the dialect of a raw table is told to Arrow's CSV reader."""
+"""CSV dialect of a raw table in terms of Arrow's CSV reader."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "timestamp with zone": pa.timestamp("us", "UTC"),
 }
 NULLS = [""]
-"""Fields that are null."""
+"""Representation of null."""
 _UNIT_SEPARATOR = "\x1f"
 _BLOCK = 1 << 20
 
 
 def plain_separator(table: RawTable) -> str:
-    """Return a separator of one character: the table's own, or one that stands for it."""
+    """Return the table's separator, or a substitute of one byte for a longer one."""
     return table.separator if len(table.separator.encode()) == 1 else _UNIT_SEPARATOR
 
 
 def to_plain(text: bytes | bytearray, table: RawTable) -> bytes | bytearray:
-    """Bring text to UTF-8 and a separator of one character, which is all that the parser knows."""
+    """Convert text to UTF-8 and a separator of one byte, as the parser requires."""
     if table.encoding != "utf-8":
         text = text.decode(table.encoding).encode()
     if plain_separator(table) != table.separator:
@@ -42,19 +42,19 @@ def to_plain(text: bytes | bytearray, table: RawTable) -> bytes | bytearray:
 
 
 def with_separators(texts: pa.ChunkedArray, table: RawTable) -> pa.ChunkedArray:
-    """Return texts with the table's own separators: inside of quotes the plain one stands for them, too."""
+    """Restore the table's own separators in strings; `to_plain` also replaces them within quotes."""
     if plain_separator(table) == table.separator or not pa.types.is_string(texts.type):
         return texts
     return pc.replace_substring(texts, plain_separator(table), table.separator)
 
 
 def field_type(column: RawColumn) -> pa.DataType:
-    """Return the type of a field as it stands in the file: a list is a text there."""
+    """Return the type of a raw field; lists are strings."""
     return pa.string() if column.separator is not None or column.dtype is None else ARROW_TYPES[column.dtype]
 
 
 def field_types(table: RawTable) -> dict[str, pa.DataType]:
-    """Return the types of all fields as they stand in the file."""
+    """Return the types of all raw fields."""
     flags = {flag: pa.int8() for names in table.flags.values() for flag in names}
     return {column.name: field_type(column) for column in table.columns} | flags
 
@@ -67,19 +67,19 @@ def read_text(
     columns: Sequence[str] | None = None,
     in_one: bool = False,
 ) -> pa.Table:
-    """Read a plain text: an empty field is null, and so is an empty text that may be left out.
+    """Parse a plain text; empty fields are null, including strings of nullable columns.
 
     Args:
-        text: Whole rows, in UTF-8 and with a separator of one character.
-        table: The dialect; its columns are known.
-        types: The columns to read and their types; None for those that their values look like.
-        columns: The columns to read, where no types are given.
-        in_one: Read all at once, so that a row may have any length.
+        text: Whole rows, in UTF-8 and with a separator of one byte.
+        table: The dialect, with resolved columns.
+        types: Column → type; None to infer types.
+        columns: The columns to read if `types` is None.
+        in_one: Parse as one block, for rows of any length.
 
     Raises:
-        pyarrow.ArrowInvalid: There is no row, or one cannot be read.
+        pyarrow.ArrowInvalid: There are no rows, or a row is bad.
     """
-    if text.startswith(BOM):  # at the start of a text Arrow drops it; behind a line end it is part of the field
+    if text.startswith(BOM):  # Arrow drops a BOM at the start of a text, but keeps it in a field after a line end
         text = b"\n" + text
     return csv.read_csv(
         pa.BufferReader(text),

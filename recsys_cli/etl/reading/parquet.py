@@ -1,4 +1,4 @@
-"""Parquet files in batches of about so many bytes and of plain types, however their row groups were cut."""
+"""Parquet files in batches of similar size and of plain types, independent of row groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.data.remote import RawFile, RemoteFile
 from recsys_cli.data.source import RawColumn, RawTable
-from recsys_cli.data.streams import naming, size_of
+from recsys_cli.data.streams import file_errors, size_of
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.csv_parse import split
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
@@ -22,7 +22,7 @@ from recsys_cli.features.spec import is_list
 
 _PROBED = 1_000
 _SAMPLE_ROWS = 100_000
-"""Rows that tell how times are written."""
+"""Sample size for the detection of time formats."""
 _MAX_ROWS = 2_000_000
 _MIN_BUFFER, _MAX_BUFFER = 64 << 10, 8 << 20
 _COUNTED_FILES = 256
@@ -30,49 +30,50 @@ _COUNTED_FILES = 256
 
 @contextmanager
 def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[pq.ParquetFile]:
-    """Open a parquet file.
+    """Open a Parquet file.
 
     Args:
-        file: Which.
-        buffer_bytes: How much of a column is fetched at a time; without it Arrow takes a row group's whole column.
+        file: The file.
+        buffer_bytes: Read buffer per column, in bytes; Arrow's default is a whole column chunk.
 
     Raises:
-        DataError: It is not there, is no parquet file, or is on a server that sends no parts of files.
+        DataError: The file is missing or not Parquet, or its server does not support range requests.
     """
     size_of(file)
-    with ExitStack() as stack, naming(file):
+    with ExitStack() as stack, file_errors(file):
         source: str | BinaryIO = str(file)
         if isinstance(file, RemoteFile):
             source = stack.enter_context(file.open(in_order=False))
         try:
             opened = stack.enter_context(pq.ParquetFile(source, buffer_size=buffer_bytes))
         except pa.ArrowInvalid as error:
-            raise DataError(f"{file}: not a parquet file: {error}") from error
+            raise DataError(f"{file}: not a Parquet file: {error}") from error
         yield opened
 
 
-def described_schema(table: RawTable) -> pa.Schema:
-    """Return the names and plain types of a table's columns: those of its first file, or what the dataset says of them.
+def table_schema(table: RawTable) -> pa.Schema:
+    """Return names and plain types of a table's columns, from its first file and the dataset's declarations.
 
     Raises:
-        DataError: The file cannot be read, names a column twice, or has not what the dataset describes.
+        DataError: The file is unreadable, has a duplicate column, or lacks a declared one.
     """
     first, *others = table.files
     stored = _schema(first)
     twice = sorted({name for name in stored.names if stored.names.count(name) > 1})
     if twice:
-        raise DataError(f"{first}: there is more than one column {', '.join(twice)}")
-    said = {column.name: column for column in table.columns}
-    if unknown := [name for name in said if name not in stored.names]:
+        raise DataError(f"{first}: duplicate column {', '.join(twice)}")
+    declared = {column.name: column for column in table.columns}
+    if unknown := [name for name in declared if name not in stored.names]:
         raise DataError(
-            f"{first}: no column {', '.join(unknown)}, of which the dataset's types or lists say something; "
-            f"it has {', '.join(stored.names)}"
+            f"{first}: no column {', '.join(unknown)}, named in the dataset's types or lists; "
+            f"the file has {', '.join(stored.names)}",
+            hint="fix types and lists of the dataset",
         )
-    kinds = {field.name: _said(said.get(field.name), plain_type(field.type)) for field in stored}
+    kinds = {field.name: _declared_type(declared.get(field.name), plain_type(field.type)) for field in stored}
     for column in table.columns:
         if column.time is not None and column.separator is None:
             kinds[column.name] = stored_type(_sample(table, column.name), column.time, str(first), column.name)[1]
-    for file in others:  # a column of nulls has no type of its own: another file may know it
+    for file in others:  # the type of an all-null column comes from another file
         if not any(pa.types.is_null(kind) for kind in kinds.values()):
             break
         also = {field.name: plain_type(field.type) for field in _schema(file)}
@@ -80,15 +81,15 @@ def described_schema(table: RawTable) -> pa.Schema:
     return pa.schema(list(kinds.items()))
 
 
-def described_times(table: RawTable, times: Mapping[str, str]) -> RawTable:
-    """Return a table with how its columns of times are written, as the first rows show it.
+def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
+    """Return the table with the formats of its time columns, detected in the first rows.
 
     Args:
         table: The table.
-        times: Which columns are times, with how they are written, where the dataset does not say it.
+        times: Formats of time columns without a format in the dataset.
 
     Raises:
-        DataError: A file cannot be read, or the texts of a column are no times.
+        DataError: A file is unreadable, or strings of a time column are not times.
     """
     stored = _schema(table.files[0])
     columns = {column.name: column for column in table.columns}
@@ -96,14 +97,14 @@ def described_times(table: RawTable, times: Mapping[str, str]) -> RawTable:
         column = columns.get(name, RawColumn(name, None, nullable=True))
         if name not in stored.names or column.separator is not None or is_list(stored.field(name).type):
             continue
-        said = column.time or times[name]
-        how = stored_type(_sample(table, name), said, str(table.files[0]), name)[0]
-        columns[name] = replace(column, time=how)
+        declared = column.time or times[name]
+        detected = stored_type(_sample(table, name), declared, str(table.files[0]), name)[0]
+        columns[name] = replace(column, time=detected)
     return replace(table, columns=tuple(columns.values()))
 
 
 def _sample(table: RawTable, name: str) -> pa.ChunkedArray:
-    """Return the first values of a column, of the first file that has rows."""
+    """Return the first values of a column, from the first file with rows."""
     values = None
     for file in table.files:
         with open_parquet(file) as opened:
@@ -121,12 +122,13 @@ def _schema(file: RawFile) -> pa.Schema:
         return opened.schema_arrow
 
 
-def _said(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column of which the dataset may say another, or that its texts are lists."""
+def _declared_type(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column declared in the dataset, for lists and other types, or its stored type."""
     if column is None:
         return kind
-    said = kind if column.dtype is None else plain_type(ARROW_TYPES[column.dtype])
-    return pa.list_(said) if column.separator is not None or (is_list(kind) and column.dtype is not None) else said
+    declared = kind if column.dtype is None else plain_type(ARROW_TYPES[column.dtype])
+    is_list_column = column.separator is not None or (is_list(kind) and column.dtype is not None)
+    return pa.list_(declared) if is_list_column else declared
 
 
 def parquet_rows(
@@ -135,13 +137,13 @@ def parquet_rows(
     """Yield the rows of a table's files in order.
 
     Args:
-        table: The files, and what is said of their columns.
-        schema: The columns to read, with the types to give them.
+        table: The files and their declared columns.
+        schema: Columns to read, with the result types.
         chunk_bytes: See `parquet_batches`.
-        check: Told each file and its columns, before any of its rows.
+        check: Called with each file and its column names, before its rows.
 
     Raises:
-        DataError: A file cannot be read, or a value does not fit its type.
+        DataError: A file is unreadable, or a value does not fit its type.
     """
     lists = {column.name: column for column in table.columns if column.separator is not None}
     times = {column.name: column.time for column in table.columns if column.time is not None}
@@ -168,13 +170,13 @@ def parquet_batches(
     chunk_bytes: int,
     check: Callable[[RawFile, Sequence[str]], None] = lambda *_: None,
 ) -> Iterator[pa.Table]:
-    """Yield a file's rows in order, as the file stores them.
+    """Yield a file's rows in order, in stored types.
 
-    A batch takes about a quarter of `chunk_bytes`, because rows of one file differ in size. Row groups without number
-    are read across, and of a giant one not more is held than a batch and a buffer for each column.
+    A batch has about a quarter of `chunk_bytes`, because row sizes vary. Batches span row groups; memory holds one
+    batch and one buffer per column, even for huge row groups.
 
     Raises:
-        DataError: It cannot be read.
+        DataError: The file is unreadable.
     """
     buffer = min(_MAX_BUFFER, max(_MIN_BUFFER, chunk_bytes // (4 * max(1, len(columns)))))
     with open_parquet(file, buffer_bytes=buffer) as opened:
@@ -185,7 +187,7 @@ def parquet_batches(
 
 
 def _rows_at_a_time(file: pq.ParquetFile, columns: Sequence[str], num_bytes: int) -> int:
-    """Return how many rows fill so many bytes in memory, by the first ones: in the file, dictionaries make them small."""
+    """Return the number of rows per `num_bytes` in memory, by a probe: stored sizes are too small (dictionaries)."""
     rows = file.metadata.num_rows
     stored = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
     few = max(1, min(_PROBED, num_bytes * rows // max(1, stored)))
@@ -196,7 +198,7 @@ def _rows_at_a_time(file: pq.ParquetFile, columns: Sequence[str], num_bytes: int
 
 
 def estimated_parquet_rows(files: Sequence[RawFile]) -> int:
-    """Return the rows of all files: counted in the first 256 of them, and for the rest by their sizes."""
+    """Return the number of rows: exact for the first 256 files, extrapolated by size for the rest."""
     counted, rest = files[:_COUNTED_FILES], files[_COUNTED_FILES:]
     rows = 0
     for file in counted:

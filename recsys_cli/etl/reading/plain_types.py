@@ -1,4 +1,4 @@
-"""Which types raw columns have after reading, whatever a file stored: few enough for every op and every engine."""
+"""Types of raw columns after reading: a small set supported by all ops and engines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _TIME = pa.timestamp("us")
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that a column of some type is read as.
+    """Return the read type for a stored type.
 
-    Dictionaries are their values; lists of any kind are lists; texts and bytes have small offsets; decimals are whole
-    numbers (int64) without places behind the point and float64 with them; half floats are float32; days are times;
-    times with a zone are UTC without one. What has no such type (structs, maps, lists of lists) stays as it is.
+    Dictionaries become their values; all lists `list`; strings and bytes have 32-bit offsets; decimals become int64
+    without fractional digits and float64 with them; float16 becomes float32; dates become timestamps; timestamps with a
+    zone become UTC without one. Structs, maps and lists of lists stay.
     """
     for is_kind, plain in _PLAIN:
         if is_kind(kind):
@@ -44,17 +44,17 @@ _PLAIN = (
 
 
 def refuse_nested(schema: pa.Schema, *, where: str) -> None:
-    """Stop at columns whose values no op can take.
+    """Check that no column is nested beyond lists of values.
 
     Raises:
-        DataError: Names them, with their types.
+        DataError: Names and types of nested columns.
     """
     nested = [field for field in schema if _is_nested(field.type)]
     if nested:
         named = ", ".join(f"{field.name} ({field.type})" for field in nested)
         raise DataError(
             f"{where}: cannot read {named}",
-            hint="a column holds values or lists of values: flatten it before, or leave it out of the config",
+            hint="columns have values or lists of values: flatten the column, or remove it from the config",
         )
 
 
@@ -64,13 +64,13 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def to_plain_type(values: pa.ChunkedArray, kind: pa.DataType, *, name: str, where: str) -> pa.ChunkedArray:
-    """Bring a column to its type.
+    """Cast a column to its type.
 
     Args:
-        values: The column as it was stored.
-        kind: Its type: that of the first file, by `plain_type`.
-        name: The column's name, for the error.
-        where: The file.
+        values: The stored column.
+        kind: Plain type of the column in the first file.
+        name: Column name, for the error.
+        where: File, for the error.
 
     Raises:
         DataError: A value does not fit.
@@ -82,7 +82,7 @@ def to_plain_type(values: pa.ChunkedArray, kind: pa.DataType, *, name: str, wher
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(
             f"{where}: column {name} has type {values.type} and cannot be read as {kind}: {error}",
-            hint="all files of a table have the types of the first; for your own files, types of the dataset say others",
+            hint="all files of a table need the types of the first; for your own files, set types in the dataset",
         ) from error
 
 
@@ -91,7 +91,7 @@ def _stored(values: pa.Array) -> pa.Array:
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_float16(values.type):  # Arrow cannot, before release 16
+    if pa.types.is_float16(values.type):  # unsupported by Arrow before release 16
         wide = values.to_numpy(zero_copy_only=False).astype(np.float32)
         values = pa.array(wide, mask=values.is_null().to_numpy(zero_copy_only=False))
     return values.cast(kind)

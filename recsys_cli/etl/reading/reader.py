@@ -1,4 +1,4 @@
-"""Raw tables as Arrow batches, in file order, in bounded memory, with every row that cannot be read named."""
+"""Reader of raw tables as Arrow batches, in file order and bounded memory, with the location of every bad row."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from recsys_cli.data.streams import compression, fill, opened, size_of
 from recsys_cli.errors import DataError
 from recsys_cli.etl.reading.bad_rows import BadRow
 from recsys_cli.etl.reading.columns import resolve
-from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, nothing, parse_in_order, read_ahead
+from recsys_cli.etl.reading.csv_chunks import Chunk, chunks, empty_chunk, parse_in_order, read_ahead
 from recsys_cli.etl.reading.csv_parse import Parsed, parse
-from recsys_cli.etl.reading.parquet import described_schema, described_times, estimated_parquet_rows, parquet_rows
+from recsys_cli.etl.reading.parquet import estimated_parquet_rows, parquet_rows, table_schema, with_time_formats
 from recsys_cli.etl.reading.plain_types import refuse_nested
 
 _SAMPLE_BYTES, _PACKED_SAMPLE_BYTES = 1 << 20, 4 << 20
@@ -26,31 +26,31 @@ _SHARE = 6
 
 
 def chunk_bytes(memory: int, threads: int) -> int:
-    """Return how much text each of some threads may parse at a time within a budget.
+    """Return the bytes of text per chunk for a memory budget.
 
-    A sixth of the budget is for text: a chunk for each thread, one that waits and one that is being read. Parsed, text
-    takes as much again, and three times as much where it is many short numbers.
+    A sixth of the budget is for text: one chunk per thread, one waiting and one being read. Parsed text takes the same
+    memory again, and three times as much for many short numbers.
 
     Args:
-        memory: The budget, `etl.memory_mib`, in MiB.
-        threads: Parsers at work at the same time.
+        memory: The budget `etl.memory_mib`, in MiB.
+        threads: Number of parser threads.
     """
     return min(_MAX_CHUNK, max(_MIN_CHUNK, (memory << 20) // _SHARE // (threads + 2)))
 
 
 @dataclass
 class Reader:
-    """Reads one raw table, holding at most about `threads` + 2 chunks of it as text or parsed, and one as a batch.
+    """Reads a raw table; memory holds about `threads` + 2 chunks, as text or parsed, and one batch.
 
     Attributes:
-        table: What to read.
+        table: The table.
         columns: Names to keep, in order; None for all.
-        skip_bad: Leave bad rows out and collect them, instead of stopping at them.
-        every_row: No row may be left out and types are given: see `parse`.
-        threads: Parsers at work at the same time.
-        chunk_bytes: Size of the text parsed at a time, and about that of the batches handed out.
-        times: Which columns are times, with how they are written (see `RawColumn`), where the dataset does not say it.
-        rejected: The bad rows that were left out so far.
+        skip_bad: Skip and collect bad rows instead of raising an error.
+        every_row: All rows are required and types are fixed; see `parse`.
+        threads: Number of parser threads.
+        chunk_bytes: Bytes of text per chunk, and approximate size of the batches.
+        times: Formats of time columns without a format in the dataset; see `RawColumn`.
+        rejected: The skipped rows so far.
     """
 
     table: RawTable
@@ -63,15 +63,15 @@ class Reader:
     rejected: list[BadRow] = field(default_factory=list)
 
     def schema(self) -> pa.Schema:
-        """Return the names and types that batches have: those of the first file that has rows.
+        """Return the schema of the batches, from the first file with rows.
 
         Raises:
-            DataError: The file is missing or has no columns, or not those that are asked for.
+            DataError: The file is missing, or lacks a column of `columns`.
         """
-        return self._whole if self.columns is None else self._selected(self._whole)
+        return self._full_schema if self.columns is None else self._selected(self._full_schema)
 
     def is_empty(self) -> bool:
-        """Return whether no file of the table has a row.
+        """Whether all files of the table have no rows.
 
         Raises:
             DataError: See `schema`.
@@ -81,12 +81,12 @@ class Reader:
         return not self._resolved[1]
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield the table's rows in order; small files and row groups together, so that there are few batches.
+        """Yield the rows in order; small files and row groups are combined into larger batches.
 
         Raises:
-            DataError: A row is bad and bad rows are not skipped; or a file cannot be read.
+            DataError: A row is bad and `skip_bad` is false, or a file is unreadable.
         """
-        self.rejected.clear()  # a second pass finds the same bad rows again
+        self.rejected.clear()  # a second pass collects the same rows again
         schema = self.schema()
         if self.table.format == "parquet":
             refuse_nested(schema, where=f"table {self.table.name!r}")
@@ -96,16 +96,16 @@ class Reader:
             cut = chunks(self._resolved[0], chunk_bytes=self.chunk_bytes, check=self._require)
             tables = self._kept(parse_in_order(cut, self._parse, threads=self.threads))
         with closing(tables):
-            yield from _together(tables, self.chunk_bytes // 2)
+            yield from _combined(tables, self.chunk_bytes // 2)
 
     def read(self) -> pa.Table:
-        """Return the whole table: for tables that are joined, which are small."""
+        """Return the whole table, for small joined tables."""
         return pa.concat_tables([self.schema().empty_table(), *self.batches()]).combine_chunks()
 
     def estimated_rows(self) -> int:
-        """Estimate the number of rows from sizes and a file's beginning: the same files always give the same number.
+        """Estimate the number of rows from file sizes and the start of a file.
 
-        It depends on how they are stored: text that is packed, or parquet, may give another number than the same as text.
+        Deterministic for the same files, but different for compressed, text and Parquet versions of the same data.
         """
         if self.table.format == "parquet":
             return estimated_parquet_rows(self.table.files)
@@ -117,8 +117,8 @@ class Reader:
         return max(1, round(rows))
 
     @property
-    def _wanted(self) -> Sequence[str]:
-        names: Sequence[str] = self._whole.names if self.columns is None else self.columns
+    def _selection(self) -> Sequence[str]:
+        names: Sequence[str] = self._full_schema.names if self.columns is None else self.columns
         return names
 
     @cached_property
@@ -127,26 +127,26 @@ class Reader:
 
     @cached_property
     def _stored(self) -> RawTable:
-        return described_times(self.table, self.times)
+        return with_time_formats(self.table, self.times)
 
     @property
     def known_times(self) -> dict[str, str]:
-        """How the columns of times are written, as far as the first rows tell it: what other files of theirs are read by."""
+        """Formats of the time columns, declared or detected in the first rows; other files are read by them."""
         table = self._stored if self.table.format == "parquet" else self._resolved[0]
         return {column.name: column.time for column in table.columns if column.time is not None}
 
     @cached_property
-    def _whole(self) -> pa.Schema:
+    def _full_schema(self) -> pa.Schema:
         if self.table.format == "parquet":
-            return described_schema(self._stored)
-        return parse(nothing(self._resolved[0]), None).rows.schema
+            return table_schema(self._stored)
+        return parse(empty_chunk(self._resolved[0]), None).rows.schema
 
     def _selected(self, schema: pa.Schema) -> pa.Schema:
         self._require(self.table.files[0], schema.names)
         return pa.schema([schema.field(name) for name in self.columns or ()])
 
     def _require(self, file: RawFile, names: Sequence[str]) -> None:
-        missing = [column for column in self._wanted if column not in names]
+        missing = [column for column in self._selection if column not in names]
         if missing:
             raise DataError(
                 f"{file}: no column {', '.join(missing)}; it has {', '.join(names)}",
@@ -154,7 +154,7 @@ class Reader:
             )
 
     def _parse(self, chunk: Chunk) -> Parsed:
-        return parse(chunk, self._wanted, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
+        return parse(chunk, self._selection, skip_bad=self.skip_bad, every_row=self.every_row, times=self.times)
 
     def _kept(self, parsed: Iterable[Parsed]) -> Generator[pa.Table]:
         for part in parsed:
@@ -162,23 +162,23 @@ class Reader:
             yield part.rows
 
 
-def _together(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:
-    """Join small tables until they have so many bytes."""
-    held: list[pa.Table] = []
+def _combined(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:
+    """Concatenate small tables up to a size in bytes."""
+    pending: list[pa.Table] = []
     size = 0
     for table in tables:
         if table.num_rows:
-            held.append(table)
+            pending.append(table)
             size += table.nbytes
-        if held and size >= num_bytes:
-            yield pa.concat_tables(held)
-            held, size = [], 0
-    if held:
-        yield pa.concat_tables(held)
+        if pending and size >= num_bytes:
+            yield pa.concat_tables(pending)
+            pending, size = [], 0
+    if pending:
+        yield pa.concat_tables(pending)
 
 
 def _density(file: RawFile) -> tuple[int, int]:
-    """Return the lines of a file's beginning, and how many bytes of the file as it is stored those are."""
+    """Return the number of lines in a sample from the start of a file, and its stored (compressed) bytes."""
     buffer = bytearray(_SAMPLE_BYTES if compression(file.name) is None else _PACKED_SAMPLE_BYTES)
     with opened(file) as (stream, stored):
         count = fill(stream, memoryview(buffer))

@@ -1,7 +1,7 @@
-"""Where rows of text end, by the grammar of Arrow's CSV parser: a quote opens a field only at the field's start.
+"""Row boundaries of text, by the grammar of Arrow's CSV parser: a quote opens a field only at the field's start.
 
-A quoted field ends at the next quote that is not doubled. What follows up to the separator belongs to the field, and
-quotes there are ordinary characters, as they are inside of an unquoted field. Outside of quotes LF, CR and CRLF end a row.
+A quoted field ends at the next quote that is not doubled. Text between that quote and the separator belongs to the
+field; quotes there, and in unquoted fields, are ordinary characters. Outside of quotes LF, CR and CRLF end a row.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Text = bytes | bytearray
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of the text and its quotes.
+    """A block of text with its quotes.
 
     Attributes:
-        start: Its first byte.
-        stop: The byte after its last one.
-        inside: Whether it begins inside of a quoted field.
-        quotes: Positions of the quotes that open or close a field; a doubled quote closes and opens.
+        start: Position of the first byte.
+        stop: Position after the last byte.
+        inside: Whether the block starts in a quoted field.
+        quotes: Positions of opening and closing quotes; a doubled quote closes and opens.
     """
 
     start: int
@@ -38,7 +38,7 @@ class _Block:
     quotes: Positions
 
     def opening(self, position: int) -> int | None:
-        """Return the last quote before a position inside of quotes (the block's start where it has none); else None."""
+        """Return the opening quote (or the block's start) before a quoted position; None for other positions."""
         before = int(np.searchsorted(self.quotes, position))
         if (before % 2 == 1) == self.inside:
             return None
@@ -46,9 +46,9 @@ class _Block:
 
 
 def end_of_rows(text: Text, table: RawTable) -> int:
-    """Return where the last whole row ends; 0 where there is none. The text begins at the start of a row."""
+    """Return the end of the last whole row, or 0; the text starts at a row."""
     blocks = list(_blocks(text, table))
-    for line_end, stop in ((b"\n", len(text)), (b"\r", len(text) - 1)):  # an LF may follow on a CR at the end
+    for line_end, stop in ((b"\n", len(text)), (b"\r", len(text) - 1)):  # an LF may follow a final CR
         for block in reversed(blocks):
             position = text.rfind(line_end, block.start, min(block.stop, stop))
             while position >= 0:
@@ -60,17 +60,17 @@ def end_of_rows(text: Text, table: RawTable) -> int:
 
 
 def end_of_first_row(text: Text, table: RawTable) -> int:
-    """Return where the first row ends: the whole text where it has no line end outside of quotes."""
+    """Return the end of the first row, or of the text without a line end outside of quotes."""
     for block in _blocks(text, table):
-        found = _line_ends(text, block)
-        if len(found):
-            end = int(found[0]) + 1
+        ends = _line_ends(text, block)
+        if len(ends):
+            end = int(ends[0]) + 1
             return end + (text[end - 1] == _CR and text[end : end + 1] == b"\n")
     return len(text)
 
 
 def open_quote(text: Text, table: RawTable) -> int | None:
-    """Return where a quoted field begins that the text does not close, or None."""
+    """Return the position of an unclosed opening quote, or None."""
     blocks = list(_blocks(text, table))
     if sum(len(block.quotes) for block in blocks) % 2 == 0:
         return None
@@ -80,9 +80,9 @@ def open_quote(text: Text, table: RawTable) -> int | None:
 
 
 def rows_of(text: Text, table: RawTable) -> tuple[Positions, Positions, Positions]:
-    """Return where rows begin and end (without their line ends), and how many fields each has; empty lines are none.
+    """Return start, end (without line end) and number of fields of each row, skipping empty lines.
 
-    The text is plain: it has a separator of one byte.
+    The text is plain, with a separator of one byte.
     """
     ends, separators = [], []
     data = np.frombuffer(text, np.uint8)
@@ -98,7 +98,7 @@ def rows_of(text: Text, table: RawTable) -> tuple[Positions, Positions, Position
 
 
 def count_lines(text: bytes | bytearray) -> int:
-    """Return how many line ends a text has: LF, CR and CRLF."""
+    """Count the line ends LF, CR and CRLF."""
     returns = text.count(b"\r")
     return text.count(b"\n") + (returns - text.count(b"\r\n") if returns else 0)
 
@@ -109,13 +109,13 @@ def _line_ends(text: Text, block: _Block) -> Positions:
 
 
 def _outside(block: _Block, positions: Positions) -> Positions:
-    """Return those positions of a block that are not inside of quotes."""
+    """Return the positions of a block outside of quotes."""
     inside = (np.searchsorted(block.quotes, positions) % 2 == 1) != block.inside
     return positions[~inside]
 
 
 def _marked(text: Text, table: RawTable) -> tuple[Text, int]:
-    """Return the text with a separator of one byte, in which no byte has moved, and that byte."""
+    """Return the text with a separator of one byte, repeated to keep all positions, and that byte."""
     separator = table.separator.encode(table.encoding)
     if len(separator) == 1:
         return text, separator[0]
@@ -123,7 +123,7 @@ def _marked(text: Text, table: RawTable) -> tuple[Text, int]:
 
 
 def _blocks(text: Text, table: RawTable) -> Iterator[_Block]:
-    """Yield the text in blocks, with the quotes that open or close a field."""
+    """Yield the text in blocks, with their opening and closing quotes."""
     quote = table.quote.encode() if table.quote else None
     if quote is None or text.find(quote) < 0:
         yield _Block(0, len(text), inside=False, quotes=np.zeros(0, np.int64))
@@ -138,34 +138,34 @@ def _blocks(text: Text, table: RawTable) -> Iterator[_Block]:
         stop = min(len(text), start + _BLOCK)
         quotes = np.flatnonzero(data[start:stop] == quote[0]) + start
         at_start = opens[data[quotes - 1]] | (quotes == first)
-        block = _Block(start, stop, inside, _that_count(quotes, at_start, inside, closed).astype(np.int32))
+        block = _Block(start, stop, inside, _delimiting(quotes, at_start, inside, closed).astype(np.int32))
         yield block
         inside ^= len(block.quotes) % 2 == 1
         if len(block.quotes) and not inside:
             closed = int(block.quotes[-1])
 
 
-def _that_count(quotes: Positions, at_start: npt.NDArray[np.bool_], inside: bool, closed: int) -> Positions:
-    """Return the quotes that open or close a field.
+def _delimiting(quotes: Positions, at_start: npt.NDArray[np.bool_], inside: bool, closed: int) -> Positions:
+    """Return the opening and closing quotes.
 
     Args:
         quotes: Positions of all quotes of a block.
-        at_start: Which of them stand where a field begins.
-        inside: Whether the block begins inside of quotes.
-        closed: The last quote that closed a field before the block.
+        at_start: Mask of the quotes at the start of a field.
+        inside: Whether the block starts in a quoted field.
+        closed: Position of the last closing quote before the block.
     """
     doubled = np.diff(quotes, prepend=closed) == 1
-    openings = slice(int(inside), None, 2)  # if every quote counts
+    openings = slice(int(inside), None, 2)  # if every quote delimits a field
     wrong = ~(at_start | doubled)[openings]
     if not wrong.any():
         return quotes
     first = int(np.argmax(wrong)) * 2 + openings.start
-    counted = list(range(first))
+    delimiting = list(range(first))
     opened = False
     last = int(quotes[first - 1]) if first else closed
-    places = zip(range(first, len(quotes)), quotes[first:].tolist(), at_start[first:].tolist(), strict=True)
-    for place, position, begins in places:
-        if opened or begins or position == last + 1:
-            counted.append(place)
+    rest = zip(range(first, len(quotes)), quotes[first:].tolist(), at_start[first:].tolist(), strict=True)
+    for index, position, starts_field in rest:
+        if opened or starts_field or position == last + 1:
+            delimiting.append(index)
             opened, last = not opened, position
-    return quotes[counted]
+    return quotes[delimiting]

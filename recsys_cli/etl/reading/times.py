@@ -1,6 +1,6 @@
-"""Columns of times: texts in ISO 8601 or another format, and numbers in s, ms, µs or ns since 1970, as the first rows show them.
+"""Time columns: strings in ISO 8601 or another format, and numbers in s, ms, µs or ns since 1970.
 
-What a column holds is decided once, by the first rows of its first file, so that it depends on no chunk. An option says it instead.
+The format is detected once, in the first rows of the first file, independent of chunks; an option overrides it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.schema import TICKS
 
 DETECT = "detect"
-"""How a column is written, before anybody has looked."""
+"""Format of a time column before detection."""
 _ISO, _FINE_ISO = "iso", "iso ns"
-_SHOWN = 10_000
-"""Texts that decide the format; which of two numbers is the day is decided by all of the sample."""
+_FORMAT_SAMPLE = 10_000
+"""Number of strings for format detection; the order of day and month uses the whole sample."""
 
-# Years 1990 to 2103: 201910010233, a date in digits, is no number of ms.
+# Years 1990 to 2103, to exclude dates in digits such as 201910010233 from ms.
 _RANGES = {unit: (63 * TICKS[unit] * 10**7, 42 * TICKS[unit] * 10**8) for unit in ("ms", "us", "ns")}
 _ISO_SHAPE = (
     r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?( ?(Z|UTC|GMT|[+-]\d{2}(:?\d{2})?))?)?$"  # e.g. 2019-10-01
@@ -50,21 +50,21 @@ _FORMATS = {
 
 
 class NotATimeError(pa.ArrowInvalid):
-    """A text that has not the format of its column."""
+    """A string in another format than its column."""
 
 
 def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawColumn:
-    """Return a column of times of a text file with its type, and with how its values are written.
+    """Return a time column of a text file with its type and format.
 
     Args:
-        column: The column, typed as any other is; its `time` says how it is written, or that this is to be found out.
-        sample: Its first values, as text.
-        where: Named in the errors.
+        column: The column with its inferred type; `time` is a format, or DETECT.
+        sample: First values, as strings.
+        where: File, for errors.
 
     Raises:
-        DataError: The texts are no times, or it is not clear which.
+        DataError: The strings are not times, or are ambiguous.
     """
-    texts = _there(sample)
+    texts = _non_empty(sample)
     if column.separator is not None:
         return replace(column, time=None)
     if "%" in str(column.time):
@@ -77,7 +77,7 @@ def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawC
         how = text_format(texts, where, column.name)
     if how in {None, "int64", "float64"}:
         how = DETECT
-    if how not in {DETECT, *TICKS}:  # a format of the texts, found or said
+    if how not in {DETECT, *TICKS}:  # a string format, detected or declared
         return replace(column, dtype="string", time=how)
     if column.dtype == "string":
         column = replace(column, dtype=_number_type(texts))
@@ -85,7 +85,7 @@ def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawC
 
 
 def _number_type(texts: pa.ChunkedArray) -> Literal["int64", "float64"]:
-    """Return the type of most texts, which are numbers."""
+    """Return the type of most strings, all numbers."""
     return "int64" if 2 * _matches(texts, _WHOLE) >= len(texts) else "float64"
 
 
@@ -94,29 +94,30 @@ def _as_numbers(texts: pa.ChunkedArray) -> np.ndarray:
 
 
 def unit_of(numbers: np.ndarray) -> str | None:
-    """Return in which unit numbers count the time since 1970, if that is ms, µs or ns; None for seconds and anything else."""
+    """Return the unit of numbers since 1970 if ms, µs or ns; None for seconds and other numbers."""
     sizes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])
     middle = float(np.median(sizes)) if len(sizes) else 0.0
     return next((unit for unit, (low, high) in _RANGES.items() if low <= middle < high), None)
 
 
 def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
-    """Return the format that most of some texts have: `iso`, `iso ns`, `int64`, `float64` or one of strptime; None without texts.
+    """Return the format of most strings: `iso`, `iso ns`, `int64`, `float64` or a strptime format; None for no strings.
 
     Raises:
-        DataError: They have none of those known here, or it is not clear which number is the day.
+        DataError: No supported format matches, or the order of day and month is ambiguous.
     """
-    some = texts.slice(0, _SHOWN)
-    if not len(some):
+    sample = texts.slice(0, _FORMAT_SAMPLE)
+    if not len(sample):
         return None
-    found = {how: _matches(some, shape) for how, shape in _shapes()}
-    best = max(found, key=lambda how: found[how])
-    if 2 * found[best] < len(some):
+    matches = {how: _matches(sample, shape) for how, shape in _shapes()}
+    best = max(matches, key=lambda how: matches[how])
+    if 2 * matches[best] < len(sample):
         raise DataError(
-            f"{where}: column {name}, the time of the interactions, has texts that are no times, such as {some[0].as_py()!r}",
-            hint=_say(name, "%d.%m.%Y %H:%M"),
+            f"{where}: column {name}, the time of the interactions, has strings that are not times, "
+            f"such as {sample[0].as_py()!r}",
+            hint=_hint(name, "%d.%m.%Y %H:%M"),
         )
-    if best == _ISO and _matches(some, r"\.\d{7,9}(\D|$)"):
+    if best == _ISO and _matches(sample, r"\.\d{7,9}(\D|$)"):
         return _FINE_ISO
     return _day_or_month(texts, best, where, name) if re.match("%m[/.-]%d", best) else best
 
@@ -127,7 +128,7 @@ def _shapes() -> Iterator[tuple[str, str]]:
 
 
 def _day_or_month(texts: pa.ChunkedArray, how: str, where: str, name: str) -> str:
-    """Return the format with day and month in their order, which numbers above 12 decide."""
+    """Return the format with the right order of day and month, by numbers above 12."""
     other = how.replace("%m", "%x").replace("%d", "%m").replace("%x", "%d")
     day, month = r"(1[3-9]|2\d|3[01])", r"(0?[1-9]|1[0-2])"
     day_first, month_first = (_matches(texts, rf"^{one}\D{two}\D") for one, two in ((day, month), (month, day)))
@@ -135,16 +136,16 @@ def _day_or_month(texts: pa.ChunkedArray, how: str, where: str, name: str) -> st
         return other if day_first > month_first else how
     text = texts[0].as_py()
     raise DataError(
-        f"{where}: column {name} has dates such as {text!r}, of which the first rows do not tell the day from the month",
-        hint=f"{_say(name, how)} (month first), or {{{name}: '{other}'}}",
+        f"{where}: column {name} has dates such as {text!r}: day and month are ambiguous in the first rows",
+        hint=f"{_hint(name, how)} (month first), or {{{name}: '{other}'}}",
     )
 
 
-def _say(name: str, how: str) -> str:
-    return f"say how times are written, beside the table's files: times: {{{name}: '{how}'}}"
+def _hint(name: str, how: str) -> str:
+    return f"set the time format next to the table's files: times: {{{name}: '{how}'}}"
 
 
-def _there(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+def _non_empty(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     texts = texts.cast(pa.string()).drop_null()
     return texts.filter(pc.not_equal(texts, ""))
 
@@ -154,25 +155,25 @@ def _matches(texts: pa.ChunkedArray, shape: str) -> int:
 
 
 def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tuple[str | None, pa.DataType]:
-    """Return how a column of a parquet file is written, and the type of its times.
+    """Return the time format of a Parquet column, and the type of its times.
 
     Args:
-        values: Its first values, of a plain type.
-        how: What is known of it.
-        where: Named in the errors.
-        name: The column.
+        values: First values, of a plain type.
+        how: A format, or DETECT.
+        where: File, for errors.
+        name: Column name, for errors.
 
     Raises:
-        DataError: The texts are no times, or it is not clear which.
+        DataError: The strings are not times, or are ambiguous.
     """
     kind = values.type
     if pa.types.is_string(kind):
-        texts = _there(values)
-        known = text_format(texts, where, name) if how == DETECT else how
-        if known in {None, "int64", "float64", *TICKS}:  # numbers, written as texts
-            unit = known if known in TICKS else unit_of(_as_numbers(texts)) or "s"
-            known = f"{_number_type(texts)} {unit}"
-        return known, to_times(pa.chunked_array([], kind), str(known)).type
+        texts = _non_empty(values)
+        detected = text_format(texts, where, name) if how == DETECT else how
+        if detected in {None, "int64", "float64", *TICKS}:  # numbers as strings
+            unit = detected if detected in TICKS else unit_of(_as_numbers(texts)) or "s"
+            detected = f"{_number_type(texts)} {unit}"
+        return detected, to_times(pa.chunked_array([], kind), str(detected)).type
     if not _is_number(kind):
         return None, kind
     if how == DETECT:
@@ -181,44 +182,44 @@ def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tup
 
 
 def read_times(values: pa.ChunkedArray, how: str, *, file: str, name: str, first: int) -> pa.ChunkedArray:
-    """Bring a column of a parquet file to times.
+    """Convert a Parquet column to times.
 
     Args:
-        values: Some of its rows.
-        how: How they are written.
-        file: Named in the errors.
-        name: The column.
-        first: How many rows of the file came before them.
+        values: Rows of the column.
+        how: The time format.
+        file: File, for errors.
+        name: Column name, for errors.
+        first: Row number of the first value in the file, from 0.
 
     Raises:
-        DataError: A text is no time; or a number does not fit.
+        DataError: A string is not a time, or a number is out of range.
     """
     try:
         return to_times(values, how)
     except NotATimeError:
         texts = values.to_pylist()
-        bad = next(place for place, text in enumerate(texts) if text and not is_time(text, how))
+        bad = next(row for row, text in enumerate(texts) if text and not is_time(text, how))
         raise DataError(
             f"{file}: row {first + bad + 1}, column {name}: {texts[bad]!r} is not {described(how)}",
-            hint=_say(name, "iso"),
+            hint=_hint(name, "iso"),
         ) from None
     except pa.ArrowInvalid as error:
-        raise DataError(f"{file}: column {name} cannot be read as a time: {error}", hint=_say(name, "s")) from error
+        raise DataError(f"{file}: column {name} cannot be read as a time: {error}", hint=_hint(name, "s")) from error
 
 
 def to_times(values: pa.ChunkedArray, how: str) -> pa.ChunkedArray:
-    """Return a column as times without a zone, in UTC; numbers of seconds stay numbers.
+    """Convert a column to timestamps in UTC without a zone; numbers of seconds stay numbers.
 
     Args:
-        values: Texts, or numbers.
-        how: What `RawColumn.time` says, when it is known.
+        values: Strings or numbers.
+        how: A time format of `RawColumn.time`, not DETECT.
 
     Raises:
-        NotATimeError: A text has another format.
-        ConfigError: No text can have that format.
+        NotATimeError: A string has another format.
+        ConfigError: The format is invalid.
     """
     if pa.types.is_string(values.type):
-        # Polars, because Arrow's if_else (14) makes zeros of the texts of a slice.
+        # Polars, because if_else of Arrow 14 returns zeros for the strings of a slice.
         texts = pl.Series(pl.from_arrow(values))
         texts = texts.set(texts == "", None)
         if how.startswith(("int64 ", "float64 ")):
@@ -240,12 +241,12 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _of_floats(values: pa.ChunkedArray, unit: str) -> pa.ChunkedArray:
-    """Round to the next finer unit: a float64 of this size holds no more."""
+    """Round to the next finer unit, the precision of a float64 of this size."""
     finer = {"ms": "us", "us": "ns", "ns": "ns"}[unit]
     numbers = values.cast(pa.float64()).to_numpy()
-    known = np.isfinite(numbers) & (np.abs(numbers) * (TICKS[finer] // TICKS[unit]) < 2.0**63)
-    whole = np.rint(np.where(known, numbers, 0.0) * (TICKS[finer] // TICKS[unit])).astype(np.int64)
-    return pa.chunked_array([pa.array(whole, mask=~known).cast(pa.timestamp(finer))])
+    valid = np.isfinite(numbers) & (np.abs(numbers) * (TICKS[finer] // TICKS[unit]) < 2.0**63)
+    ticks = np.rint(np.where(valid, numbers, 0.0) * (TICKS[finer] // TICKS[unit])).astype(np.int64)
+    return pa.chunked_array([pa.array(ticks, mask=~valid).cast(pa.timestamp(finer))])
 
 
 def _iso(texts: pl.Series, unit: str) -> pa.ChunkedArray:
@@ -263,7 +264,7 @@ def _formatted(texts: pl.Series, how: str) -> pa.ChunkedArray:
     try:
         times = texts.str.to_datetime(how.replace(".%f", "%.f"), time_unit="us", time_zone=zone, strict=False)
     except pl.exceptions.PolarsError as error:
-        raise ConfigError(f"no time can be read by the format {how!r}: {error}") from error
+        raise ConfigError(f"invalid time format {how!r}: {error}") from error
     if times.null_count() > texts.null_count():
         raise NotATimeError(f"not a time like {how}")
     return pa.chunked_array([times.to_arrow().cast(pa.timestamp("us"))])
@@ -277,7 +278,7 @@ def _cast(texts: pl.Series, kind: pa.DataType) -> pa.Array:
 
 
 def is_time(text: str, how: str) -> bool:
-    """Whether one text can be read by a format."""
+    """Whether a string has a time format."""
     try:
         to_times(pa.chunked_array([pa.array([text], pa.string())]), how)
     except NotATimeError:
@@ -286,7 +287,7 @@ def is_time(text: str, how: str) -> bool:
 
 
 def described(how: str) -> str:
-    """Return how a message names what a text should be."""
+    """Describe a time format for messages."""
     if how in {_ISO, _FINE_ISO}:
         return "a time, such as 2026-01-31 12:00:00"
     unit = how.rsplit(" ", maxsplit=1)[-1]

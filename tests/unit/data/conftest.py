@@ -1,4 +1,4 @@
-"""Fixtures of the data tests: a real HTTP server that answers as it is told, and an emit that remembers."""
+"""Fixtures of the data tests: a real HTTP server with scripted answers, and a recording emit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wayward import Server, Watcher, plain, status
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server on this machine; unscripted requests are answered properly."""
+    """A local server; requests without a script get correct answers."""
     state = Server()
     lock = threading.Lock()
 
@@ -51,12 +51,12 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def no_proxy_and_no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the machine's own settings out of the tests."""
+    """Isolate the tests from settings of the machine."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "RECSYS_MIRROR"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def watcher() -> Watcher:
-    """An emit that remembers."""
+    """A recording emit."""
     return Watcher()

@@ -34,7 +34,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def with_info(change: dict[str, object], name: str = "ml/extra") -> bytes:
-    """A good archive with one more member, whose header is changed."""
+    """A valid archive with an extra member and a changed header of it."""
     buffer = io.BytesIO(make_zip(FILES))
     with zipfile.ZipFile(buffer, "a") as target:
         info = zipfile.ZipInfo(name)
@@ -65,14 +65,14 @@ def test_unpack_finds_the_members(archive: Path, folder: Path, names: tuple[str,
     assert (last.done, last.total) == (len(RATINGS) + len(MOVIES),) * 2
 
 
-def test_unpack_ignores_what_a_mac_adds(archive: Path, folder: Path) -> None:
+def test_unpack_ignores_macos_metadata(archive: Path, folder: Path) -> None:
     noise = {"__MACOSX/ratings.csv": b"fork", "__MACOSX/ml/._ratings.csv": b"fork", ".hidden/ratings.csv": b"x"}
     archive.write_bytes(make_zip({**noise, **FILES, "ml/.DS_Store": b"x"}))
     unpack(archive, MEMBERS, folder, emit=ignore)
     assert (folder / "ratings.csv").read_bytes() == RATINGS
 
 
-def test_unpack_takes_the_least_deep_of_a_name(archive: Path, folder: Path) -> None:
+def test_unpack_prefers_the_member_at_the_lowest_depth(archive: Path, folder: Path) -> None:
     archive.write_bytes(make_zip({"ml/old/ratings.csv": b"old", **FILES}))
     unpack(archive, MEMBERS, folder, emit=ignore)
     assert (folder / "ratings.csv").read_bytes() == RATINGS
@@ -152,7 +152,7 @@ def test_unpack_lists_all_missing_members(archive: Path, folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
-def test_unpack_refuses_to_guess_between_two(archive: Path, folder: Path) -> None:
+def test_unpack_refuses_ambiguous_members(archive: Path, folder: Path) -> None:
     archive.write_bytes(make_zip({**FILES, "other/ratings.csv": b"x"}))
     with pytest.raises(DataError, match=r"two files ratings\.csv: 'ml/ratings\.csv' and 'other/ratings\.csv'"):
         unpack(archive, MEMBERS, folder, emit=ignore)
@@ -167,16 +167,16 @@ def test_unpack_refuses_to_guess_between_two(archive: Path, folder: Path) -> Non
         (b"seven seas", "is not a zip file"),
     ],
 )
-def test_unpack_recognises_what_is_no_zip(archive: Path, folder: Path, content: bytes, message: str) -> None:
+def test_unpack_recognizes_other_files(archive: Path, folder: Path, content: bytes, message: str) -> None:
     archive.write_bytes(content)
     with pytest.raises(DataError, match=message):
         unpack(archive, MEMBERS, folder, emit=ignore)
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
-def test_unpack_takes_plain_files_only(archive: Path, folder: Path, kind: int) -> None:
+def test_unpack_refuses_special_files(archive: Path, folder: Path, kind: int) -> None:
     archive.write_bytes(with_info({"external_attr": (kind | 0o666) << 16}))
-    with pytest.raises(DataError, match=r"member 'ml/extra' is no plain file; nothing was unpacked"):
+    with pytest.raises(DataError, match=r"member 'ml/extra' is not a regular file; nothing was unpacked"):
         unpack(archive, MEMBERS, folder, emit=ignore)
     assert not list(folder.iterdir())
 
@@ -188,14 +188,16 @@ def test_unpack_refuses_an_empty_member(archive: Path, folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
-def test_unpack_refuses_a_bomb(archive: Path, folder: Path) -> None:
+def test_unpack_refuses_a_zip_bomb(archive: Path, folder: Path) -> None:
     archive.write_bytes(make_zip({**FILES, "ml/ratings.csv": bytes(80 << 20)}))
     with pytest.raises(DataError, match=r"bytes would unpack to 83,886,113, more than 200 times as many; nothing"):
         unpack(archive, MEMBERS, folder, emit=ignore)
     assert not list(folder.iterdir())
 
 
-def test_unpack_refuses_what_the_disk_cannot_hold(archive: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpack_refuses_members_larger_than_the_disk(
+    archive: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive.write_bytes(make_zip(FILES))
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**6, 10**6 - 999, 999))

@@ -13,7 +13,7 @@ import pytest
 from wayward import Server, Watcher, digest_of, drops_after, ignores_range, plain, status
 
 from recsys_cli.data.digest import Digest
-from recsys_cli.data.fetch import Patience, download
+from recsys_cli.data.fetch import RetryPolicy, download
 from recsys_cli.errors import DataError
 from recsys_cli.events import ignore
 
@@ -31,8 +31,8 @@ def sleeps() -> Sleeps:
 
 
 @pytest.fixture
-def patience(sleeps: Sleeps) -> Patience:
-    return Patience(attempts=3, timeout=10, sleep=sleeps)
+def retry(sleeps: Sleeps) -> RetryPolicy:
+    return RetryPolicy(attempts=3, timeout=10, sleep=sleeps)
 
 
 @pytest.fixture
@@ -69,11 +69,11 @@ def test_download_checks_sha256(url: str, to: Path) -> None:
     assert download(url, to, digest=Digest(sha, "sha256"), emit=ignore) == sha
 
 
-def test_download_again_asks_no_server(url: str, to: Path, server: Server, watcher: Watcher) -> None:
+def test_repeated_download_sends_no_request(url: str, to: Path, server: Server, watcher: Watcher) -> None:
     download(url, to, digest=digest_of(BODY), emit=watcher)
     download(url, to, digest=digest_of(BODY), emit=watcher)
     assert len(server.requests) == 1
-    assert "already here" in watcher.texts()
+    assert "already downloaded" in watcher.texts()
 
 
 def test_download_replaces_a_wrong_file(url: str, to: Path) -> None:
@@ -83,7 +83,7 @@ def test_download_replaces_a_wrong_file(url: str, to: Path) -> None:
     assert to.read_bytes() == BODY
 
 
-def test_download_without_digest_asks_again(url: str, to: Path, server: Server) -> None:
+def test_download_without_digest_is_repeated(url: str, to: Path, server: Server) -> None:
     download(url, to, digest=None, emit=ignore)
     server.files["ml.zip"] = b"a new edition"
     assert download(url, to, digest=None, emit=ignore) == hashlib.md5(b"a new edition").hexdigest()
@@ -91,84 +91,84 @@ def test_download_without_digest_asks_again(url: str, to: Path, server: Server) 
 
 @pytest.mark.parametrize("known", [True, False], ids=["digest", "no digest"])
 def test_dropped_connection_is_resumed(
-    url: str, to: Path, server: Server, patience: Patience, watcher: Watcher, known: bool
+    url: str, to: Path, server: Server, retry: RetryPolicy, watcher: Watcher, known: bool
 ) -> None:
     server.script = [drops_after(100_000)]
-    download(url, to, digest=digest_of(BODY) if known else None, emit=watcher, patience=patience)
+    download(url, to, digest=digest_of(BODY) if known else None, emit=watcher, retry=retry)
     assert to.read_bytes() == BODY
     assert only_the_file(to)
     assert server.ranges() == [None, "bytes=100000-"]
     assert server.requests[1]["If-Range"] == f'"{hashlib.md5(BODY).hexdigest()}"'
-    assert "trying again" in watcher.texts("warning")
+    assert "retrying" in watcher.texts("warning")
 
 
 def test_many_drops_with_progress_do_not_exhaust_the_attempts(
-    url: str, to: Path, server: Server, patience: Patience
+    url: str, to: Path, server: Server, retry: RetryPolicy
 ) -> None:
     server.script = [drops_after(10_000, start=10_000 * turn) for turn in range(8)]
-    download(url, to, digest=digest_of(BODY), emit=ignore, patience=patience)
+    download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     assert to.read_bytes() == BODY
 
 
-def test_a_later_call_resumes_what_an_earlier_one_left(url: str, to: Path, server: Server, patience: Patience) -> None:
+def test_a_later_call_resumes_a_partial_download(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
     server.script = [drops_after(100_000), status(500), status(500), status(500)]
     with pytest.raises(DataError, match="500"):
-        download(url, to, digest=digest_of(BODY), emit=ignore, patience=patience)
+        download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     assert not to.exists()
     assert to.with_name("ml.zip.part").read_bytes() == BODY[:100_000]
-    download(url, to, digest=digest_of(BODY), emit=ignore, patience=patience)
+    download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     assert to.read_bytes() == BODY
     assert server.ranges()[-1] == "bytes=100000-"
 
 
-def test_another_server_resumes_only_with_a_digest(url: str, to: Path, server: Server, patience: Patience) -> None:
+def test_another_server_resumes_only_with_a_digest(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
     server.files["mirror/ml.zip"] = BODY
     for digest, expected in ((digest_of(BODY), "bytes=100000-"), (None, None)):
         server.script = [drops_after(100_000), status(404)]
         with pytest.raises(DataError, match="404"):
-            download(url, to, digest=digest, emit=ignore, patience=patience)
-        download(f"{server.url}/mirror/ml.zip", to, digest=digest, emit=ignore, patience=patience)
+            download(url, to, digest=digest, emit=ignore, retry=retry)
+        download(f"{server.url}/mirror/ml.zip", to, digest=digest, emit=ignore, retry=retry)
         assert to.read_bytes() == BODY
         assert server.ranges()[-1] == expected
         assert "If-Range" not in server.requests[-1]
         to.unlink()
 
 
-def test_changed_file_is_not_glued_to_the_old_half(url: str, to: Path, server: Server, patience: Patience) -> None:
+def test_changed_file_restarts_the_download(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
     server.script = [drops_after(100_000, etag='"older"')]
-    download(url, to, digest=None, emit=ignore, patience=patience)
+    download(url, to, digest=None, emit=ignore, retry=retry)
     assert to.read_bytes() == BODY
 
 
-def test_weak_etag_is_no_validator(url: str, to: Path, server: Server, patience: Patience) -> None:
+def test_weak_etag_is_no_validator(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
     server.script = [drops_after(100_000, etag='W/"weak"')]
-    download(url, to, digest=None, emit=ignore, patience=patience)
+    download(url, to, digest=None, emit=ignore, retry=retry)
     assert to.read_bytes() == BODY
     assert server.ranges() == [None, None]
 
 
 def test_server_that_ignores_range_restarts(
-    url: str, to: Path, server: Server, patience: Patience, watcher: Watcher
+    url: str, to: Path, server: Server, retry: RetryPolicy, watcher: Watcher
 ) -> None:
     server.script = [drops_after(100_000), ignores_range]
-    download(url, to, digest=digest_of(BODY), emit=watcher, patience=patience)
+    download(url, to, digest=digest_of(BODY), emit=watcher, retry=retry)
     assert to.read_bytes() == BODY
-    assert "does not resume" in watcher.texts()
+    assert "cannot resume" in watcher.texts()
 
 
-def test_server_that_sends_another_range_restarts(url: str, to: Path, server: Server, patience: Patience) -> None:
+def test_server_that_sends_another_range_restarts(url: str, to: Path, server: Server, retry: RetryPolicy) -> None:
     server.script = [drops_after(100_000), drops_after(1_000, start=5)]
-    download(url, to, digest=digest_of(BODY), emit=ignore, patience=patience)
+    download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     assert to.read_bytes() == BODY
 
 
 @pytest.mark.parametrize("surplus", [0, 17], ids=["complete", "too long"])
-def test_part_file_at_or_past_the_end(url: str, to: Path, server: Server, patience: Patience, surplus: int) -> None:
+def test_part_file_at_or_past_the_end(url: str, to: Path, server: Server, retry: RetryPolicy, surplus: int) -> None:
     server.script = [drops_after(100_000), status(404)]
     with pytest.raises(DataError, match="404"):
-        download(url, to, digest=digest_of(BODY), emit=ignore, patience=patience)
+        download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     to.with_name("ml.zip.part").write_bytes(BODY + b"x" * surplus)
-    download(url, to, digest=digest_of(BODY), emit=ignore, patience=patience)
+    download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     assert to.read_bytes() == BODY
     assert len(server.requests) == (3 if surplus == 0 else 4)
 
@@ -176,26 +176,26 @@ def test_part_file_at_or_past_the_end(url: str, to: Path, server: Server, patien
 @pytest.mark.parametrize("other", [os.urandom(len(BODY)), BODY[:-1]], ids=["other bytes", "other size"])
 def test_other_bytes_are_refused_and_deleted(url: str, to: Path, server: Server, other: bytes) -> None:
     server.files["ml.zip"] = other
-    with pytest.raises(DataError, match=r"is not the file that it should be: expected .* found") as caught:
+    with pytest.raises(DataError, match=r"is not the expected file: expected .* found") as caught:
         download(url, to, digest=digest_of(BODY), emit=ignore)
     assert "--mirror" in str(caught.value.hint)
     assert nothing_left(to)
 
 
-def test_html_page_is_recognised_and_spares_the_part_file(
-    url: str, to: Path, server: Server, patience: Patience
+def test_html_page_is_recognized_and_keeps_the_part_file(
+    url: str, to: Path, server: Server, retry: RetryPolicy
 ) -> None:
     page = status(200, headers={"Content-Type": "text/html"}, body=b"\n <!DOCTYPE html><title>Log in</title>")
     server.script = [drops_after(100_000), page]
     with pytest.raises(DataError, match=r"ml\.zip answers with an HTML page") as caught:
-        download(url, to, digest=digest_of(BODY), emit=ignore, patience=patience)
+        download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     assert "login page" in str(caught.value.hint)
     assert to.with_name("ml.zip.part").stat().st_size == 100_000
     assert not to.exists()
 
 
 @pytest.mark.parametrize("digest", [digest_of(BODY), None], ids=["digest", "no digest"])
-def test_lfs_pointer_is_recognised(url: str, to: Path, server: Server, digest: Digest | None) -> None:
+def test_lfs_pointer_is_recognized(url: str, to: Path, server: Server, digest: Digest | None) -> None:
     server.files["ml.zip"] = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
     with pytest.raises(DataError, match="Git LFS pointer"):
         download(url, to, digest=digest, emit=ignore)
@@ -209,7 +209,7 @@ def test_empty_answer_is_refused(url: str, to: Path, server: Server) -> None:
     assert nothing_left(to)
 
 
-def test_404_names_the_url_and_the_ways_out(server: Server, to: Path) -> None:
+def test_404_names_the_url_and_the_alternatives(server: Server, to: Path) -> None:
     with pytest.raises(DataError, match=rf"{server.url}/gone\.zip: the server answers 404") as caught:
         download(f"{server.url}/gone.zip", to, digest=None, emit=ignore)
     assert "--mirror URL" in str(caught.value.hint)
@@ -219,25 +219,25 @@ def test_404_names_the_url_and_the_ways_out(server: Server, to: Path) -> None:
 
 
 def test_503_waits_as_long_as_the_server_asks(
-    url: str, to: Path, server: Server, patience: Patience, sleeps: Sleeps
+    url: str, to: Path, server: Server, retry: RetryPolicy, sleeps: Sleeps
 ) -> None:
     server.script = [status(503, headers={"Retry-After": "7"}), status(429, headers={"Retry-After": "900"})]
-    download(url, to, digest=digest_of(BODY), emit=ignore, patience=patience)
+    download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     assert to.read_bytes() == BODY
-    assert sleeps == [7.0, patience.longest]
+    assert sleeps == [7.0, retry.max_wait]
 
 
-def test_failures_without_progress_end(url: str, to: Path, server: Server, patience: Patience, sleeps: Sleeps) -> None:
+def test_failures_without_progress_end(url: str, to: Path, server: Server, retry: RetryPolicy, sleeps: Sleeps) -> None:
     server.script = [status(503)] * 5
     with pytest.raises(DataError, match="503"):
-        download(url, to, digest=digest_of(BODY), emit=ignore, patience=patience)
+        download(url, to, digest=digest_of(BODY), emit=ignore, retry=retry)
     assert sleeps == [1.0, 2.0]
     assert len(server.requests) == 3
 
 
-def test_nobody_listens(to: Path, patience: Patience) -> None:
+def test_refused_connection_is_an_error(to: Path, retry: RetryPolicy) -> None:
     with pytest.raises(DataError, match=r"cannot download http://127\.0\.0\.1:9/ml\.zip: .*refused") as caught:
-        download("http://127.0.0.1:9/ml.zip", to, digest=None, emit=ignore, patience=patience)
+        download("http://127.0.0.1:9/ml.zip", to, digest=None, emit=ignore, retry=retry)
     assert "--mirror" in str(caught.value.hint)
 
 
@@ -246,10 +246,10 @@ def test_full_disk_is_one_message(url: str, to: Path) -> None:
     to.with_name("ml.zip.part").symlink_to("/dev/full")
     with pytest.raises(DataError, match=r"cannot write .*No space left") as caught:
         download(url, to, digest=None, emit=ignore)
-    assert caught.value.hint == "is the disk full?"
+    assert caught.value.hint == "check the free disk space"
 
 
-def test_two_downloads_at_once_ask_the_server_once(url: str, to: Path, server: Server) -> None:
+def test_concurrent_downloads_send_one_request(url: str, to: Path, server: Server) -> None:
     watchers = [Watcher(), Watcher()]
     second_waits = threading.Event()
 

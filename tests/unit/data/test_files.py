@@ -86,15 +86,15 @@ def test_unknown_suffix_is_refused(here: Path) -> None:
     assert ".parquet" in str(caught.value.hint)
 
 
-def test_all_wrong_options_come_at_once() -> None:
+def test_all_invalid_options_are_reported() -> None:
     with pytest.raises(ConfigError) as caught:
         opened(interaction="a.csv", tables={"interactions": "b.csv"})
-    assert "dataset.interactions: is needed" in caught.value.message
+    assert "dataset.interactions: is required" in caught.value.message
     assert "dataset.interaction: unknown option (did you mean interactions?)" in caught.value.message
-    assert "'interactions' is a key beside tables" in caught.value.message
+    assert "'interactions' is a key next to tables" in caught.value.message
 
 
-def test_folder_stands_for_its_files(here: Path) -> None:
+def test_folder_is_expanded_to_its_files(here: Path) -> None:
     for name in ("plays/_SUCCESS", "plays/.1.csv.crc", "plays/deep/0.csv", "plays/.tmp/9.csv"):
         (here / name).parent.mkdir(exist_ok=True)
         (here / name).write_text("user,song\n")
@@ -109,22 +109,22 @@ def test_folder_stands_for_its_files(here: Path) -> None:
         ]
 
 
-def test_folder_that_keeps_a_column_in_its_names_is_refused(here: Path) -> None:
+def test_partition_columns_in_folder_names_are_refused(here: Path) -> None:
     (here / "plays/year=2026").mkdir()
     (here / "plays/year=2026/1.csv").write_text("user,song\n")
 
-    with pytest.raises(DataError, match="names of its folders, such as year=2026, which are not read") as found:
+    with pytest.raises(DataError, match="names of its folders, such as year=2026, which are not supported") as found:
         opened(interactions="plays").tables(here)
     assert "plays/**/*" in str(found.value.hint)
     assert len(opened(interactions="plays/**/*.csv").tables(here)[0].files) == 4
 
 
-def test_file_that_is_named_twice_is_refused(here: Path) -> None:
-    with pytest.raises(ConfigError, match=r"plays/1\.csv is named twice"):
+def test_duplicate_files_are_refused(here: Path) -> None:
+    with pytest.raises(ConfigError, match=r"plays/1\.csv is matched twice"):
         opened(interactions=["plays/*.csv", "plays/1.csv"]).tables(here)
 
 
-def test_packed_files_and_plain_ones_are_one_table(here: Path) -> None:
+def test_compressed_and_plain_files_form_one_table(here: Path) -> None:
     for name in ("3.csv.gz", "4.csv.zst", "5.CSV.XZ"):
         (here / "plays" / name).touch()
 
@@ -135,7 +135,7 @@ def test_packed_files_and_plain_ones_are_one_table(here: Path) -> None:
         opened(interactions="plays/*").tables(here)
 
 
-def test_files_without_a_telling_name_are_what_the_user_says(here: Path) -> None:
+def test_format_option_overrides_the_suffix(here: Path) -> None:
     (here / "u.data").write_text("1|2\n")
 
     (table,) = opened(interactions={"files": "u.data", "separator": "|", "names": ["user", "song"]}).tables(here)
@@ -147,7 +147,7 @@ def test_files_without_a_telling_name_are_what_the_user_says(here: Path) -> None
     assert opened(interactions={"files": "u.data", "format": "csv"}).tables(here)[0].separator == ","
 
 
-def test_only_described_columns_are_described(here: Path) -> None:
+def test_only_declared_columns_are_described(here: Path) -> None:
     options = {"files": "songs.tsv", "types": {"zip": "string", "ids": "int64"}, "lists": {"genres": "|", "ids": ";"}}
 
     (table,) = opened(interactions=options).tables(here)
@@ -157,15 +157,15 @@ def test_only_described_columns_are_described(here: Path) -> None:
     assert (table.separator, table.header, table.quote) == ("\t", True, '"')
 
 
-def test_options_of_text_are_not_for_parquet(here: Path) -> None:
+def test_text_options_are_refused_for_parquet(here: Path) -> None:
     options = {"files": "artists.parquet", "quote": None, "separator": ";", "types": {"user": "string"}}
     with pytest.raises(
-        ConfigError, match="table 'interactions': separator, quote is for text, and its files are parquet"
+        ConfigError, match="table 'interactions': separator, quote is for text, but its files are Parquet"
     ):
         opened(interactions=options).tables(here)
 
 
-def test_identity_changes_with_how_files_are_read(here: Path) -> None:
+def test_identity_changes_with_the_dialect(here: Path) -> None:
     plain = opened(interactions="plays/1.csv").identity()
 
     assert opened(interactions={"files": ["plays/1.csv"], "quote": '"', "encoding": "utf-8"}).identity() == plain
@@ -182,12 +182,12 @@ def test_identity_changes_with_how_files_are_read(here: Path) -> None:
         ({"files": "a", "lists": {"genres": ""}}, "dataset.interactions.lists.genres.separator: String should have"),
         (
             {"files": "a", "names": ["x"], "lists": {"y": "|"}},
-            "dataset.interactions: lists has y, which is not in names",
+            "dataset.interactions: lists has y, not in names",
         ),
-        ({"files": "a", "names": ["x", "x"]}, "dataset.interactions: names has a name twice"),
+        ({"files": "a", "names": ["x", "x"]}, "dataset.interactions: names has a duplicate"),
     ],
 )
 def test_wrong_options_of_a_table_are_named(options: object, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)) as found:
         opened(interactions=options)
-    assert "of a table that is more than a path: files, format, separator" in str(found.value.hint)
+    assert "of a table given as a mapping: files, format, separator" in str(found.value.hint)

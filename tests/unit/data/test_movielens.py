@@ -49,7 +49,7 @@ def request(tmp_path: Path, **how: object) -> FetchRequest:
 
 
 def first_row(table: RawTable) -> dict[str, str]:
-    """The first row of a table, read as its description says and in no other way."""
+    """The first row of a table, read by its declared dialect."""
     lines = table.files[0].read_bytes().decode(table.encoding).splitlines()
     line = lines[1 if table.header else 0]
     fields = line.split(table.separator)
@@ -61,7 +61,7 @@ def first_row(table: RawTable) -> dict[str, str]:
 
 @pytest.fixture
 def mirrored(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """A mirror of all releases, which are small here, and a catalog with the digests of those."""
+    """A mirror with small archives of all releases, and a catalog with their digests."""
     for name, members in ARCHIVES.items():
         body, release = make_zip(members), RELEASES[name]
         server.files[f"mirror/{release.archive}"] = body
@@ -72,7 +72,7 @@ def mirrored(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_fetch_leaves_what_the_tables_describe(name: str, mirrored: Server, tmp_path: Path) -> None:
+def test_fetch_writes_the_files_of_the_tables(name: str, mirrored: Server, tmp_path: Path) -> None:
     source = open_source(name)
     asked = request(tmp_path, mirror=f"{mirrored.url}/mirror/")
     facts = source.fetch(asked, ignore)
@@ -96,7 +96,7 @@ def test_fetch_leaves_what_the_tables_describe(name: str, mirrored: Server, tmp_
 
 
 @pytest.mark.parametrize("name", ["movielens-1m", "movielens-10m", "movielens-25m"])
-def test_genres_are_a_list_with_a_word_for_none(name: str, tmp_path: Path) -> None:
+def test_genres_are_a_list_column(name: str, tmp_path: Path) -> None:
     movies = open_source(name).tables(tmp_path)[1]
     assert [column.name for column in movies.columns] == ["movieId", "title", "genres"]
     genres = movies.columns[2]
@@ -140,7 +140,7 @@ def test_mirror_has_to_be_a_web_address(tmp_path: Path) -> None:
 def test_other_archive_of_the_right_name_is_refused(mirrored: Server, tmp_path: Path) -> None:
     mirrored.files["mirror/ml-25m.zip"] = make_zip(ARCHIVES["movielens-20m"])
     asked = request(tmp_path, mirror=f"{mirrored.url}/mirror")
-    with pytest.raises(DataError, match=r"ml-25m\.zip is not the file that it should be"):
+    with pytest.raises(DataError, match=r"ml-25m\.zip is not the expected file"):
         open_source("movielens-25m").fetch(asked, ignore)
     assert not list(asked.folder.iterdir())
 
@@ -150,7 +150,7 @@ def test_local_file_with_another_digest_is_a_warning(tmp_path: Path, watcher: Wa
     local.write_bytes(make_zip(ARCHIVES["movielens-25m"]))
     asked = request(tmp_path, from_file=local)
     facts = open_source("movielens-25m").fetch(asked, watcher)
-    assert "using it as given" in watcher.texts("warning")
+    assert "using it anyway" in watcher.texts("warning")
     assert facts["md5"] == hashlib.md5(local.read_bytes()).hexdigest()
     assert {path.name for path in asked.folder.iterdir()} == {"ratings.csv", "movies.csv"}
     assert local.exists()

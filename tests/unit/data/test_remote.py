@@ -1,4 +1,4 @@
-"""Files at URLs: what is found, read and said, over a real HTTP server, in memory, and inside archives."""
+"""Files at URLs, on a real HTTP server, in memory and in archives: search, reading and errors."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_server_without_ranges_sends_text_and_no_parquet(server: Server) -> None
         Reader(described(f"{server.url}/r.parquet")).read()
 
 
-def test_server_that_hangs_up_loses_nothing(server: Server) -> None:
+def test_dropped_connection_is_an_error(server: Server) -> None:
     server.files |= STORED
     table = described(f"{server.url}/r.csv")
     server.script = [plain, drops_after(5000)]
@@ -86,14 +86,14 @@ def test_server_that_hangs_up_loses_nothing(server: Server) -> None:
         Reader(table).read()
 
 
-def test_what_a_server_has_not_is_named(server: Server) -> None:
+def test_missing_remote_files_are_named(server: Server) -> None:
     with pytest.raises(DataError, match=r"table 'interactions': there is no file at http.*/gone\.csv"):
         described(f"{server.url}/gone.csv")
 
     server.files |= STORED
     table = described(f"{server.url}/r.csv")
     server.files.clear()
-    with pytest.raises(DataError, match=r"/r\.csv is not there"):
+    with pytest.raises(DataError, match=r"/r\.csv does not exist"):
         Reader(table).read()
 
     server.script = [status(403)] * 8
@@ -101,7 +101,7 @@ def test_what_a_server_has_not_is_named(server: Server) -> None:
         described(f"{server.url}/r.csv")
 
 
-def test_server_that_is_not_there_is_named() -> None:
+def test_unreachable_server_is_named() -> None:
     with pytest.raises(DataError, match=r"http://127\.0\.0\.1:1/r\.csv: Cannot connect"):
         described("http://127.0.0.1:1/r.csv")
 
@@ -126,7 +126,7 @@ def test_globs_and_folders_are_found_in_order(memory: fsspec.AbstractFileSystem)
     assert names(described("memory://b")) == ["memory:///b/10.csv", "memory:///b/2.csv", "memory:///b/deep/3.csv"]
     with pytest.raises(DataError, match=r"there is no file at memory://b/\*\.parquet"):
         described("memory://b/*.parquet")
-    with pytest.raises(ConfigError, match=r"memory:///b/2\.csv is named twice"):
+    with pytest.raises(ConfigError, match=r"memory:///b/2\.csv is matched twice"):
         described(["memory://b/*.csv", "memory:///b/2.csv"])
 
 
@@ -153,7 +153,7 @@ def test_members_of_an_archive_are_read(tmp_path: Path) -> None:
     assert Reader(described(f"zip://in/r.parquet::{tmp_path}/a.zip")).read().equals(ROWS)
 
 
-def test_files_kept_by_a_cache_are_read(memory: fsspec.AbstractFileSystem) -> None:
+def test_files_of_a_local_cache_are_read(memory: fsspec.AbstractFileSystem) -> None:
     for name, content in STORED.items():
         memory.pipe(f"/b/{name}", content)
 
@@ -163,7 +163,7 @@ def test_files_kept_by_a_cache_are_read(memory: fsspec.AbstractFileSystem) -> No
     assert Reader(table).read().equals(ROWS)
 
 
-def test_protocol_of_this_machine_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_protocol_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.csv").write_bytes(TEXT)
 
@@ -175,12 +175,12 @@ def test_protocol_of_this_machine_is_a_path(tmp_path: Path, monkeypatch: pytest.
     ("text", "url"),
     [("s3://b/x", True), ("zip://a::s3://b/c.zip", True), ("file:///x", False), ("a/b:c.csv", False), ("C:\\x", False)],
 )
-def test_urls_are_told_from_paths(text: str, url: bool) -> None:
+def test_urls_differ_from_paths(text: str, url: bool) -> None:
     assert is_url(text) is url
 
 
-def test_unknown_protocol_is_a_mistake_in_the_config() -> None:
-    with pytest.raises(ConfigError, match=r"htps://x/r\.csv: no protocol 'htps' is known \(did you mean https\?\)"):
+def test_unknown_protocol_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match=r"htps://x/r\.csv: unknown protocol 'htps' \(did you mean https\?\)"):
         described("htps://x/r.csv")
 
 

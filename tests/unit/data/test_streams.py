@@ -1,4 +1,4 @@
-"""The bytes of raw text files: packed in every way, and what is said of those that are not what their name says."""
+"""Byte streams of raw text files in every compression, and errors for wrong suffixes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = b"user,item\n" + b"".join(b"%d,%d\n" % (row, row % 7) for row in range(50
 
 
 def packed(codec: str, text: bytes = TEXT) -> bytes:
-    """Pack with another implementation than the one that reads, where there is one."""
+    """Compress, if possible by another implementation than the reader's."""
     if codec == "gzip":
         return gzip.compress(text)
     if codec == "bz2":
@@ -39,7 +39,7 @@ every_suffix = pytest.mark.parametrize("suffix", COMPRESSIONS)
 
 
 @every_suffix
-def test_packed_text_is_read_whole(tmp_path: Path, suffix: str) -> None:
+def test_compressed_text_is_read_completely(tmp_path: Path, suffix: str) -> None:
     file = written(tmp_path / f"r.csv{suffix}", packed(COMPRESSIONS[suffix]))
 
     assert head(file, 10 * len(TEXT)) == TEXT
@@ -47,7 +47,7 @@ def test_packed_text_is_read_whole(tmp_path: Path, suffix: str) -> None:
 
 
 @every_suffix
-def test_archives_put_together_are_one_text(tmp_path: Path, suffix: str) -> None:
+def test_concatenated_archives_are_one_text(tmp_path: Path, suffix: str) -> None:
     codec = COMPRESSIONS[suffix]
     file = written(tmp_path / f"r.CSV{suffix.upper()}", packed(codec, TEXT[:1000]) + packed(codec, TEXT[1000:]))
 
@@ -64,23 +64,23 @@ def test_truncated_archive_is_named(tmp_path: Path, suffix: str) -> None:
 
 
 @every_suffix
-def test_name_that_does_not_say_how_it_is_packed_is_refused(tmp_path: Path, suffix: str) -> None:
+def test_missing_compression_suffix_is_refused(tmp_path: Path, suffix: str) -> None:
     file = written(tmp_path / "r.csv", packed(COMPRESSIONS[suffix]))
 
-    with pytest.raises(DataError, match=r"r\.csv is packed with .* and its name does not say so") as found:
+    with pytest.raises(DataError, match=r"r\.csv is compressed with .*, but has no suffix") as found:
         head(file, 100)
-    assert found.value.hint == f"name it r.csv{suffix}"
+    assert found.value.hint == f"rename it to r.csv{suffix}"
 
 
 @every_suffix
-def test_name_that_says_a_packing_that_is_not_there_is_refused(tmp_path: Path, suffix: str) -> None:
+def test_wrong_compression_suffix_is_refused(tmp_path: Path, suffix: str) -> None:
     file = written(tmp_path / f"r.csv{suffix}", TEXT)
-    with pytest.raises(DataError, match=rf"is not packed with {COMPRESSIONS[suffix]}, and {suffix} says otherwise"):
+    with pytest.raises(DataError, match=rf"is not compressed with {COMPRESSIONS[suffix]}, but has the suffix {suffix}"):
         head(file, 100)
 
     other = ".gz" if suffix != ".gz" else ".zst"
     file = written(tmp_path / f"r.csv{other}", packed(COMPRESSIONS[suffix]))
-    with pytest.raises(DataError, match=f"is packed with {COMPRESSIONS[suffix]}, and {other} says otherwise"):
+    with pytest.raises(DataError, match=f"is compressed with {COMPRESSIONS[suffix]}, but has the suffix {other}"):
         head(file, 100)
 
 
@@ -88,20 +88,20 @@ def test_name_that_says_a_packing_that_is_not_there_is_refused(tmp_path: Path, s
     ("content", "what"),
     [
         (b"PK\x03\x04...", "a zip archive"),
-        (b"PAR1....", "a parquet file"),
+        (b"PAR1....", "a Parquet file"),
         ("a,b\n".encode("utf-16"), "text in UTF-16"),
     ],
 )
-def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes, what: str) -> None:
+def test_binary_files_are_refused(tmp_path: Path, content: bytes, what: str) -> None:
     with pytest.raises(DataError, match=f"r.csv is {what}"):
         head(written(tmp_path / "r.csv", content), 100)
 
 
-def test_text_may_begin_like_a_packed_one(tmp_path: Path) -> None:
+def test_text_may_start_like_a_compressed_file(tmp_path: Path) -> None:
     assert head(written(tmp_path / "r.csv", b"BZh,a\n1,2\n"), 100) == b"BZh,a\n1,2\n"
 
 
-def test_names_tell_how_files_are_packed() -> None:
+def test_suffixes_determine_the_compression() -> None:
     assert [compression(name) for name in ("a.csv", "a.CSV.GZ", "a.gz.csv", "a.tsv.zst")] == [
         None,
         "gzip",

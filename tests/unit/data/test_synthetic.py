@@ -167,8 +167,8 @@ def test_popularity_and_activity_are_skewed(ratings: Ratings) -> None:
     assert by_user.min() >= 20
 
 
-def test_chances_are_how_often_items_are_chosen(world: PlantedWorld) -> None:
-    """Many draws of one user at one time, as if nothing had been rated: within what chance allows each."""
+def test_chances_equal_sampling_frequencies(world: PlantedWorld) -> None:
+    """Many samples for one user at one time, without history: all frequencies within their confidence limits."""
     draws, user, time = 200_000, 17, 0.4
     rng = np.random.default_rng(0)
     users, charts = np.full(draws, user), np.full(draws, int(time * len(world.charts)))
@@ -202,7 +202,7 @@ def test_presets_have_their_counts() -> None:
     assert open_source("synthetic-small", {"seed": 3}).identity()["seed"] == 3
 
 
-def test_wrong_options_come_at_once() -> None:
+def test_all_invalid_options_are_reported() -> None:
     with pytest.raises(ConfigError) as caught:
         open_source("synthetic", {"user": 3, "items": "many", "seed": -1})
     assert "dataset.user: unknown option (did you mean users?)" in caught.value.message
@@ -216,6 +216,6 @@ def test_rows_have_to_fit(rows: int) -> None:
         open_source("synthetic", {**OPTIONS, "rows": rows})
 
 
-def test_generated_data_has_no_archive(tmp_path: Path) -> None:
+def test_generated_data_refuses_mirror_and_archive(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is generated"):
         open_source("synthetic-small").fetch(FetchRequest(tmp_path, tmp_path, mirror="https://x"), ignore)

@@ -18,7 +18,7 @@ Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
 
 
 def plain(handler: BaseHTTPRequestHandler, body: bytes) -> None:
-    """Answer as a good server does: HEAD, Range, If-Range, ETag, 416."""
+    """Answer correctly: HEAD, Range, If-Range, ETag, 416."""
     etag = f'"{hashlib.md5(body).hexdigest()}"'
     wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
     end = len(body)
@@ -45,7 +45,7 @@ def plain(handler: BaseHTTPRequestHandler, body: bytes) -> None:
 
 
 def drops_after(count: int, *, etag: str = "", start: int = 0) -> Answer:
-    """Promise everything from `start`, send `count` bytes, hang up."""
+    """Announce all bytes from `start`, send `count` of them, close the connection."""
 
     def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         handler.send_response(206 if start else 200)
@@ -61,7 +61,7 @@ def drops_after(count: int, *, etag: str = "", start: int = 0) -> Answer:
 
 
 def ignores_range(handler: BaseHTTPRequestHandler, body: bytes) -> None:
-    """Send the whole file whatever was asked for."""
+    """Send the whole file for every request."""
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()
@@ -70,7 +70,7 @@ def ignores_range(handler: BaseHTTPRequestHandler, body: bytes) -> None:
 
 
 def status(code: int, *, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
-    """Answer with a status, headers and a body of its own."""
+    """Answer with a fixed status, headers and body."""
 
     def answer(handler: BaseHTTPRequestHandler, _: bytes) -> None:
         handler.send_response(code)
@@ -85,7 +85,7 @@ def status(code: int, *, headers: dict[str, str] | None = None, body: bytes = b"
 
 @dataclass
 class Server:
-    """What the server holds, how it answers the next requests, and what it was asked."""
+    """Files of the server, scripted answers and received requests."""
 
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -113,12 +113,12 @@ class Watcher(list[Event]):
 
 
 def digest_of(body: bytes) -> Digest:
-    """The digest that the body really has."""
+    """The actual digest of the body."""
     return Digest(hashlib.md5(body).hexdigest(), size=len(body))
 
 
 def make_zip(members: dict[str, bytes]) -> bytes:
-    """A zip with these members."""
+    """A zip archive with the given members."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
         for name, content in members.items():
@@ -127,6 +127,6 @@ def make_zip(members: dict[str, bytes]) -> bytes:
 
 
 def written(path: Path, content: bytes) -> Path:
-    """The path, with the content in it."""
+    """Write the content to the path and return it."""
     path.write_bytes(content)
     return path

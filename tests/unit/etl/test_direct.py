@@ -1,4 +1,4 @@
-"""Categorify without a query: which of them can be done at once, and that the others wait for what comes before them."""
+"""Categorify without a query: direct steps, and steps with dependencies."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ def test_raw_columns_are_encoded_at_once_and_lists_by_element() -> None:
         step(Rename(columns={"n": "a"}), "n", "a"),
     ],
 )
-def test_what_an_earlier_step_reads_or_writes_waits_for_it(before: PlanStep) -> None:
+def test_steps_wait_for_earlier_steps_on_the_same_columns(before: PlanStep) -> None:
     direct = done(before, step(ENCODE))
 
     assert [one.op for one, _ in direct.rest] == [before.op, ENCODE]
     assert direct.rows is ROWS
 
 
-def test_what_an_earlier_step_has_nothing_to_do_with_does_not_wait() -> None:
+def test_independent_steps_do_not_wait() -> None:
     other = step(LambdaOp(expression="n + 1", output="m"), "m")
 
     direct = done(other, step(ENCODE))
 
     assert [one for one, _ in direct.rest] == [other]
     assert direct.rows["a"].type == pa.int32()
-    assert direct.looked_at.column_names == ["n"]
+    assert direct.query_input.column_names == ["n"]
 
 
-def test_counting_looks_at_rows_that_stand_for_themselves() -> None:
+def test_weighted_rows_are_counted_by_a_query() -> None:
     learn = step(Categorify(columns=("a", "tags")))
 
     direct = Direct.of([(learn, "fit")], FITTED, ROWS)
@@ -87,7 +87,7 @@ def test_counting_looks_at_rows_that_stand_for_themselves() -> None:
     assert weighted.rest == [(learn, "fit")]
 
 
-def test_numbers_of_rows_are_those_of_their_final_places() -> None:
+def test_row_numbers_follow_the_final_order() -> None:
     order = np.array([2, 0, 1])
 
     numbers = row_numbers(5, 3, order).to_numpy()

@@ -1,4 +1,4 @@
-"""Encoding by a vocabulary: every way to look up gives what a dictionary of Python's gives, and is prepared only once."""
+"""Encoding by a vocabulary: all lookup methods agree with a Python dictionary, and encoders are cached."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_nan_is_null_and_zero_has_no_sign() -> None:
     assert encode(pa.array([-0.0, 0.0, float("nan"), 2.0])).tolist() == [3, 3, 1, 4]
 
 
-def test_whole_numbers_of_any_width_are_the_same() -> None:
+def test_integers_of_any_width_are_equal() -> None:
     for known in ([1, 2], [1, 2**40]):
         encode = Encoder(vocabulary(known, pa.int64()))
         for kind in (pa.int8(), pa.uint16(), pa.int32(), pa.uint64()):
@@ -87,13 +87,13 @@ def test_unseen_values_go_to_their_bucket() -> None:
 
 
 def test_values_of_another_kind_are_refused() -> None:
-    with pytest.raises(DataError, match="learnt from int64, and the column holds string"):
+    with pytest.raises(DataError, match="type int64, but the column has type string"):
         Encoder(vocabulary([1, 2]))(pa.array(["1"]))
-    with pytest.raises(DataError, match="learnt from string, and the column holds double"):
+    with pytest.raises(DataError, match="type string, but the column has type double"):
         Encoder(vocabulary(["a"]))(pa.array([1.0]))
 
 
-def test_texts_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_collisions_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         module, "hash_values", lambda values: np.array([len(v or "") for v in values.to_pylist()], np.uint64)
     )

@@ -1,4 +1,4 @@
-"""The Polars engine with etl.device=gpu, as far as it can be tested without a GPU: what goes there, and what comes back."""
+"""The Polars engine with etl.device=gpu, tested without a GPU by a fake engine."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from strategies import Case, cases
 
 from recsys_cli.errors import DataError, MissingExtraError
 from recsys_cli.etl.engine import choose
-from recsys_cli.etl.polars_engine import counted, releases
+from recsys_cli.etl.polars_engine import count_check, releases
 from recsys_cli.etl.polars_engine.engine import PolarsEngine
 from recsys_cli.etl.polars_engine.gpu import Gpu, Unit
-from recsys_cli.etl.polars_engine.releases import meets
+from recsys_cli.etl.polars_engine.releases import satisfies
 from recsys_cli.events import Event, Message
 from recsys_cli.features.plan import FeaturePlan
 
@@ -42,7 +42,7 @@ CASE = Case(
 
 
 class Fake:
-    """Stands for cudf-polars: runs queries on the CPU, but none in which there is a function of ours."""
+    """Fake of cudf-polars: runs queries on the CPU, except those with Python functions."""
 
     def __init__(self, **options: Any) -> None:
         assert options == {"executor": "in-memory", "raise_on_fail": True}
@@ -51,7 +51,7 @@ class Fake:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Put the fake in the place of the GPU; the plans of the queries that it ran are in the list."""
+    """Replace the GPU engine by the fake; the list has the plans of its queries."""
     ran: list[str] = []
     collect = pl.LazyFrame.collect
 
@@ -73,7 +73,7 @@ def texts(events: list[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, Message)]
 
 
-def test_the_answer_is_that_of_the_cpu_and_what_runs_there_is_said_once(fake: list[str], tmp_path: Path) -> None:
+def test_results_equal_the_cpu_and_fallbacks_are_reported_once(fake: list[str], tmp_path: Path) -> None:
     told: list[Event] = []
     made = answer("polars", CASE, tmp_path / "gpu", device="gpu", emit=told.append)
     assert made.files() == answer("polars", CASE, tmp_path / "cpu").files()
@@ -82,13 +82,13 @@ def test_the_answer_is_that_of_the_cpu_and_what_runs_there_is_said_once(fake: li
     assert any("AGGREGATE" in plan for plan in fake), "and counted by a group-by"
 
 
-def test_without_cudf_polars_everything_runs_on_the_cpu_and_is_said(tmp_path: Path) -> None:
+def test_without_cudf_polars_everything_falls_back_to_the_cpu(tmp_path: Path) -> None:
     told: list[Event] = []
     made = answer("polars", CASE, tmp_path / "gpu", device="gpu", emit=told.append)
     assert made.files() == answer("polars", CASE, tmp_path / "cpu").files()
     assert len(texts(told)) == len(set(texts(told)))
     assert {text.partition(" runs")[0] for text in texts(told)} == {
-        "learning of Categorify", "Categorify", "Categorify of lists or with buckets", "LambdaOp",
+        "fitting Categorify", "Categorify", "Categorify of lists or with buckets", "LambdaOp",
     }  # fmt: skip
 
 
@@ -103,14 +103,14 @@ def test_categorify_by_joins_is_categorify(case: Case) -> None:
         assert not told
 
 
-def test_rows_that_the_gpu_moved_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_order_of_the_gpu_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pl, "GPUEngine", lambda **_: "in-memory")
     shuffled = Unit("Shuffle", lambda frame: frame.reverse())
     frame = pl.DataFrame({"a": [1, 2, 3]})
     assert Gpu().apply([shuffled], frame)["a"].to_list() == [1, 2, 3]
 
 
-def test_an_answer_without_all_of_the_rows_is_not_taken(fake: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_with_missing_rows_is_rejected(fake: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Event] = []
     device = Gpu(told.append)
     lossy = Unit("Lossy", lambda frame: frame.head(2) if len(fake) == 0 else frame)
@@ -120,7 +120,7 @@ def test_an_answer_without_all_of_the_rows_is_not_taken(fake: list[str], monkeyp
     assert made["a"].to_list() == [2, 4, 6]
 
 
-def test_what_was_refused_once_is_not_tried_again(fake: list[str]) -> None:
+def test_failed_parts_are_not_retried_on_the_gpu(fake: list[str]) -> None:
     told: list[Event] = []
     device = Gpu(told.append)
     own = Unit("Own", lambda frame: frame.with_columns(pl.col("a").map_batches(lambda a: a + 1, return_dtype=pl.Int64)))
@@ -137,16 +137,16 @@ def test_an_error_of_the_data_is_that_of_the_cpu(fake: list[str]) -> None:
         )
 
 
-def test_an_engine_goes_to_other_processes_without_its_listener(tmp_path: Path) -> None:
+def test_an_engine_in_another_process_has_no_listener(tmp_path: Path) -> None:
     engine = PolarsEngine(tmp_path, device="gpu", emit=lambda event: None)
     assert pickle.loads(pickle.dumps(engine)).device == "gpu"
 
 
 def test_counts_that_do_not_add_up_are_an_error() -> None:
     counts = pa.table({"value": ["a", None], "count": pa.array([2, 1], pa.int64())})
-    counted.check("user", counts, 3)
+    count_check.check("user", counts, 3)
     with pytest.raises(DataError, match="counting user gave 3 values instead of 4"):
-        counted.check("user", counts, 4)
+        count_check.check("user", counts, 4)
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], needs: str = "polars<1.45,>=1.35") -> None:
@@ -172,7 +172,7 @@ def test_a_cudf_polars_for_other_releases_of_polars_is_named(monkeypatch: pytest
     installed(monkeypatch, {"cudf-polars-cu12": "26.10.0", "polars": "2.1.0"})
     error = PolarsEngine.missing("gpu")
     assert error is not None
-    assert "cudf-polars-cu12 26.10.0 needs polars<1.45,>=1.35, and 2.1.0 is here" in error.message
+    assert "cudf-polars-cu12 26.10.0 needs polars<1.45,>=1.35, but 2.1.0 is installed" in error.message
     assert PolarsEngine.missing("cpu") is None
 
 
@@ -192,4 +192,4 @@ def test_auto_takes_polars_on_either_device(monkeypatch: pytest.MonkeyPatch, tmp
     ],
 )  # fmt: skip
 def test_requirements_are_understood(release: str, wanted: str, answer: bool) -> None:
-    assert meets(release, wanted) is answer
+    assert satisfies(release, wanted) is answer

@@ -1,4 +1,4 @@
-"""What is NVTabular's own: which releases it runs beside, and how raw columns are made fit for it."""
+"""NVTabular engine: compatible releases, and conversion of raw columns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _install(monkeypatch: pytest.MonkeyPatch, packages: dict[str, str]) -> None:
     monkeypatch.setattr(metadata, "version", version)
 
 
-def test_missing_is_none_beside_the_right_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_is_none_for_compatible_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, RIGHT)
     assert NVTabularEngine.missing() is None
 
@@ -49,7 +49,7 @@ def test_missing_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> N
     assert "nvtabular" in error.hint
 
 
-def test_missing_names_each_package_of_a_wrong_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_names_each_incompatible_package(monkeypatch: pytest.MonkeyPatch) -> None:
     without = {package: version for package, version in RIGHT.items() if package != "distributed"}
     _install(monkeypatch, without | {"numpy": "2.1.0", "pandas": "2.2.3"})
     error = NVTabularEngine.missing()
@@ -79,31 +79,29 @@ def test_missing_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_plain_keeps_whole_numbers_whole_beside_nulls() -> None:
+def test_plain_keeps_integers_next_to_nulls() -> None:
     made = plain(pa.array([2**63 - 1, None, -(2**63)]), "user")
     assert made.values.to_pylist() == [2**63 - 1, 0, -(2**63)]
     assert made.nulls is not None
     assert made.nulls.tolist() == [False, True, False]
-    assert made.known.to_pylist() == [2**63 - 1, -(2**63)]
+    assert made.valid.to_pylist() == [2**63 - 1, -(2**63)]
 
 
-def test_plain_takes_nan_for_null_and_has_one_zero() -> None:
+def test_plain_converts_nan_to_null_and_has_one_zero() -> None:
     made = plain(pa.array([-0.0, float("nan"), 1.5], pa.float32()), "user")
     assert not np.signbit(made.values.to_numpy()).any()
-    assert made.known.to_pylist() == [0.0, 1.5]
+    assert made.valid.to_pylist() == [0.0, 1.5]
 
 
 @pytest.mark.parametrize("kind", [pa.decimal128(5, 2), pa.binary(), pa.struct([("a", pa.int64())])])
 def test_plain_refuses_other_types_and_names_the_other_engine(kind: pa.DataType) -> None:
-    with pytest.raises(
-        DataError, match=r"column price is of type .* which etl.engine=nvtabular does not take"
-    ) as caught:
+    with pytest.raises(DataError, match=r"column price has type .*, unsupported by etl.engine=nvtabular") as caught:
         plain(pa.array([None], kind), "price")
     assert caught.value.hint == "use etl.engine=polars"
 
 
-def test_plain_refuses_texts_that_pandas_takes_for_the_same() -> None:
-    with pytest.raises(DataError, match="column name has texts with a NUL"):
+def test_plain_refuses_strings_with_nul() -> None:
+    with pytest.raises(DataError, match="column name has strings with a NUL"):
         plain(pa.array(["a", "a\0b"]), "name")
 
 

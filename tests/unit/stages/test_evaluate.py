@@ -203,14 +203,14 @@ def test_evaluate_refuses_an_unfinished_run(run: TrainedRun, workspace: Workspac
     ) as error:
         evaluate(run, workspace)
     first, second = str(error.value.hint).split("; ")
-    assert first == f"recsys train {run.config} --resume goes on to its end"
-    assert second == f"recsys train {run.config} --force begins anew"
+    assert first == f"recsys train {run.config} --resume continues it"
+    assert second == f"recsys train {run.config} --force starts over"
 
 
 def test_evaluate_refuses_a_run_without_its_data(run: TrainedRun, workspace: Workspace, data: PreparedData) -> None:
     shutil.rmtree(data.folder)
 
-    with pytest.raises(MissingArtifactError, match="is not there"):
+    with pytest.raises(MissingArtifactError, match="does not exist"):
         evaluate(run, workspace)
 
 

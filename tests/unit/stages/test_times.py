@@ -241,7 +241,7 @@ def test_an_option_says_how_times_are_written(how: str, text: str, when: str | N
 def test_a_day_that_may_be_a_month_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     csv.write_csv(events(14).append_column("time", pa.array(["01/02/2019 10:00"] * 14)), path)
-    with pytest.raises(DataError, match="do not tell the day from the month") as caught:
+    with pytest.raises(DataError, match="day and month are ambiguous") as caught:
         prepare(tmp_path, str(path))
     assert "%m/%d/%Y %H:%M" in str(caught.value.hint)
     assert "%d/%m/%Y %H:%M" in str(caught.value.hint)
@@ -282,7 +282,7 @@ def test_texts_that_are_no_times_at_all_are_refused(tmp_path: Path) -> None:
     for form, write in (("csv", csv.write_csv), ("parquet", pq.write_table)):
         path = tmp_path / f"rows.{form}"
         write(events().append_column("time", pa.array(["yesterday"] * len(MOMENTS))), path)
-        with pytest.raises(DataError, match="texts that are no times, such as 'yesterday'"):
+        with pytest.raises(DataError, match="strings that are not times, such as 'yesterday'"):
             prepare(tmp_path, str(path))
 
 

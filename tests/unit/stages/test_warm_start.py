@@ -179,7 +179,7 @@ def test_a_run_has_to_be_there_whole_and_named_in_full(
     with pytest.raises(ConfigError, match="has to be the whole name"):
         start_of(name[-8:], workspace)
     data.folder.rename(tmp_path / "gone")
-    with pytest.raises(MissingArtifactError, match=r"the data that .* was trained on, .* is not there"):
+    with pytest.raises(MissingArtifactError, match=r"the training data of .*, .* does not exist"):
         start_of(name, workspace)
     (run.folder / "manifest.json").unlink()
     with pytest.raises(MissingArtifactError, match="is not finished"):

@@ -24,7 +24,7 @@ from recsys_cli.stages.tune import study_key
 from recsys_cli.workspace import PreparedData, Workspace
 
 Stage = Literal["data", "run", "evaluation", "study", "none"]
-"""The first stage whose artifact is another one."""
+"""The first stage with a new key."""
 
 BASE: dict[str, Any] = {
     "dataset": {"name": "files", "interactions": "one.csv"},
@@ -113,7 +113,7 @@ FIELDS: dict[str, tuple[Any, Stage]] = {
     "bench.seeds": ([1], "none"),
     "bench.metrics": (["auc"], "none"),
 }
-"""By field: another value, and what it changes. Fields of splits are below."""
+"""Field → another value and the first changed key; fields of splits follow below."""
 
 SPLITS: dict[str, dict[str, Any]] = {
     "random": {"valid": 0.3, "test": 0.3, "seed": 1},
@@ -122,16 +122,16 @@ SPLITS: dict[str, dict[str, Any]] = {
     "user": {"valid": 0.3, "test": 0.3, "seed": 1},
     "files": {"train": "two.csv", "valid": "two.csv", "test": "two.csv"},
 }
-"""By method: another value of each field; all of them change the data."""
+"""Method → another value of each field; all of them change the data key."""
 
 OPEN_SECTIONS = {"dataset.interactions", "model.dropout"}
-"""Options of a dataset and of a model, which are no fields of their sections: one of each stands for all."""
+"""One option of a dataset and one of a model as examples; options are not fields of their sections."""
 ORDER: tuple[Stage, ...] = ("data", "run", "evaluation", "study")
 
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A workspace beside two tables."""
+    """A workspace and two tables."""
     monkeypatch.chdir(tmp_path)
     for name in ("one", "two"):
         Path(f"{name}.csv").write_text(f"user,item,label,tags,stars,time,weights\n{name},1,1,1,1,1,1\n")
@@ -139,7 +139,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 
 def keys(config: dict[str, Any], workspace: Workspace) -> dict[Stage, str]:
-    """Return the key of each stage's artifact, each made from that of the stage before."""
+    """Return the keys of all stages, each based on the key of the stage before."""
     whole = RunConfig.model_validate(config)
     data = cast("PreparedData", SimpleNamespace(key=data_key(whole, workspace)))
     run = run_key(whole, data)
@@ -169,7 +169,7 @@ def base_of(field: str) -> dict[str, Any]:
 
 
 def fields_of(section: type[BaseModel], name: str) -> Iterator[str]:
-    """List the fields of a section and of those inside it; one with variants or none of its own is a field."""
+    """List the fields of a section and its subsections; a section with variants or without fields counts as a field."""
     for field, info in section.model_fields.items():
         inside = info.annotation
         is_section = isinstance(inside, type) and issubclass(inside, BaseModel)
@@ -194,7 +194,7 @@ def test_every_field_has_a_place_here() -> None:
 
 
 @pytest.mark.parametrize("field", [field for field in FIELDS if field != "dataset.name"])
-def test_field_changes_the_keys_that_it_has_to(field: str, workspace: Workspace) -> None:
+def test_field_changes_the_expected_keys(field: str, workspace: Workspace) -> None:
     value, first = FIELDS[field]
     before, after = keys(base_of(field), workspace), keys(with_value(field, value), workspace)
     changed = {stage for stage in ORDER if before[stage] != after[stage]}

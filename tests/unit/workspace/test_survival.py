@@ -1,4 +1,4 @@
-"""What is left after kills, full disks and several processes at once."""
+"""The workspace after kills, full disks and concurrent processes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_kill_between_the_two_renames_loses_no_version(workspace: Workspace) -
     assert list((workspace.root / ".scratch").iterdir()) == []
 
 
-def test_an_error_between_the_two_renames_brings_a_version_back(
+def test_an_error_between_the_two_renames_restores_a_version(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = workspace.data("k")
@@ -70,7 +70,7 @@ def test_an_error_between_the_two_renames_brings_a_version_back(
     assert data.key == "new"
 
 
-def test_opening_a_workspace_sweeps_what_a_dead_process_left(workspace: Workspace) -> None:
+def test_opening_a_workspace_removes_leftovers_of_dead_processes(workspace: Workspace) -> None:
     left = workspace.root / ".scratch" / "1-abc"
     left.mkdir(parents=True)
     (left / "rows.arrow").write_bytes(b"x")
@@ -87,7 +87,7 @@ def test_a_lock_names_its_holder_while_it_is_held(workspace: Workspace) -> None:
     assert workspace.holder("etl") is None
 
 
-def test_a_json_file_tells_that_it_was_changed(tmp_path: Path) -> None:
+def test_a_changed_json_file_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     write_json(path, {"auc": 0.75, "rows": {"train": 3}, "k": (1, 2), "none": float("nan")})
     found = read_json(path, hint="redo", expected={"auc": float})
@@ -96,7 +96,7 @@ def test_a_json_file_tells_that_it_was_changed(tmp_path: Path) -> None:
         read_json(path, hint="redo", expected={"rows": list})
     assert caught.value.hint == "redo"
     path.write_text(path.read_text().replace("0.75", "0.76"))
-    with pytest.raises(DataError, match="not what was written"):
+    with pytest.raises(DataError, match="does not match its checksum"):
         read_json(path, hint="redo")
     with pytest.raises(MissingArtifactError, match="is missing"):
         read_json(tmp_path / "y.json", hint="redo")
@@ -109,7 +109,7 @@ def test_a_key_of_files_is_the_crc_32(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_files() -> Iterator[None]:
-    """No file may grow beyond 64 KiB, as on a full disk or beyond a quota."""
+    """Limit files to 64 KiB, to simulate a full disk or a quota."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, before[1]))
     yield
@@ -117,14 +117,14 @@ def small_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_a_full_disk_is_named_with_its_path_and_what_is_free(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_with_path_and_free_space(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "report.html"
     with pytest.raises(DiskFullError, match=r"no space left to write .*runs/report\.html: .* of .* GiB are free"):
         write_text(path, "x" * 100_000)
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_full_disk_is_known_whatever_library_finds_it(tmp_path: Path) -> None:
+def test_a_full_disk_is_recognized_for_every_library(tmp_path: Path) -> None:
     safetensors = "Error while serializing: I/O error: No space left on device (os error 28)"
     assert is_disk_full(RuntimeError(safetensors))
     assert is_disk_full(OSError(28, "No space left on device"))

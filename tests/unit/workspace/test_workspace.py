@@ -1,4 +1,4 @@
-"""The workspace: an artifact is there whole or not at all, whatever happens on the way."""
+"""The workspace: atomic artifacts, locks and lookup by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recsys_cli.errors import DataError, LockedError, MissingArtifactError
 from recsys_cli.workspace import Workspace, key_of, write_text
 
 
-def test_create_makes_a_whole_artifact(workspace: Workspace) -> None:
+def test_create_makes_a_complete_artifact(workspace: Workspace) -> None:
     data = workspace.data("0123456789abcdef-rest")
     manifest = {"key": "k"}
 
@@ -44,7 +44,7 @@ def test_create_that_fails_leaves_the_old_artifact(workspace: Workspace) -> None
     assert list((workspace.root / ".scratch").iterdir()) == []
 
 
-def test_create_replaces_an_old_artifact_whole(workspace: Workspace) -> None:
+def test_create_replaces_an_old_artifact_completely(workspace: Workspace) -> None:
     data = workspace.data("k")
     for key in ("old", "new"):
         with workspace.create(data, {"key": key, "rows": {}}) as folder:
@@ -54,7 +54,7 @@ def test_create_replaces_an_old_artifact_whole(workspace: Workspace) -> None:
     assert {path.name for path in data.folder.iterdir()} == {"new", "manifest.json"}
 
 
-def test_create_killed_leaves_nothing_that_is_not_swept(workspace: Workspace) -> None:
+def test_leftovers_of_a_killed_create_are_removed(workspace: Workspace) -> None:
     program = """
         import os, signal, sys
         from pathlib import Path
@@ -97,7 +97,7 @@ def test_scratch_of_a_living_process_stays(workspace: Workspace) -> None:
     assert list((workspace.root / ".locks").iterdir()) == []
 
 
-def test_scratch_is_swept_though_its_process_number_is_in_use_again(workspace: Workspace) -> None:
+def test_scratch_is_removed_even_with_a_reused_process_id(workspace: Workspace) -> None:
     left = workspace.root / ".scratch" / f"{os.getpid()}-abc"
     left.mkdir(parents=True)
 
@@ -120,7 +120,7 @@ def test_key_depends_on_content_and_not_on_order() -> None:
     assert key_of("a", "b") != key_of("ab")
 
 
-def test_lock_is_waited_for_and_then_given_up(workspace: Workspace) -> None:
+def test_lock_times_out(workspace: Workspace) -> None:
     with (
         workspace.lock("etl"),
         pytest.raises(LockedError, match=rf"process {os.getpid()} on {socket.gethostname()} works on etl") as found,
@@ -133,7 +133,7 @@ def test_lock_is_waited_for_and_then_given_up(workspace: Workspace) -> None:
         pass
 
 
-def test_run_is_found_by_a_part_of_its_name(workspace: Workspace) -> None:
+def test_run_is_found_by_prefix_suffix_or_model(workspace: Workspace) -> None:
     for name in ("20260101T000000-mlp-aaaa", "20260102T000000-mlp-bbbb", "20250102T000000-ease-cccc"):
         write_text(workspace.root / "runs" / name / "config.yaml", "")
 
@@ -149,14 +149,14 @@ def test_run_is_found_by_a_part_of_its_name(workspace: Workspace) -> None:
         workspace.run("eas")
 
 
-def test_of_many_runs_the_last_ones_are_named(workspace: Workspace) -> None:
+def test_only_the_last_runs_are_listed(workspace: Workspace) -> None:
     for number in range(20):
         write_text(workspace.root / "runs" / f"202601{number:02}T000000-mlp-aaaa" / "config.yaml", "")
     with pytest.raises(MissingArtifactError, match=r"there are: 20260112T.* 20260119T000000-mlp-aaaa and 12 more$"):
         workspace.run("x")
 
 
-def test_manifest_that_cannot_be_read_is_named(workspace: Workspace) -> None:
+def test_damaged_manifest_is_named(workspace: Workspace) -> None:
     data = workspace.data("k")
     write_text(data.folder / "manifest.json", "{")
 

@@ -1,4 +1,4 @@
-"""What the columns of a user's own text are taken for, and what the user may say instead."""
+"""Columns of the user's own text files: inferred and declared types."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def reader(text: str, **options: object) -> Reader:
          [datetime(2026, 1, 31, 8), datetime(2026, 2, 1), None]),
     ],
 )  # fmt: skip
-def test_columns_are_what_their_first_rows_look_like(values: list[str], kind: pa.DataType, read: list[object]) -> None:
+def test_types_are_inferred_from_the_first_rows(values: list[str], kind: pa.DataType, read: list[object]) -> None:
     found = reader("id,x\n" + "".join(f"{row},{value}\n" for row, value in enumerate(values)))
 
     assert found.schema() == pa.schema([("id", pa.int64()), ("x", kind)])
     assert found.read()["x"].to_pylist() == read
 
 
-def test_types_are_those_that_the_user_says() -> None:
+def test_declared_types_are_used() -> None:
     text = "zip,n,when,flag,f\n1,2,2026-01-31T10:00:00Z,1,3\n"
     types = {"zip": "string", "n": "float32", "when": "timestamp", "flag": "bool", "f": "int32"}
 
@@ -62,7 +62,7 @@ def test_types_are_those_that_the_user_says() -> None:
     ]
 
 
-def test_lists_are_cut_where_the_user_says() -> None:
+def test_lists_are_split_by_the_declared_separator() -> None:
     text = "id,genres,scores\n1,a|b,1;2\n2,none,\n3,,7\n4,a b,8;\n"
     lists = {"genres": {"separator": "|", "empty": "none"}, "scores": ";"}
 
@@ -73,13 +73,13 @@ def test_lists_are_cut_where_the_user_says() -> None:
         reader(text, lists=lists, types={"scores": "int64"}).read()
 
 
-def test_text_without_a_header_has_the_names_that_the_user_gives() -> None:
+def test_text_without_a_header_has_the_declared_names() -> None:
     read = reader("ann::007::2.5\nbob::10::3\n", names=["who", "what", "stars"], separator="::").read()
 
     assert read.to_pydict() == {"who": ["ann", "bob"], "what": ["007", "10"], "stars": [2.5, 3.0]}
 
 
-def test_dialect_is_the_one_that_the_user_says() -> None:
+def test_declared_dialect_is_used() -> None:
     read = reader("id;'a; b'\n1;'Déjà; vu'\n", separator=";", quote="'", encoding="latin-1").read()
     assert read.to_pydict() == {"id": [1], "a; b": ["Déjà; vu"]}
 
@@ -87,12 +87,10 @@ def test_dialect_is_the_one_that_the_user_says() -> None:
     assert read.to_pydict() == {"id": [1, 2], "title": ['"a', '5" disc']}
 
 
-def test_a_later_row_that_does_not_fit_says_how_to_name_the_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_for_a_mistyped_later_row_names_the_type_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_SAMPLE_BYTES", 20)
 
-    with pytest.raises(
-        DataError, match=r"r\.csv:102: column zip: 'AB1' is not a whole number that fits int64"
-    ) as found:
+    with pytest.raises(DataError, match=r"r\.csv:102: column zip: 'AB1' is not an integer that fits int64") as found:
         reader("id,zip\n" + "1,2\n" * 100 + "1,AB1\n").read()
     assert "types come from the first rows (zip int64)" in str(found.value.hint)
     assert "types: {zip: string}" in str(found.value.hint)
@@ -106,7 +104,7 @@ def test_a_bad_row_among_the_first_does_not_decide_the_types() -> None:
     assert [str(row) for row in found.rejected] == ["r.csv:3: 1 fields instead of 2"]
 
 
-def test_letters_of_another_encoding_are_bad_rows() -> None:
+def test_rows_in_another_encoding_are_bad() -> None:
     found = reader("id,title\n1,a\n2,b\n")
     Path("r.csv").write_bytes(b"id,title\n1,a\n2,D\xe9j\xe0\n")
 
@@ -126,7 +124,7 @@ def test_values_of_every_type_that_do_not_fit_are_named() -> None:
     ]
 
 
-def test_described_column_that_is_not_there_is_named() -> None:
+def test_missing_declared_column_is_named() -> None:
     with pytest.raises(DataError, match=r"r\.csv:1: the header has no column zpi; it has id, zip") as found:
         reader("id,zip\n1,2\n", types={"zpi": "string"}).schema()
     assert "types and lists" in str(found.value.hint)
@@ -139,12 +137,12 @@ def test_types_are_those_of_the_first_file_with_rows() -> None:
     (table,) = open_source("files", {"interactions": ["1.csv", "2.csv", "3.csv"]}).tables(Path())
 
     assert Reader(table).schema() == pa.schema([("id", pa.int64()), ("x", pa.float64())])
-    with pytest.raises(DataError, match=r"3\.csv:2: column id: 'a' is not a whole number"):
+    with pytest.raises(DataError, match=r"3\.csv:2: column id: 'a' is not an integer"):
         Reader(table).read()
     assert Reader(table, columns=["x"]).read()["x"].to_pylist() == [2.5, 3.0]
 
 
-def test_field_of_any_length_is_read_beside_a_bad_row() -> None:
+def test_field_of_any_length_is_read_next_to_a_bad_row() -> None:
     long = "y" * 2_000_000
     found = reader(f'id,x\n1,2\nbad\n2,"{long}"\n', types={"x": "string"})
     found.skip_bad = True

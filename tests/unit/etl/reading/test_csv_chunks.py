@@ -1,4 +1,4 @@
-"""Text in chunks: cut where rows end, whatever is quoted, packed or missing, with the line of every row known."""
+"""Text in chunks of whole rows, with quotes, compression and line numbers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_without_a_quote_character_every_line_end_ends_a_row() -> None:
     values=st.lists(st.text(st.sampled_from('ab,"\n\r é'), max_size=6), min_size=1, max_size=12),
     chunk_bytes=st.integers(1, 40),
 )
-def test_what_a_csv_writer_wrote_is_read_from_any_chunks(values: list[str], chunk_bytes: int, tmp_path_factory) -> None:
+def test_csv_writer_output_is_read_from_any_chunks(values: list[str], chunk_bytes: int, tmp_path_factory) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(["id", "name"])
@@ -77,7 +77,7 @@ def test_what_a_csv_writer_wrote_is_read_from_any_chunks(values: list[str], chun
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("chunk_bytes", [50, 1000, 1 << 20])
-def test_bad_rows_have_the_line_of_the_unpacked_file(tmp_path: Path, packed: bool, chunk_bytes: int) -> None:
+def test_bad_rows_have_the_line_of_the_decompressed_file(tmp_path: Path, packed: bool, chunk_bytes: int) -> None:
     lines = ["id,name", *(f'{row},"a\nb"' if row % 7 == 0 else f"{row},a" for row in range(900))]
     text = "\n".join(lines)
     for row in (100, 500, 501, 899):
@@ -89,17 +89,17 @@ def test_bad_rows_have_the_line_of_the_unpacked_file(tmp_path: Path, packed: boo
 
     assert reader.read().num_rows == 896
     assert [row.line for row in reader.rejected] == expected
-    with pytest.raises(DataError, match=rf"{file.name}:{expected[0]}: column id: 'x100' is not a whole number"):
+    with pytest.raises(DataError, match=rf"{file.name}:{expected[0]}: column id: 'x100' is not an integer"):
         Reader(described(file), chunk_bytes=chunk_bytes).read()
 
 
-def test_lines_are_counted_once_somebody_asks(tmp_path: Path) -> None:
+def test_lines_are_counted_on_demand(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_bytes(b"a\nbb\nccc\ndddd\n")
     lines = Lines(file)
 
     assert [lines.at(offset) for offset in (9, 2, 0, 5)] == [4, 2, 1, 3]
-    lines.passed(9, bytearray(b"dddd\n"))
+    lines.record(9, bytearray(b"dddd\n"))
     file.unlink()
     assert lines.at(14) == 5
 
@@ -135,7 +135,7 @@ def test_row_without_an_end_is_refused_before_memory_is_full(tmp_path: Path, mon
         names(described(file), 10)
 
 
-def test_file_that_shrinks_while_it_is_read_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_shrinks_during_the_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "r.csv"
     file.write_text("id,name\n1,a\n")
     monkeypatch.setattr("recsys_cli.etl.reading.csv_chunks.size_of", lambda _: 100)

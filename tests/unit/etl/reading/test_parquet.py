@@ -1,4 +1,4 @@
-"""Parquet of every shape: row groups tiny, giant and empty, types of every kind, and what cannot be read named."""
+"""Parquet with tiny, giant and empty row groups, all types, and errors for unreadable files."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ MANY = pa.table({"a": np.arange(30_000), "b": [[row, row] for row in range(30_00
 
 @pytest.mark.parametrize("row_group_size", [7, 1000, 30_000])
 @pytest.mark.parametrize("chunk_bytes", [1 << 12, 1 << 16, 1 << 26])
-def test_row_groups_do_not_show(row_group_size: int, chunk_bytes: int) -> None:
+def test_batches_are_independent_of_row_groups(row_group_size: int, chunk_bytes: int) -> None:
     file = written(MANY.slice(0, 3_000 if row_group_size == 7 else None), row_group_size=row_group_size)
     found = list(reader(file, columns=["b", "a"], chunk_bytes=chunk_bytes).batches())
 
@@ -138,7 +138,7 @@ def test_empty_row_groups_and_files_have_no_rows() -> None:
     assert reader(empty).read().equals(MANY[:0])
 
 
-def test_batches_are_measured_by_what_rows_take_in_memory() -> None:
+def test_batches_are_measured_by_memory_size() -> None:
     text = "x" * 5_000  # once in the file, and 20,000 times in memory
     file = written(pa.table({"t": [text] * 20_000}))
     assert file.stat().st_size < 100_000
@@ -175,7 +175,7 @@ def test_column_of_nulls_has_the_type_of_the_next_file() -> None:
     assert reader(first, second).read().to_pydict() == {"a": [1, 2], "b": [None, "x"]}
 
 
-def test_user_may_say_types_and_lists_of_parquet_too() -> None:
+def test_types_and_lists_of_parquet_can_be_declared() -> None:
     written(pa.table({"id": ["1", "2"], "genres": ["a|b", None], "scores": [[1], [2]]}))
     options = {"files": "r.parquet", "types": {"id": "int64", "scores": "float32"}, "lists": {"genres": "|"}}
     (table,) = open_source("files", {"interactions": options}).tables(Path())
@@ -185,9 +185,7 @@ def test_user_may_say_types_and_lists_of_parquet_too() -> None:
     assert read.schema.field("scores").type == pa.list_(pa.float32())
 
     (table,) = open_source("files", {"interactions": {**options, "types": {"no": "int64"}}}).tables(Path())
-    with pytest.raises(
-        DataError, match=r"r\.parquet: no column no, of which the dataset's types or lists say something"
-    ):
+    with pytest.raises(DataError, match=r"r\.parquet: no column no, named in the dataset's types or lists"):
         Reader(table).schema()
 
 
@@ -195,7 +193,7 @@ def test_truncated_and_doubled_files_are_named() -> None:
     file = written(MANY)
     whole = file.read_bytes()
     file.write_bytes(whole[:-100])
-    with pytest.raises(DataError, match=r"r\.parquet: not a parquet file"):
+    with pytest.raises(DataError, match=r"r\.parquet: not a Parquet file"):
         reader(file).read()
 
     file.write_bytes(whole[:4] + b"\xff" * 2000 + whole[2004:])
@@ -203,7 +201,7 @@ def test_truncated_and_doubled_files_are_named() -> None:
         reader(file).read()
 
     written(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
-    with pytest.raises(DataError, match=r"r\.parquet: there is more than one column a"):
+    with pytest.raises(DataError, match=r"r\.parquet: duplicate column a"):
         reader(file).schema()
 
 

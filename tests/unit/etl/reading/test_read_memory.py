@@ -1,4 +1,4 @@
-"""Reading stays within its budget, however large the input is."""
+"""Memory of reading: within the budget for inputs of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading raw tables: each dialect as it is found, and every bad row by file, line and column."""
+"""Reader of raw tables: all dialects, and bad rows by file, line and column."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_read_plain_csv(tmp_path: Path) -> None:
     ],
     ids=["crlf", "quoted header, no last newline", "byte order mark", "other order and a column more"],
 )
-def test_read_takes_files_as_found(tmp_path: Path, text: bytes) -> None:
+def test_read_accepts_common_csv_variants(tmp_path: Path, text: bytes) -> None:
     read = Reader(table(tmp_path / "r.csv", text), columns=["userId", "movieId", "rating"]).read()
 
     assert read.to_pydict() == {"userId": [1, 4], "movieId": [2, 5], "rating": [3.5, 0.5]}
@@ -108,18 +108,18 @@ def test_bad_rows_are_named_by_file_line_and_column(tmp_path: Path) -> None:
         Reader(raw).read()
 
     for line in (
-        "r.csv:3: column userId: 'x' is not a whole number that fits int32",
+        "r.csv:3: column userId: 'x' is not an integer that fits int32",
         "r.csv:4: 2 fields instead of 3",
         "r.csv:5: column rating: 'oops' is not a number",
         "r.csv:7: column userId: is empty",
-        "r.csv:8: column userId: '99999999999' is not a whole number that fits int32",
+        "r.csv:8: column userId: '99999999999' is not an integer that fits int32",
     ):
         assert line in found.value.message
     assert "etl.on_bad_rows=skip" in str(found.value.hint)
 
 
 @pytest.mark.parametrize(
-    ("times", "option"), [({}, "(n int64), where"), ({"t": "detect"}, "times: {t: FORMAT} beside the table's files")]
+    ("times", "option"), [({}, "(n int64), unless"), ({"t": "detect"}, "times: {t: FORMAT} next to the table's files")]
 )
 def test_the_hint_for_a_bad_row_names_the_option_for_its_column(
     tmp_path: Path, times: dict[str, str], option: str
@@ -134,11 +134,11 @@ def test_the_hint_for_a_bad_row_names_the_option_for_its_column(
 
     with pytest.raises(DataError) as found:
         Reader(raw, times=times, every_row=True).read()
-    assert str(found.value.hint).startswith("mend the file: every row of it is prepared")
+    assert str(found.value.hint).startswith("fix the file: every row is prepared")
     assert "skip" not in str(found.value.hint)
 
 
-def test_bad_rows_are_kept_apart_when_skipped(tmp_path: Path) -> None:
+def test_skipped_rows_are_collected(tmp_path: Path) -> None:
     reader = Reader(table(tmp_path / "r.csv", BAD), skip_bad=True)
 
     assert reader.read().column("userId").to_pylist() == [1, 7]
@@ -172,7 +172,7 @@ def test_missing_column_is_named(tmp_path: Path) -> None:
 def test_empty_and_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has no header and no rows"):
         Reader(table(tmp_path / "r.csv", "")).read()
-    with pytest.raises(DataError, match=r"gone.csv is not there"):
+    with pytest.raises(DataError, match=r"gone.csv does not exist"):
         Reader(RawTable("interactions", (tmp_path / "gone.csv",), RATINGS)).read()
 
 
@@ -183,8 +183,8 @@ def test_file_with_only_a_header_has_no_rows(tmp_path: Path) -> None:
     assert read.schema.types == [pa.int32(), pa.int32(), pa.float32()]
 
 
-def test_parquet_that_is_none_is_named(tmp_path: Path) -> None:
+def test_invalid_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text("no")
 
-    with pytest.raises(DataError, match=r"x.parquet: not a parquet file"):
+    with pytest.raises(DataError, match=r"x.parquet: not a Parquet file"):
         Reader(RawTable("interactions", (tmp_path / "x.parquet",), format="parquet")).schema()

@@ -1,4 +1,4 @@
-"""Rows do not depend on how their text is cut into chunks: Arrow's grammar decides, whatever stands near them."""
+"""Row boundaries by Arrow's grammar, independent of chunks and neighboring rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def described(file: Path, **dialect: object) -> RawTable:
 
 
 def outcome(table: RawTable, chunk_bytes: int, columns: Sequence[str] | None = None) -> object:
-    """Return the rows and the bad rows, or why there are none."""
+    """Return the rows and the bad rows, or the error."""
     reader = Reader(table, columns=columns, chunk_bytes=chunk_bytes, skip_bad=True)
     try:
         rows = reader.read()
@@ -119,7 +119,7 @@ def test_long_text_with_stray_quotes_is_cut_as_arrow_cuts_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("chunk_bytes", [4, 1 << 20])
-def test_quote_that_nothing_closes_is_named(tmp_path: Path, chunk_bytes: int) -> None:
+def test_unclosed_quote_is_named(tmp_path: Path, chunk_bytes: int) -> None:
     file = tmp_path / "r.csv"
     file.write_text('a,1\nb,2\n"c,3\nd,4\n')
 
@@ -149,7 +149,7 @@ def test_line_ends_of_every_kind(tmp_path: Path, end: str, chunk_bytes: int) -> 
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("also", ["", "bad row\n"])
-def test_slow_reader_takes_what_the_fast_one_takes(
+def test_slow_reader_accepts_the_same_rows_as_the_fast_one(
     tmp_path: Path, field: str, kind: str, value: object, also: str
 ) -> None:
     file = tmp_path / "r.csv"
@@ -161,7 +161,7 @@ def test_slow_reader_takes_what_the_fast_one_takes(
     assert [row.column for row in reader.rejected] == ["n"] * (value is None) + [None] * bool(also)
 
 
-def test_bad_row_changes_nothing_near_it(tmp_path: Path) -> None:
+def test_bad_row_does_not_affect_its_neighbors(tmp_path: Path) -> None:
     rows = ['"",', ",1", '"a",2', '"2020",3', "b,4"]
     file = tmp_path / "r.csv"
     read = []
@@ -173,7 +173,7 @@ def test_bad_row_changes_nothing_near_it(tmp_path: Path) -> None:
     assert [row["id"] for row in read[0]] == ["", None, "a", "2020", "b"]
 
 
-def test_nothing_is_asked_of_columns_that_nobody_reads(tmp_path: Path) -> None:
+def test_unused_columns_are_not_checked(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
     file.write_bytes(b"a,x\nD\xe9j\xe0,2\nonly one\n")
 
@@ -211,7 +211,7 @@ def test_odd_headers_are_named(tmp_path: Path, text: bytes, message: str, capfd:
     assert capfd.readouterr().err == ""
 
 
-def test_letters_of_another_encoding_write_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_utf_8_prints_no_other_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "r.csv"
     file.write_bytes(b"id,n\n1,2\nD\xe9j\xe0\nx\xe9,1\n")
     (table,) = open_source("files", {"interactions": str(file)}).tables(Path())

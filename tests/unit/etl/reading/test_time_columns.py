@@ -1,4 +1,4 @@
-"""Times of a part of a column are those of the whole column, however it was cut."""
+"""Time columns: formats, units, and independence of chunks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_slice_has_the_times_of_the_whole(draw: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("how", [*FORMATS, "%Y"])
-def test_what_has_another_format_is_no_time(how: str) -> None:
+def test_strings_in_another_format_are_no_times(how: str) -> None:
     for text in ("soon", "14/14/2019", "2019-13-01", "nan"):
         assert not is_time(text, how)
     with pytest.raises(NotATimeError):
@@ -69,6 +69,6 @@ def test_what_has_another_format_is_no_time(how: str) -> None:
         (17, None),
     ],
 )
-def test_the_size_of_numbers_tells_their_unit(number: float, unit: str | None) -> None:
+def test_the_magnitude_of_numbers_determines_their_unit(number: float, unit: str | None) -> None:
     assert unit_of(pa.array([number, 0.0, number + 1, float("nan")]).to_numpy()) == unit
     assert unit_of(pa.array([], pa.float64()).to_numpy()) is None

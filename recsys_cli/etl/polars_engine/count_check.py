@@ -1,4 +1,4 @@
-"""Whether a Categorify has counted every value once: cuDF was seen to lose and to double groups (cudf#22932)."""
+"""Check of Categorify's counts: some cuDF releases lose or double groups (cudf#22932)."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from recsys_cli.features.columns import ROW_WEIGHT
 
 
 def totals(columns: Sequence[str], frame: pl.LazyFrame, rows: pa.Table) -> dict[str, int]:
-    """Return the number of values of each column, nulls among them, that of lists by element; not by counting groups.
+    """Return the number of values of each column, nulls included, without a group-by; lists by element.
 
     Args:
-        columns: What is counted.
-        frame: The rows that have them.
-        rows: What the frame is made of: as many rows, with the weights.
+        columns: Column names.
+        frame: Rows with these columns.
+        rows: Source rows of the frame, with ROW_WEIGHT for dimension tables.
     """
     number = rows.num_rows if ROW_WEIGHT not in rows.column_names else int(pc.sum(rows.column(ROW_WEIGHT)).as_py() or 0)
     types = frame.select(columns).collect_schema()
-    found = dict.fromkeys(columns, number)
+    numbers = dict.fromkeys(columns, number)
     weight = pl.col(ROW_WEIGHT) if ROW_WEIGHT in rows.column_names else pl.lit(1, pl.Int64)
-    for name in found:
+    for name in numbers:
         if isinstance(types[name], pl.List):
             elements = (pl.col(name).list.len().cast(pl.Int64) * weight).sum()
-            found[name] = int(frame.select(elements).collect().item())
-    return found
+            numbers[name] = int(frame.select(elements).collect().item())
+    return numbers
 
 
 def check(column: str, counts: pa.Table, total: int) -> None:
-    """Check that the counts of a column's values add up to their number.
+    """Check that the counts of a column add up to its number of values.
 
     Raises:
-        DataError: They do not.
+        DataError: The sum differs.
     """
     counted = pc.sum(counts.column("count")).as_py() or 0
     if counted != total:
