@@ -12,7 +12,7 @@ from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.stages.warm_start import warm_start
 from recsys_cli.training import hardware
 from recsys_cli.training.distributed.ranks import Ranks
-from recsys_cli.training.profile import STEPS, WARM_UP, profiled
+from recsys_cli.training.profile import STEPS, WARM_UP, profile_steps
 from recsys_cli.workspace import PreparedData, Workspace
 
 
@@ -43,7 +43,9 @@ def profile_on(data: PreparedData, config: RunConfig, workspace: Workspace, *, e
     warm_start(model, name, data, options.continue_from, workspace, emit=emit)
     trainer = trainer_of(model, name, data, options, ranks=Ranks(), emit=emit)
     trace = workspace.new_trace(workspace.new_run(name, data.key).folder.name)
-    found = profiled(trainer, trace, tell=lambda done: emit(Progress("profile", done, WARM_UP + STEPS, "steps")))
+    found = profile_steps(
+        trainer, trace, on_step=lambda done: emit(Progress("profile", done, WARM_UP + STEPS, "steps"))
+    )
     return {
         **asdict(found),
         "device": trainer.device.type,

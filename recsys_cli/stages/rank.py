@@ -11,13 +11,13 @@ from recsys_cli.config import RunConfig
 from recsys_cli.events import Event
 from recsys_cli.stages.train import join_ranks, train_run
 from recsys_cli.training.distributed import wire
-from recsys_cli.training.distributed.launch import INTERRUPTED, served
+from recsys_cli.training.distributed.launch import INTERRUPTED, worker_session
 from recsys_cli.workspace import PreparedData, Workspace
 
 
 def main() -> int:
     """Do this rank's part of a run, report to the parent process, and return the exit code."""
-    with served() as (job, out):
+    with worker_session() as (job, out):
         try:
             _train(job, out)
         except KeyboardInterrupt:

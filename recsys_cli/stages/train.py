@@ -16,7 +16,7 @@ from recsys_cli.stages.warm_start import warm_start
 from recsys_cli.training import hardware
 from recsys_cli.training.distributed.environment import Member
 from recsys_cli.training.distributed.launch import launch
-from recsys_cli.training.distributed.ranks import Ranks, alone, joined
+from recsys_cli.training.distributed.ranks import Ranks, local_process_group, process_group
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_manifest
 
 
@@ -77,9 +77,9 @@ def join_ranks(config: RunConfig) -> AbstractContextManager[Ranks]:
     """Join the processes of a run that torchrun or `train.devices` started; a single process needs none."""
     member = Member.from_environment()
     if member is not None:
-        return joined(member, hardware.device(config.train.device, member))
+        return process_group(member, hardware.device(config.train.device, member))
     if config.model.embedding.placement == "sharded" and config.train.devices == 1:
-        return alone(hardware.device(config.train.device))
+        return local_process_group(hardware.device(config.train.device))
     return nullcontext(Ranks())
 
 

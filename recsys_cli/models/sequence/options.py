@@ -13,7 +13,7 @@ class SequenceOptions(HistoryOptions):
     """What a sequence is, and what the next item is told from."""
 
     # A step is of users, and MovieLens has few of them: small batches make steps enough of an epoch. They grow with the users, see
-    # `loader.users.users_of_a_step`. Items are moved by
+    # `loader.users.auto_batch_size`. Items are moved by
     # row-wise Adagrad: Adam moves rare items, which are hardly more than drawn, as far as all others, and takes five times the
     # epochs to rank as well.
     train_defaults: ClassVar[dict[str, Any]] = {

@@ -167,15 +167,15 @@ def test_targets_that_are_right_pass(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (changed("clicked", 5, kind=pa.int8()), r"the label clicked goes from 0 to 5 in train, and has to be 0 or 1"),
-        (changed("bought", -0.5, 0.5), r"the label bought goes from -0\.5 to 0\.875 in train"),
+        (changed("clicked", 5, kind=pa.int8()), r"the label clicked ranges from 0 to 5 in train; it must be 0 or 1"),
+        (changed("bought", -0.5, 0.5), r"the label bought ranges from -0\.5 to 0\.875 in train"),
         (changed("bought", float("nan"), None), r"2 rows of train have no label bought"),
         (changed("clicked", None, kind=pa.int8()), r"1 rows of train have no label clicked"),
         (
             changed("weight", -1, kind=pa.int16()),
-            r"the weight weight goes from -1 to 4 in train, and has to be 0 or more",
+            r"the weight weight ranges from -1 to 4 in train; it must be 0 or more",
         ),
-        (changed("weight", float("inf")), r"goes from 0 to inf in train, and has to be 0 or more and finite"),
+        (changed("weight", float("inf")), r"ranges from 0 to inf in train; it must be 0 or more and finite"),
         (changed("weight", float("nan"), 2.0), r"1 rows of train have no weight in weight"),
         (changed("weight", None, kind=pa.int16()), r"1 rows of train have no weight in weight"),
     ],
@@ -192,7 +192,7 @@ def test_targets_of_valid_are_looked_at_too(tmp_path: Path) -> None:
     path = data.shards("valid")[0]
     table = pq.read_table(path)
     pq.write_table(table.set_column(table.column_names.index("weight"), "weight", pa.array([-2] * 40)), path)
-    with pytest.raises(DataError, match=r"the weight weight goes from -2 to -2 in valid"):
+    with pytest.raises(DataError, match=r"the weight weight ranges from -2 to -2 in valid"):
         check_targets(data)
 
 

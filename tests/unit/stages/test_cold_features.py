@@ -19,7 +19,7 @@ from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.schema import UNSEEN, Role
 from recsys_cli.loader import Loader
-from recsys_cli.loader.footprint import contents
+from recsys_cli.loader.footprint import layout_of_split
 from recsys_cli.loader.streaming import Streaming
 from recsys_cli.stages.apply import apply
 from recsys_cli.stages.download import download
@@ -149,7 +149,7 @@ def test_layouts_and_ways_to_load_give_the_same_rows(folder: Path, workspace: Wo
         assert content(Loader(star, split, batch_size=1_000)) == content(Loader(flat, split, batch_size=1_000))
 
     streamed = Loader(star, "test", batch_size=1_000)
-    layout, groups = contents(star, "test")
+    layout, groups = layout_of_split(star, "test")
     streamed._source = Streaming(layout, groups, budget=3 * layout.num_bytes(groups[:1]), seed=None)
     assert content(streamed) == content(Loader(star, "test", batch_size=1_000))
 

@@ -280,13 +280,13 @@ def test_what_is_gone_by_follows_from_the_label_unless_it_is_said(folder: Path) 
 
 
 def test_a_number_that_is_not_said_to_be_one_is_refused_and_the_error_says_how(folder: Path) -> None:
-    with pytest.raises(DataError, match="has to be 0 or 1") as found:
+    with pytest.raises(DataError, match="must be 0 or 1") as found:
         run_of(folder, "{name: fm}", label="seconds")
     assert "features.label: {name: seconds, task: regression}" in (found.value.hint or "")
 
 
 def test_an_infinite_or_missing_number_is_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"goes from .* to inf in train, and has to be finite"):
+    with pytest.raises(DataError, match=r"ranges from .* to inf in train; it must be finite"):
         run_of(folder, "{name: fm}", *_ops("seconds / (seconds - seconds)"), label=NUMBER.replace("seconds", "made"))
 
 

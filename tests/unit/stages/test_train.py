@@ -380,5 +380,5 @@ def test_label_that_is_no_probability_is_refused(make_prepared, workspace: Works
     pq.write_table(table.set_column(place, "label", pa.array([4] * table.num_rows, pa.int8())), path)
     reseal(data)
 
-    with pytest.raises(DataError, match="the label label goes from 0 to 4 in train, and has to be 0 or 1"):
+    with pytest.raises(DataError, match="the label label ranges from 0 to 4 in train; it must be 0 or 1"):
         train_on(data, a_config(), workspace)

@@ -264,7 +264,7 @@ def test_a_rank_that_is_killed_ends_the_run_which_goes_on_where_it_was(
     done = len(curve(left))
     assert done >= 9
     kept = next(event.text for event in events if isinstance(event, Message) and event.level == "warning")
-    assert kept == f"a process is gone: keeping what step {done} left"
+    assert kept == f"a process is gone: saving the state after step {done}"
     train_on(data, config, workspace, resume=True, emit=events.append)
     assert any(isinstance(event, Message) and f"at step {done + 1}" in event.text for event in events)
     whole, _ = trained(data, config, tmp_path / "whole", ranks=2, eps=1e-8)

@@ -222,7 +222,7 @@ def test_a_tracker_that_fails_is_told_of_once_and_training_goes_on(
     run = train_on(make_prepared(), a_config(FRAGILE, "tensorboard"), workspace, emit=events.append).artifact
     said = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
     assert len(said) == 1
-    assert "training goes on without it: OSError: [Errno 28] No space left on device" in said[0]
+    assert "training continues without it: OSError: [Errno 28] No space left on device" in said[0]
     assert [step for step, _ in Fragile.told] == [1, 2]
     assert Fragile.ended == [False]
     assert run.manifest["steps"] == 24
@@ -234,7 +234,7 @@ def test_a_full_disk_ends_the_event_file_and_nothing_else(tmp_path: Path) -> Non
         pytest.skip("no /dev/full here")
     events: list[Event] = []
     trackers = Trackers(find(["tensorboard"]), events.append)
-    with trackers.following(Series(TrainedRun(tmp_path), {}), seen={}):
+    with trackers.session(Series(TrainedRun(tmp_path), {}), logged={}):
         (written,) = trackers._open.values()
         written._file._writer.close()  # type: ignore[attr-defined]
         written._file._writer = Path("/dev/full").open("wb")  # type: ignore[attr-defined]  # noqa: SIM115
@@ -249,14 +249,14 @@ def test_a_tracker_that_cannot_open_is_left_out(tmp_path: Path) -> None:
     events: list[Event] = []
     (tmp_path / "tensorboard").write_text("a file where the folder would be")
     trackers = Trackers(find(["tensorboard"]), events.append)
-    with trackers.following(Series(TrainedRun(tmp_path), {}), seen={}):
+    with trackers.session(Series(TrainedRun(tmp_path), {}), logged={}):
         trackers.log({"event": "step", "step": 1, "loss": 1.0})
     assert [event.level for event in events if isinstance(event, Message)] == ["warning"]
 
 
 def test_what_was_seen_is_not_told_again_and_the_end_is_told(tmp_path: Path) -> None:
     trackers = Trackers(find([FRAGILE]), lambda event: pytest.fail(str(event)))
-    with trackers.following(Series(TrainedRun(tmp_path), {}, done=4), seen={"step": 6, "epoch": 4}):
+    with trackers.session(Series(TrainedRun(tmp_path), {}, done=4), logged={"step": 6, "epoch": 4}):
         for step in (5, 6, 7):
             trackers.log({"event": "step", "step": step, "loss": 1, "rows_per_second": None})
         trackers.log({"event": "epoch", "step": 6, "valid": {"auc": 0.5}})
