@@ -74,8 +74,8 @@ def _random_numbers(count: int, below: int, key: int) -> npt.NDArray[np.uint64]:
 def pieces(num_rows: int, *, parts: int = 1, rank: int = 0, world_size: int = 1) -> list[tuple[int, int]]:
     """Return the pieces of a rank in a step, one span (first, last + 1) per part.
 
-    A step is split into parts, and each part into one piece per rank. A part has the same rows for any number of ranks,
-    and so have the batch statistics of batch normalization. Sizes of parts, and of pieces of a part, differ by at most 1.
+    A step is split into parts, and each part into one piece per rank. A part has the same rows, and thus the same batch
+    statistics, for any number of ranks. Sizes of parts, and of the pieces of a part, differ by at most 1.
 
     Args:
         num_rows: Rows of the step over all ranks.
@@ -117,7 +117,7 @@ class BatchPartition:
         return start, self.num_rows if step == self.num_steps - 1 else start + self.batch_size
 
     def spans(self, step: int, rank: int = 0) -> list[tuple[int, int]]:
-        """Return the spans of a rank in a step, ascending and not empty; a single empty span for a rank without rows."""
+        """Return the non-empty spans of a rank in a step, ascending; one empty span for a rank without rows."""
         start, stop = self.step(step)
         if self.world_size == 1:
             return [(start, stop)]  # the parts are adjacent

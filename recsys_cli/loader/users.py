@@ -25,9 +25,9 @@ _MIN, _MAX, _STEPS = 32, 256, 600
 def auto_batch_size(num_users: int) -> int:
     """Return the batch size of `train.batch_size=auto`, larger for more users.
 
-    Few users need small batches for enough steps per epoch. On Amazon Toys (19,412 users, 607 steps of 32), 12 epochs of
-    sasrec reach a valid NDCG@10 of .062 with batches of 32, .061 of 128 and .060 of 256 at equal learning rates, in about
-    equal CPU time on one core; with doubled rates (square root rule), .058 with 128.
+    Few users need small batches for enough steps per epoch. On Amazon Toys (19,412 users, 607 steps of 32), 12 epochs
+    of sasrec reach a valid NDCG@10 of .062 with batches of 32, .061 of 128 and .060 of 256 at equal learning rates, in
+    about equal CPU time on one core; with doubled rates (square root rule), .058 with 128.
     """
     size = _MIN
     while size < _MAX and num_users >= 2 * size * _STEPS:

@@ -125,10 +125,10 @@ class Step:
             module.place(mix(self.config.seed, self._number, number, _DROPOUT), first_row)
 
     def _parts(self, batch: Batch, rows: int) -> Iterator[tuple[Batch, int]]:
-        """Split this rank's rows into its pieces of the parts of the step (gradient accumulation), as the loader joined them.
+        """Split this rank's rows into its pieces of the parts of the step (gradient accumulation).
 
-        A part without rows on any rank is skipped. A part without rows on this rank only may still need collectives with
-        other ranks, except for models trained on users.
+        A part without rows on any rank is skipped. A part without rows on this rank may still need collectives, except
+        for models trained on users.
 
         Yields:
             Each piece, and the position of its first row in the step.

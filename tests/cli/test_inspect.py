@@ -115,14 +115,14 @@ def test_item_is_shown_with_its_place_and_to_whom_it_is_recommended(trained: Rec
     assert recommended["systems"]["model"] == recommended["systems"]["popularity"] == 1
     assert recommended["users"] == [{"user": "cem", "place": 1, "hit": True}]
     assert found["nearest"] == []
-    assert found["notes"] == ["no nearest items: popularity has no vectors of items to compare"]
+    assert found["notes"] == ["no nearest items: popularity has no item vectors"]
 
 
 def test_item_of_a_run_that_is_not_evaluated_says_so(trained: Recsys) -> None:
     found = trained("inspect", "item", "3", "--json").json
 
     assert found["recommended"] is None
-    assert "who it is recommended to is not known before recsys evaluate" in found["notes"]
+    assert "no users with this recommendation before recsys evaluate" in found["notes"]
 
 
 def test_run_may_be_named_and_is_else_that_of_the_last_config(trained: Recsys) -> None:

@@ -11,13 +11,13 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.stages import Made
+    from recsys_cli.stages import StageResult
     from recsys_cli.workspace import PreparedData
 
 _FACTS = ("rows", "vocabularies", "quality", "cold", "bad_rows", "engine", "seconds", "peak_memory")
 
 
-def result(made: Made[PreparedData]) -> dict[str, Any]:
+def result(made: StageResult[PreparedData]) -> dict[str, Any]:
     """Gather what the manifest says."""
     manifest = made.artifact.manifest
     return {

@@ -12,11 +12,11 @@ from recsys_cli.tuning.facts import caveat
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.stages import Made
+    from recsys_cli.stages import StageResult
     from recsys_cli.workspace import TunedStudy
 
 
-def result(made: Made[TunedStudy]) -> dict[str, Any]:
+def result(made: StageResult[TunedStudy]) -> dict[str, Any]:
     """Gather what the manifest says."""
     study = made.artifact
     found = study.manifest

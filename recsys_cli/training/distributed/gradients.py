@@ -131,7 +131,7 @@ def _distinct(ids: Tensor) -> Tensor:
 
 
 def _gather_uneven(local: Tensor, counts: Sequence[int]) -> list[Tensor]:
-    """Gather a tensor of shape (count, ...) from each rank; padded in transit, because all_gather needs equal shapes."""
+    """Gather a tensor of shape (count, ...) from each rank, padded because all_gather needs equal shapes."""
     longest = max(counts)
     if not longest:
         return [local] * len(counts)

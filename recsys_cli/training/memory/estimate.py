@@ -1,4 +1,4 @@
-"""Memory estimate of training: exact sizes of parameters and optimizer state, a scaled memory probe, rows of the data."""
+"""Memory estimate of training: parameters and optimizer state (exact), a scaled memory probe, rows of the data."""
 
 from __future__ import annotations
 

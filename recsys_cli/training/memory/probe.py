@@ -1,7 +1,7 @@
 """Memory probe: one training step of a small model, with a count of the bytes of activations and gradients.
 
-The tables have only the rows of the batch, and the tensors saved by the forward pass are counted. The sizes of parameters
-and optimizer state come from torch's meta device, without any memory.
+The tables have only the rows of the batch, and the tensors saved by the forward pass are counted. The sizes of
+parameters and optimizer state come from torch's meta device, without any memory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) 
 
     Args:
         model: Model on the meta device; not usable afterwards.
-        config: `train` section of the config, with `sparse_embeddings` as in the model and a precision other than `auto`.
+        config: `train` section of the config, with the model's `sparse_embeddings` and a precision other than `auto`.
         batch: Batch of the data, on the CPU.
         schema: Schema of the batch.
     """

@@ -9,7 +9,7 @@ from torch import Tensor
 def rows_of(parameter: Tensor) -> tuple[Tensor, Tensor]:
     """Return the ids and rows of a sparse gradient.
 
-    Repeated ids, as after several backward passes, are coalesced first, and the coalesced gradient replaces the old one.
+    Repeated ids, as after several backward passes, are coalesced first; the result replaces the gradient.
 
     Args:
         parameter: Parameter with a sparse gradient.

@@ -20,8 +20,8 @@ _PART = 1 << 20
 class RowOptimizer(Uncompiled):
     """Optimizer with updates of the rows in sparse gradients; all other rows keep weights and state.
 
-    Each updated row and its state is read and written once; torch's own optimizers add and sort sparse tensors. The first
-    step of a table creates its state on the table's device.
+    Each updated row and its state is read and written once; torch's own optimizers add and sort sparse tensors. The
+    first step of a table creates its state on the table's device.
     """
 
     @abstractmethod

@@ -202,7 +202,7 @@ def test_loader_gives_ranks_without_rows_empty_batches(numbered: Make) -> None:
 
 
 def test_loader_refuses_a_split_that_is_not_there(numbered: Make) -> None:
-    with pytest.raises(DataError, match=r"no split 'test'; there are train, valid") as caught:
+    with pytest.raises(DataError, match=r"unknown split 'test'; the splits are train, valid") as caught:
         Loader(numbered(10), "test", batch_size=4)
     assert caught.value.hint == "recsys etl --force"
 
@@ -240,7 +240,7 @@ def put(name: str, values: pa.Array) -> Callable[[pa.Table], pa.Table]:
         (put("userId", pa.array([-1])), r"00001\.parquet: column 'userId' holds the id -1"),
         (put("session", pa.array([[3, 300]])), r"column 'session' holds the id 300, but ids range from 0 to 299"),
         (put("itemId", pa.array([None], pa.int32())), r"column 'itemId' holds 1 nulls instead of ids"),
-        (lambda table: table.drop(["price"]), r"00001\.parquet: no column 'price', which schema\.json says is there"),
+        (lambda table: table.drop(["price"]), r"00001\.parquet: column 'price' of schema\.json is missing"),
         (
             lambda table: table.set_column(0, "userId", pa.array([[1]] * len(table))),
             r"column 'userId' does not hold single values",

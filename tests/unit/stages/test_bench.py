@@ -153,7 +153,7 @@ def test_a_model_that_fails_is_told_and_the_others_go_on(
     assert [one.label for one in found.standings if one.runs] == ["ease"]
     assert any(event.level == "warning" for event in events if isinstance(event, Message))
     with pytest.raises(
-        TrainingError, match="none of 1 runs could be made; the last one, popularity: ValueError: shapes"
+        TrainingError, match="all 1 runs failed; the last one, popularity: ValueError: shapes"
     ):
         bench_on(data, a_config(data, "popularity"), workspace)
 

@@ -255,7 +255,7 @@ def test_what_is_of_labels_of_0_and_1_is_refused(folder: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=what):
             config_of(folder, "{name: fm}", override)
-    with pytest.raises(ConfigError, match="auc is a figure of labels of 0 and 1, and the label seconds is a number"):
+    with pytest.raises(ConfigError, match="auc is a metric of binary labels, but the label seconds is numeric"):
         run_of(folder, "{name: fm}", "train.monitor=auc")
 
 

@@ -31,7 +31,7 @@ from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.models.popularity.config import Config as PopularityConfig
 from recsys_cli.models.popularity.model import Model as Popularity
 from recsys_cli.models.sequence.histories import Histories
-from recsys_cli.stages import Made
+from recsys_cli.stages import StageResult
 from recsys_cli.stages.apply import apply
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
@@ -368,7 +368,7 @@ def test_a_report_that_fails_costs_the_report_alone(tmp_path: Path, monkeypatch:
     assert data.rows("train") == whole.rows("train")
     assert [path.read_bytes() for path in data.shards("train")] == [path.read_bytes() for path in whole.shards("train")]
     assert "no &lt;rows&gt;" in data.report.read_text(encoding="utf-8")
-    assert "ZeroDivisionError" in etl_result(Made(data, up_to_date=False))["findings"][0]["text"]
+    assert "ZeroDivisionError" in etl_result(StageResult(data, up_to_date=False))["findings"][0]["text"]
 
 
 @every_engine

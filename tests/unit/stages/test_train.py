@@ -182,7 +182,7 @@ def test_without_valid_the_best_is_the_last(make_prepared: MakePrepared, workspa
     assert (run.manifest["best_epoch"], run.manifest["valid"]) == (2, None)
     said = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
     assert len(said) == 1
-    assert "no valid split: early stopping has nothing to go by, and the best checkpoint is the last" in said[0]
+    assert "no valid split: early stopping has no effect, and the best checkpoint is the last" in said[0]
     last, best = load_file(run.checkpoint("last")), load_file(run.checkpoint("best"))
     assert all((best[name] == last[name]).all() for name in best)
 

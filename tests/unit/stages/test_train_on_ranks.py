@@ -221,7 +221,7 @@ def test_learning_rates_follow_the_batch_size_where_that_is_wanted(
     said = [
         event.text for event in events if isinstance(event, Message) and "learning rates are multiplied" in event.text
     ]
-    assert [f"by {factor:g}, because batch_size is 400 and they are meant for 100" in text for text in said] == (
+    assert [f"by {factor:g} for batch_size 400 instead of 100" in text for text in said] == (
         [] if rule == "none" else [True]
     )
 

@@ -97,5 +97,5 @@ def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(
 
 
 def test_a_model_of_users_is_not_planned(make_prepared: MakePrepared) -> None:
-    with pytest.raises(ConfigError, match="sasrec learns from whole histories of users"):
+    with pytest.raises(ConfigError, match="sasrec reads user histories in a step"):
         plan_on(make_prepared(), a_config())

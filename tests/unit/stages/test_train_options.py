@@ -129,7 +129,7 @@ def test_a_default_that_cannot_be_measured_gives_way_to_a_figure_of_rows(
     two_tower = a_config(model={"name": "two-tower", "embedding_dim": 4}, epochs=1, monitor="ndcg@10")
     run = train_on(data, two_tower, workspace, emit=told.append).artifact
     texts = [event.text for event in told if isinstance(event, Message) and event.level == "warning"]
-    assert any("ndcg@10 cannot be measured" in text and "auc decides which epoch is best" in text for text in texts)
+    assert any("ndcg@10 cannot be measured" in text and "auc selects the best epoch" in text for text in texts)
     assert set(run.manifest["history"][0]["valid"]) == {"loss", "auc"}
     written = a_config(model={"name": "two-tower", "embedding_dim": 4}, epochs=1, monitor="recall@5")
     with pytest.raises(ConfigError, match="recall@5 cannot be measured"):

@@ -201,8 +201,8 @@ def room(data: PreparedData, config: RunConfig) -> int:
     return int(plan_on(data, config)["places"][0]["needed"])
 
 
-def ways(data: PreparedData, there: int, **train: Any) -> list[tuple[str, bool]]:
-    found = plan_on(data, a_config(**train), there={"host": there})["ways"]
+def ways(data: PreparedData, free: int, **train: Any) -> list[tuple[str, bool]]:
+    found = plan_on(data, a_config(**train), free={"host": free})["ways"]
     return [(way["set"], way["fits"]) for way in found]
 
 
@@ -224,9 +224,9 @@ def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None
     )
     counted(data, [500] * 20_000 + [12] * 30_000 + [4] * 50_000)
     (*_, last) = ways(data, small - 1_000_000)
-    assert last == ("freq_threshold: 5 in features.ops, where Categorify is", True)
+    assert last == ("freq_threshold: 5 in Categorify of features.ops", True)
     (*_, last) = ways(data, small - 2_500_000)
-    assert last == ("freq_threshold: 15 in features.ops, where Categorify is", True)
+    assert last == ("freq_threshold: 15 in Categorify of features.ops", True)
 
 
 def test_smaller_parts_of_a_batch_are_advised_where_activations_are_the_most(make_prepared: MakePrepared) -> None:
@@ -237,7 +237,7 @@ def test_smaller_parts_of_a_batch_are_advised_where_activations_are_the_most(mak
 
 def test_where_nothing_helps_it_is_said(make_prepared: MakePrepared) -> None:
     (*_, last) = ways(make_prepared(), 1)
-    assert last == ("num_buckets in features.ops, where Categorify is, or a smaller model.embedding_dim", False)
+    assert last == ("num_buckets in Categorify of features.ops, or a smaller model.embedding_dim", False)
 
 
 @pytest.mark.parametrize("name", ["mf", "two-tower"])
@@ -254,5 +254,5 @@ def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make
 
 def test_what_looks_at_everything_has_no_plan_of_rows(make_prepared: MakePrepared) -> None:
     config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": "lightgcn"}})
-    with pytest.raises(ConfigError, match="lightgcn looks at everything in every step"):
+    with pytest.raises(ConfigError, match="lightgcn reads the whole interaction matrix in a step"):
         plan_on(make_prepared(), config)

@@ -165,7 +165,7 @@ def test_other_columns_are_named(data: PreparedData, grown: PreparedData, worksp
         if column["name"] == "genres":
             column["name"] = "tags"
     (grown.folder / "schema.json").write_text(json.dumps(schema))
-    with pytest.raises(ConfigError, match=r"the column tags is new\n  the column genres is not there any more"):
+    with pytest.raises(ConfigError, match=r"the column tags is new\n  the column genres is missing now"):
         continued(run, grown, workspace)
 
 
@@ -176,7 +176,7 @@ def test_a_run_has_to_be_there_whole_and_named_in_full(
     name = run.folder.name
     with pytest.raises(MissingArtifactError, match=rf"no run 'mpl'.*there are: {name}"):
         start_of("mpl", workspace)
-    with pytest.raises(ConfigError, match="has to be the whole name"):
+    with pytest.raises(ConfigError, match="must be the full name"):
         start_of(name[-8:], workspace)
     data.folder.rename(tmp_path / "gone")
     with pytest.raises(MissingArtifactError, match=r"the data that .* was trained on, .* is not there"):

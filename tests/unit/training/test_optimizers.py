@@ -66,13 +66,13 @@ def test_sparse_takes_the_optimizer_that_is_named(name: Any, kind: type) -> None
 
 @pytest.mark.parametrize("name", ["adagrad", "sgd"])
 def test_an_optimizer_of_rows_needs_sparse(name: Any) -> None:
-    with pytest.raises(ValidationError, match=f"embedding_optimizer: {name} .* needs sparse: true"):
+    with pytest.raises(ValidationError, match=f"embedding_optimizer: {name} .* needs sparse_embeddings: true"):
         TrainConfig(embedding_optimizer=name)
 
 
 @pytest.mark.parametrize("name", ["adam", "adagrad", "sgd"])
 def test_optimizers_of_rows_have_no_decay(name: Any) -> None:
-    with pytest.raises(ValidationError, match="embedding_weight_decay is not there with sparse: true"):
+    with pytest.raises(ValidationError, match="embedding_weight_decay is not there with sparse_embeddings: true"):
         TrainConfig(sparse_embeddings=True, embedding_optimizer=name, embedding_weight_decay=0.1)
 
 
@@ -110,7 +110,7 @@ from recsys_cli.training.optimizers import build
 from recsys_cli.training.step import MultiOptimizer
 
 net = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 1))
-together = MultiOptimizer(build(net, TrainConfig(sparse=True, embedding_optimizer="adam")))
+together = MultiOptimizer(build(net, TrainConfig(sparse_embeddings=True, embedding_optimizer="adam")))
 before = [parameter.clone() for parameter in net.parameters()]
 for _ in range(2):
     together.zero_grad()

@@ -42,7 +42,7 @@ def a_config(**train: Any) -> RunConfig:
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_a_profile_keeps_a_trace_and_no_run(make_prepared: MakePrepared, workspace: Workspace, sparse: bool) -> None:
     events: list[Event] = []
-    found = profile_on(make_prepared(), a_config(sparse=sparse), workspace, emit=events.append)
+    found = profile_on(make_prepared(), a_config(sparse_embeddings=sparse), workspace, emit=events.append)
     assert workspace.runs() == []
     assert [phase["name"] for phase in found["phases"]] == PHASES
     assert sum(phase["seconds"] for phase in found["phases"]) == pytest.approx(found["seconds"], rel=0.01)

@@ -51,11 +51,12 @@ def a_batch(num_rows: int, *, weights: bool = False) -> Batch:
     return Batch({"user": ids(num_rows, 30), "item": ids(num_rows, 20), "keys": keys}, {"label": label}, weight)
 
 
-def a_step(*, hidden: tuple[int, ...] = (), sparse: bool = False, **config: Any) -> Step:
-    """A step of a small network; without hidden layers there is no BatchNorm, which looks at the rows of a part together."""
+def a_step(*, hidden_dims: tuple[int, ...] = (), sparse_embeddings: bool = False, **config: Any) -> Step:
+    """Step of a small network; without hidden layers it has no batch normalization over the rows of a part."""
     torch.manual_seed(0)
-    model = build("mlp", {"embedding_dim": 4, "hidden_dims": hidden, **WITHOUT_DROPOUT}, SCHEMA, sparse=sparse)
-    return Step(model, TrainConfig(sparse_embeddings=sparse, **{"precision": "fp32", **config}), Ranks())
+    options = {"embedding_dim": 4, "hidden_dims": hidden_dims, **WITHOUT_DROPOUT}
+    model = build("mlp", options, SCHEMA, sparse=sparse_embeddings)
+    return Step(model, TrainConfig(sparse_embeddings=sparse_embeddings, **{"precision": "fp32", **config}), Ranks())
 
 
 def gradients(step: Step, batch: Batch) -> dict[str, Tensor]:
@@ -194,7 +195,7 @@ def weights(step: Step) -> list[float]:
 def chosen_step(**config: Any) -> Step:
     torch.manual_seed(0)
     options = TrainConfig(**{"precision": "fp16", "sparse_embeddings": True, "learning_rate": 0.1, **config})
-    return Step(Chosen(sparse=options.sparse), options, Ranks())
+    return Step(Chosen(sparse=options.sparse_embeddings), options, Ranks())
 
 
 @pytest.mark.parametrize("overflow", [(1e36, 1.0), (1.0, 1e36)], ids=["dense", "table"])
