@@ -1,4 +1,4 @@
-"""`recsys train --continue RUN` as it is typed: the table has grown, and what was learnt is not lost."""
+"""`recsys train --continue RUN` on a command line: more table rows, without loss of the weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command layer is thin: the right stage is called with the right arguments, and what it made is shown."""
+"""The command layer calls the right stage with the right arguments, and shows its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recsys_cli.workspace import RawData, Workspace
 
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Note the calls of the stages that a test does not want to run."""
+    """Replace stages and record their calls."""
     calls: dict[str, Any] = {}
 
     def note(stage: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a loader hands out: every row once and whole, in an order that (seed, epoch) decides; and where it goes on."""
+"""Loader: every row once, in an order given by (seed, epoch), and resumable."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Expected = Callable[[int], dict[str, Any]]
 
 
 def users(loader: Loader) -> list[int]:
-    """The user ids, which number the rows, in the order they come."""
+    """Return the user ids, the row numbers, in order."""
     return [user for batch in loader for user in batch.features["userId"].tolist()]  # type: ignore[union-attr]
 
 
 def same(one: list[Batch], two: list[Batch]) -> bool:
-    """Whether two lists of batches are the same, bit for bit."""
+    """Compare two lists of batches bit for bit."""
 
     def flat(batch: Batch) -> list[torch.Tensor]:
         features = {**batch.features, **batch.labels}

@@ -1,4 +1,4 @@
-"""A split larger than the memory it may take: the same rows, from windows, with bounded memory."""
+"""A split larger than its memory budget: the same rows, from windows, with bounded memory."""
 
 from __future__ import annotations
 

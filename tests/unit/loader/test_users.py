@@ -1,4 +1,4 @@
-"""Batches of users: each user with two items once an epoch, in an order that (seed, epoch) decides; and where it goes on."""
+"""Batches of users: each user with two items once per epoch, in an order given by (seed, epoch), and resumable."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ SCHEMA = Schema(columns=(
 
 
 def a_row(number: int) -> dict[str, Any]:
-    """Row `number` as it is written, and as a batch has to hold it."""
+    """Return row `number` as written, and as expected in a batch."""
     return {
         "user": number,
         "item": number % 3,
@@ -77,7 +77,7 @@ def write(folder: Path, rows: list[dict[str, Any]], *, group: int = 1_500, **cha
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    """Rows enough to be streamed with 1 MiB."""
+    """Enough rows for streaming with 1 MiB."""
     return write(tmp_path_factory.mktemp("weights") / "data", [a_row(number) for number in range(ROWS)])
 
 

@@ -1,4 +1,4 @@
-"""Applying a fitted plan to new rows: the same as the stage made of the same rows, and what new rows may lack."""
+"""A fitted plan on new rows: the same result as in etl, and missing columns."""
 
 from __future__ import annotations
 

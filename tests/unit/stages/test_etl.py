@@ -1,4 +1,4 @@
-"""The etl stage: the artifact on real and on hand-made data, when it is redone, and what is left behind."""
+"""The etl stage: artifacts of real and hand-made data, repeated calls, and leftovers."""
 
 from __future__ import annotations
 

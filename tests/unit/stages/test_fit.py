@@ -1,4 +1,4 @@
-"""A run of a model that learns all at once is a run like any other: kept, measured, found again."""
+"""The run of a closed-form model is a run like any other."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ RNG = np.random.default_rng(5)
 
 
 def events(rows: int = USERS * EACH) -> pa.Table:
-    """Return events in the order in which they happened: users take turns, and each item of a user is another one."""
+    """Return events in time order: users alternate, and the items of a user are distinct."""
     users = [f"u{row % USERS}" for row in range(rows)]
     return pa.table({"user": users, "item": [f"i{row // USERS:03d}" for row in range(rows)], "label": [1] * rows})
 
@@ -70,7 +70,7 @@ def prepare(
 
 
 def histories(data: PreparedData, *splits: str) -> dict[str, list[str]]:
-    """Return the raw items of each user, as a model of sequences reads them."""
+    """Return the raw item sequence of each user."""
     users, items = (
         pq.read_table(data.vocabulary(data.schema.only(role).name))["value"].to_pylist()
         for role in (Role.USER, Role.ITEM)
@@ -168,7 +168,7 @@ def test_row_numbers_run_on_over_given_files(tmp_path: Path) -> None:
 
 
 def at(place: int) -> datetime:
-    """Return the time of an event: five hours apart, so that all hours and days above 12 are there."""
+    """Return the time of an event: five hours apart, to include all hours, and days above 12."""
     return START + timedelta(hours=5 * int(place))
 
 
@@ -373,7 +373,7 @@ def test_a_report_that_fails_costs_the_report_alone(tmp_path: Path, monkeypatch:
 
 @every_engine
 def test_units_of_time_mean_the_same_to_ops_and_engines(name: str, tmp_path: Path) -> None:
-    """Hours, windows and differences of the same events are the same in every unit, and so are the histories."""
+    """Hours, windows, differences and histories do not depend on the unit."""
     moments = [at(place) + timedelta(microseconds=int(place)) for place in MOMENTS]
     micros = np.array(
         [int((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1)) for moment in moments]

@@ -1,4 +1,4 @@
-"""Training by users instead of by rows: it is measured as any other, goes on where it was, and ranks share it."""
+"""Training on users: metrics, resume, and several ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan says beside what training then takes: exact where it can be, near where it is measured."""
+"""The memory estimate against the memory of training: exact for tensors, close for the probe."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def a_config(*, dim: int = 8, placement: str = "device", **train: Any) -> RunCon
 
 
 def needed(plan: dict[str, Any]) -> dict[str, int]:
-    """What is needed, by name; the two lines of optimizer state are told apart by their order."""
+    """Return the bytes of memory items, summed by name."""
     found: dict[str, int] = {}
     for need in plan["needs"]:
         found[need["what"]] = found.get(need["what"], 0) + need["num_bytes"]
@@ -49,7 +49,7 @@ def needed(plan: dict[str, Any]) -> dict[str, int]:
 
 
 def trained(data: PreparedData, config: RunConfig, workspace: Workspace, *, steps: int = 1) -> Trainer:
-    """Make some real steps."""
+    """Run some training steps."""
     training = trainer_of(new_model(data, config.model, config.train), "mlp", data, config.train, ranks=Ranks())
     events = training.events()
     for _ in range(steps):
@@ -212,7 +212,7 @@ def test_nothing_is_advised_where_it_fits(make_prepared: MakePrepared) -> None:
 
 
 def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None:
-    """Tables of 3.2 MB: whole gradients go with sparse, the moments with Adagrad, and then there is nothing but fewer rows."""
+    """Tables of 3.2 MB: sparse updates remove whole gradients, Adagrad the moments; then only fewer rows help."""
     data = make_prepared(users=100_000)
     assert ways(data, room(data, a_config(sparse_embeddings=True))) == [("train.sparse_embeddings=true", True)]
     both = [("train.sparse_embeddings=true", False), ("train.embedding_optimizer=adagrad", True)]

@@ -1,4 +1,4 @@
-"""Searching where the best is known: on the checkerboard steps of 0.000001 learn nothing in three epochs, of 0.05 everything."""
+"""Search with a known optimum: on the checkerboard, a learning rate of 0.000001 learns nothing, 0.05 everything."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ranking(study: TunedStudy) -> list[dict[str, Any]]:
 
 
 def tried(study: TunedStudy) -> list[tuple[Any, ...]]:
-    """What each trial tried and came to, in their order: everything but how long it took."""
+    """Return values and results of all trials in order, without durations."""
     entries = sorted(ranking(study), key=lambda entry: entry["trial"])
     return [(entry["changes"], entry["state"], entry["value"], entry["curve"]) for entry in entries]
 
@@ -277,7 +277,7 @@ tune_on(PreparedData(Path(data)), load(Path(config)), Workspace(Path(root)), emi
 def child(
     data: PreparedData, config: RunConfig, root: Path, *, number: int = 0, step: int = -1
 ) -> subprocess.Popen[bytes]:
-    """Tune in another process, which sends itself a signal in a step."""
+    """Tune in a subprocess with a signal in a step."""
     root.mkdir(parents=True, exist_ok=True)
     (root / "child.yaml").write_text(dump(config))
     arguments = [str(root / "child.yaml"), str(data.folder), str(root), str(number), str(step)]
@@ -300,7 +300,7 @@ def breaks_off(error: BaseException, *, step: int) -> Callable[[Event], None]:
 def test_a_killed_study_goes_on_to_the_same_trials(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """8 steps an epoch, 24 a trial: killed in the second epoch of the third trial, it goes on after the first."""
+    """8 steps per epoch, 24 per trial: killed in the second epoch of the third trial, it resumes after the first."""
     data, config = make_prepared(), a_config(RANGE)
     whole = tune_on(data, config, workspace).artifact
     broken = Workspace(tmp_path / "broken")
@@ -315,13 +315,13 @@ def test_a_killed_study_goes_on_to_the_same_trials(
 
 
 class Killed(BaseException):
-    """Leaves as a killed process does: without a word to anybody."""
+    """Exits like a killed process, without any message."""
 
 
 def test_a_trial_that_is_interrupted_often_goes_on_and_one_that_is_killed_often_is_failed(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """As the system kills one that takes more memory than there is."""
+    """Like a kill for lack of memory."""
     data, config = make_prepared(), a_config(RANGE, trials=2, train={"epochs": 1})
     for _ in range(4):
         with pytest.raises(KeyboardInterrupt):

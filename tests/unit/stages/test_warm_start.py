@@ -1,4 +1,4 @@
-"""A run that begins with another's weights, on data with more values, in another order."""
+"""Warm start on data with more values in another order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def data(make_prepared: MakePrepared, workspace: Workspace) -> PreparedData:
 
 @pytest.fixture
 def grown(make_prepared: MakePrepared, workspace: Workspace) -> PreparedData:
-    """60 users, 50 movies: user of value v has the id 62 - v and not v + 3; movies of values 0 and 1 are there no more."""
+    """60 users, 50 movies: the user of value v has the id 62 - v instead of v + 3; movies 0 and 1 are gone."""
     made = make_prepared(users=60, items=50)
     users = pa.table({"value": np.arange(60, dtype=np.int32)[::-1], "count": np.ones(60, np.int64)})
     movies = pa.table({"value": np.arange(2, 52, dtype=np.int64), "count": np.ones(50, np.int64)})

@@ -17,7 +17,7 @@ from recsys_cli.training.rows import RowAdagrad, RowAdam, RowSGD
 
 
 class Net(nn.Module):
-    """Tables neither first nor last, so that a choice by position would be wrong."""
+    """A model with tables in the middle, so that a choice by position would fail."""
 
     def __init__(self) -> None:
         super().__init__()

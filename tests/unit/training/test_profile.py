@@ -1,4 +1,4 @@
-"""Steps under the profiler: what is slow by construction is what it finds, and each phase is there once a step."""
+"""Profiled steps: the slow part is found, and each phase occurs once per step."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_profile_keeps_a_trace_and_no_run(make_prepared: MakePrepared, workspa
 
 
 class Slow(Loader):
-    """A loader that takes its time."""
+    """A slow loader."""
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in super().__iter__():

@@ -1,4 +1,4 @@
-"""What ranks tell each other, in real processes: sums, normalisation, and what they say when one of them fails."""
+"""Collectives in real processes: sums, batch normalization, and errors of a failed rank."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_one_process_tells_itself() -> None:
 
 
 def parameters(rank: int) -> list[nn.Parameter]:
-    """Parameters with gradients of every sort, each other numbers on each rank."""
+    """Parameters with all kinds of gradients, different on each rank."""
     random = torch.Generator().manual_seed(rank)
     dense = [nn.Parameter(torch.zeros(*shape)) for shape in ((3,), (2, 2), (100,), (7,), (1,))]
     tables = [nn.Parameter(torch.zeros(10, 4)) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""One run, broken and resumed, as each tracker shows it: the lines of metrics.jsonl, each once."""
+"""An interrupted and resumed run in each tracker: each line of metrics.jsonl once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class KilledError(Exception):
 
 
 def breaks_in(step: int) -> Callable[[Event], None]:
-    """Return what ends training as a kill does: without a word, and nothing is saved."""
+    """Return a function that ends training like a kill, without saving."""
     steps = 0
 
     def emit(event: Event) -> None:
@@ -53,7 +53,7 @@ def breaks_in(step: int) -> Callable[[Event], None]:
 
 
 def broken_and_resumed(data: PreparedData, config: RunConfig, workspace: Workspace) -> TrainedRun:
-    """Train 3 epochs of 8 steps; break in step 14, which has its line, and no checkpoint; resume from step 12."""
+    """Train 3 epochs of 8 steps; kill in step 14, after its line in metrics.jsonl; resume from step 12."""
     with pytest.raises(KilledError):
         train_on(data, config, workspace, emit=breaks_in(14))
     return train_on(data, config, workspace, resume=True).artifact
@@ -64,7 +64,7 @@ def lines_of(run: TrainedRun) -> list[dict[str, Any]]:
 
 
 def expected(run: TrainedRun) -> Points:
-    """What metrics.jsonl has of the figures that do not depend on the clock."""
+    """Return the time-independent metrics of metrics.jsonl."""
     points: Points = {}
     for line in lines_of(run):
         figures = {
@@ -114,7 +114,7 @@ def in_wandb(run: TrainedRun) -> tuple[Points, dict[str, Any]]:
 
 
 def leveldb_records(data: bytes, *, ahead: int, block: int = 32_768) -> list[bytes]:
-    """Put the records of a LevelDB log together; `ahead` bytes of the first block were cut off."""
+    """Join the records of a LevelDB log; the first block lacks `ahead` bytes."""
     records, parts, place = [], b"", 0
     while place + 7 <= len(data):
         left = block - (place + ahead) % block
@@ -132,7 +132,7 @@ def leveldb_records(data: bytes, *, ahead: int, block: int = 32_768) -> list[byt
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse connections that leave the machine, and forget what the developer has told the trackers."""
+    """Refuse connections to other machines, and clear the developer's settings of trackers."""
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
     connect = socket.socket.connect
