@@ -1,4 +1,4 @@
-"""Parquet to Batch: reads prepared data, resident or streaming, and looks up the tables that a batch's ids point into."""
+"""Loaders: batches from prepared Parquet files, resident or streamed, with lookup joins of dimension tables."""
 
 from recsys_cli.loader.loader import Loader
 from recsys_cli.loader.scales import scales

@@ -1,4 +1,4 @@
-"""How many negative rows there are for each positive one, counted once before training."""
+"""Class balance of train: negative rows per positive row."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from recsys_cli.workspace import PreparedData
 
 
 def negatives_per_positive(data: PreparedData, label: Column) -> float:
-    """Return the negative rows of train over its positive ones; a label between 0 and 1 is a part of each.
+    """Return the ratio of negative to positive rows of train; a label between 0 and 1 counts in part for both.
 
     Raises:
-        DataError: All rows are of one kind, or a file is not readable.
+        DataError: All rows are of one class, or a file is unreadable.
     """
     rows, positive = 0, 0.0
     for path in data.shards("train"):
@@ -25,6 +25,6 @@ def negatives_per_positive(data: PreparedData, label: Column) -> float:
     if not 0 < positive < rows:
         raise DataError(
             f"train has only {'positive' if positive else 'negative'} rows by {label.name}: there is nothing to balance",
-            hint="leave train.positive_weight out, or look at how the label is made in features.ops",
+            hint="remove train.positive_weight, or check the ops of the label in features.ops",
         )
     return (rows - positive) / positive

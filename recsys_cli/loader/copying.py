@@ -1,6 +1,6 @@
-"""Batches on a CUDA device without waiting for them: built on a stream of their own while the model computes on its own one.
+"""Asynchronous batches on a CUDA device: built on a side stream, in parallel with the model's stream.
 
-CUDA parts are written after torch's documentation of streams and have not been run: this project had no GPU so far.
+The CUDA parts follow torch's documentation of streams and have not run yet: this project had no GPU so far.
 """
 
 from __future__ import annotations
@@ -16,58 +16,57 @@ from recsys_cli.batch import Batch, Feature, Ragged
 
 @dataclass(frozen=True)
 class PendingBatch:
-    """A batch that a background thread has asked the device for, and the event after which it is there (None: it is)."""
+    """A batch queued on the device, and the event of its completion; None if it is complete."""
 
     batch: Batch
     ready: torch.cuda.Event | None = None
 
 
 class SideStream:
-    """Where the batches of one iteration are built; on a CPU it does nothing.
+    """CUDA stream for the batches of one iteration; a no-op on a CPU.
 
-    Background threads `build`: host rows go to pinned memory, copies and lookups are queued on the side stream, and nothing
-    waits but what needs a number from the device, in its own thread. Who computes `take`s: its stream waits for the event
-    of that batch alone, on the device, while the host goes on. As many batches are on their way as the loader prefetches,
-    so in steady state the event has passed. Pinned memory is torch's, which keeps a block until the copies from it are
-    done and then hands it out again, so after the first batches none is allocated.
+    Background threads `build` batches: host rows go to pinned memory, copies and lookups to the side stream. A thread
+    waits only for values it needs from the device. The training thread `take`s them: its stream waits for the event of
+    one batch on the device, without blocking the host. With prefetched batches, the event has usually passed. Torch
+    reuses pinned blocks after their copies, so only the first batches allocate.
 
     Args:
-        device: Where the batches are wanted.
+        device: Device of the batches.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        if self._stream is not None:  # rows and tables were brought there on the stream of who made the loader
+        if self._stream is not None:  # rows and tables were copied on the stream of the loader's constructor
             self._stream.wait_stream(torch.cuda.current_stream(device))
 
     def build(self, make: Callable[[], Batch]) -> PendingBatch:
-        """Run `make` with its work on the device queued on the side stream; called by any thread."""
+        """Run `make` on the side stream; thread-safe."""
         if self._stream is None:
             return PendingBatch(make())
-        with torch.cuda.stream(self._stream):  # what is current is so for one thread
+        with torch.cuda.stream(self._stream):  # the current stream is thread-local
             batch = make()
             ready = torch.cuda.Event()
             ready.record(self._stream)
         return PendingBatch(batch, ready)
 
-    def take(self, built: PendingBatch) -> Batch:
-        """Return the batch for use on the current stream, which waits until it is there."""
-        if built.ready is not None:
+    def take(self, pending: PendingBatch) -> Batch:
+        """Return the batch; the current stream waits for its completion."""
+        if pending.ready is not None:
             stream = torch.cuda.current_stream(self._device)
-            stream.wait_event(built.ready)
-            for tensor in built.batch.tensors():
-                tensor.record_stream(stream)  # so that its memory is not given to a later batch while it is in use here
-        return built.batch
+            stream.wait_event(pending.ready)
+            for tensor in pending.batch.tensors():
+                tensor.record_stream(stream)  # keeps the allocator from reusing memory in use on this stream
+        return pending.batch
 
     def close(self) -> None:
-        """Let the current stream wait for what was begun: what it reads, rows and tables, may be freed after this."""
+        """Let the current stream wait for pending work; rows and tables may be freed afterwards."""
         if self._stream is not None:
             torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
 
 def to_device(column: Feature, device: torch.device) -> Feature:
-    """Bring a column to where it is wanted; from pinned memory where that is CUDA, so that the copy waits for nothing."""
+    """Copy a column to a device; to CUDA from pinned memory, asynchronously."""
     if device.type != "cuda" or _values(column).is_cuda:
         return column
     if isinstance(column, Ragged):

@@ -1,4 +1,4 @@
-"""How much memory a loader is going to take, from the files' footers alone: no row is read."""
+"""Memory footprint of a loader, from the footers of the Parquet files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from recsys_cli.workspace import PreparedData
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a split takes in memory.
+    """Memory of a split.
 
     Attributes:
         num_rows: Rows of the split.
-        num_bytes: All of them, as the loader keeps them.
-        largest: The largest part of a file that is read at once.
+        num_bytes: Bytes of all rows in the loader.
+        largest: Bytes of the largest row group.
     """
 
     num_rows: int
@@ -24,17 +24,17 @@ class Footprint:
     largest: int
 
     def resident(self, memory: int) -> bool:
-        """Whether a loader with a budget of so many MiB keeps the split; otherwise it streams it, within the budget."""
+        """Return whether the split is resident with a budget in MiB; a larger one is streamed."""
         return self.num_bytes <= memory << 20
 
 
 def footprint(data: PreparedData, split: str) -> Footprint:
-    """Return what a split takes.
+    """Return the memory footprint of a split.
 
     Raises:
-        DataError: The files are not what schema.json says.
+        DataError: A file does not match schema.json.
     """
-    layout, groups = contents(data, split)
+    layout, groups = layout_of_split(data, split)
     return Footprint(
         num_rows=sum(group.num_rows for group in groups),
         num_bytes=layout.num_bytes(groups),
@@ -43,20 +43,20 @@ def footprint(data: PreparedData, split: str) -> Footprint:
 
 
 def tables_footprint(data: PreparedData) -> int:
-    """Return the bytes that the joined tables take, which are looked up for each batch."""
+    """Return the bytes of all dimension tables of lookup joins."""
     schema, total = data.schema, 0
     for key in schema.tables:
         columns = [column for column in schema.features if column.table == key]
         groups = groups_of(data.table(key), columns)
         num_rows = sum(group.num_rows for group in groups)
-        # Each row has an id only where there are cold keys.
+        # Rows store an id only in tables with cold keys.
         shared_ids = 4 * num_rows if num_rows > int(schema[key].cardinality or 0) else 0
         total += Layout.of(columns, groups).num_bytes(groups) + shared_ids
     return total
 
 
-def contents(data: PreparedData, split: str) -> tuple[Layout, list[RowGroup]]:
-    """Return how the rows of a split lie in memory, and the parts of files they come from."""
+def layout_of_split(data: PreparedData, split: str) -> tuple[Layout, list[RowGroup]]:
+    """Return the memory layout and the row groups of a split."""
     schema = data.schema
     named = (*schema.features, *schema.labels, *([schema.weight] if schema.weight else []))
     columns = [column for column in named if column.table is None] + row_columns(data, split)

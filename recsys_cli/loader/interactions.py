@@ -1,4 +1,4 @@
-"""Reads who met what, when, and how it went, from prepared shards: four columns at most."""
+"""Interactions of a split: users, items, labels and times from prepared shards."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def read_interactions(
     only: Mapping[str, int] | None = None,
     cold_items: bool = False,
 ) -> Interactions:
-    """Read a split's users, items and labels, and where asked for its times; no rows where the split is empty.
+    """Read the interactions of a split; an empty split has no rows.
 
-    A bucket is no user and no item of its own: ids of buckets are read as UNSEEN.
+    Ids of hash buckets are read as UNSEEN, because a bucket is no single user or item.
 
     Args:
-        data: Prepared.
-        split: Which.
-        times: Whether to read the timestamp too, and the row numbers that order rows of one time.
-        only: Encoded ids by their columns, or rows of cold items, to keep the rows with these alone; None for all.
-        cold_items: Whether an item that train does not know is its row of the joined table, where it has one, and not UNSEEN.
+        data: Prepared data.
+        split: Name of the split.
+        times: Read timestamps too, and row numbers for the order of equal timestamps.
+        only: Filter: encoded ids, or table rows of cold items, by column; None for all rows.
+        cold_items: Use the row in the dimension table as the id of a cold-start item, instead of UNSEEN.
 
     Raises:
-        DataError: A label is neither 0 nor 1, and no number in units of its own; the metrics here would mean nothing.
+        DataError: A label is neither 0 nor 1 and not declared as numeric.
     """
     schema = data.schema
     user, item, label = schema.only(Role.USER).name, schema.only(Role.ITEM).name, schema.label.name
@@ -50,13 +50,13 @@ def read_interactions(
     row = _cold_rows(data, split, item)
     cold = [row] if row and cold_items else []
     names = [user, item, label, *sampled, *timed, *numbered, *cold]
-    which = [(row if row and encoded >= int(schema[name].cardinality or 0) else name, "==", encoded)
-             for name, encoded in (only or {}).items()] or None  # fmt: skip
-    parts = [pq.read_table(path, columns=names, filters=which) for path in shards]
+    filters = [(row if row and encoded >= int(schema[name].cardinality or 0) else name, "==", encoded)
+               for name, encoded in (only or {}).items()] or None  # fmt: skip
+    parts = [pq.read_table(path, columns=names, filters=filters) for path in shards]
     if not parts:
-        nothing = np.empty(0, np.int32)
-        none = nothing.astype(np.int64) if timed else None
-        return Interactions(nothing, nothing, np.empty(0, np.float32), times=none, row_numbers=none)
+        empty = np.empty(0, np.int32)
+        no_times = empty.astype(np.int64) if timed else None
+        return Interactions(empty, empty, np.empty(0, np.float32), times=no_times, row_numbers=no_times)
     table = pa.concat_tables(parts)
     labels = table[label].to_numpy().astype(np.float32)
     _check(labels, schema.label, f"{data.folder / split}: label {label!r}")
@@ -64,16 +64,16 @@ def read_interactions(
     if row and cold_items:
         rows = table[row].to_numpy()
         items = np.where(rows >= int(schema[item].cardinality or 0), rows, items)
-    drawn = table[sampled[0]].to_numpy() != 0 if sampled else None
-    when = _whole(table[timed[0]]) if timed else None
-    numbers = _narrow(_whole(table[ROW_NUMBER])) if numbered else None
-    return Interactions(users, items, labels, drawn, when, _mean(data), numbers)
+    is_sampled = table[sampled[0]].to_numpy() != 0 if sampled else None
+    timestamps = _without_nulls(table[timed[0]]) if timed else None
+    numbers = _narrow(_without_nulls(table[ROW_NUMBER])) if numbered else None
+    return Interactions(users, items, labels, is_sampled, timestamps, _mean(data), numbers)
 
 
 def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
-    """Return how many rows of train each encoded item has, without those that were drawn; shape (num_items,).
+    """Return the number of train rows of each encoded item, without sampled negatives; shape (num_items,).
 
-    Shards are read one after the other, and only what is needed of them.
+    Reads one shard at a time.
     """
     column = data.schema.only(Role.ITEM)
     sampled = [each.name for each in data.schema.select(lambda each: each.role is Role.SAMPLED)]
@@ -86,30 +86,29 @@ def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
 
 
 def read_user_rows(data: PreparedData, split: str) -> npt.NDArray[np.int32] | None:
-    """Return the row of each row's user in the joined table, in the order of `read_interactions`; shape (N,).
+    """Return each row's user as a row of the dimension table, in the order of `read_interactions`; shape (N,).
 
-    None where the split has no users that the table has and train does not know.
+    None for a split without cold-start users in the table.
     """
     name = _cold_rows(data, split, data.schema.only(Role.USER).name)
     if name is None:
         return None
-    found: npt.NDArray[np.int32] = pa.concat_tables(
-        [pq.read_table(path, columns=[name]) for path in data.shards(split)]
-    )[name].to_numpy()
-    return found
+    table = pa.concat_tables([pq.read_table(path, columns=[name]) for path in data.shards(split)])
+    rows: npt.NDArray[np.int32] = table[name].to_numpy()
+    return rows
 
 
 def _cold_rows(data: PreparedData, split: str, key: str) -> str | None:
-    """Return the column with the table rows of a key; None where the split has none."""
+    """Return the column with the table rows of a key; None for a split without one."""
     shards, name = data.shards(split), row_column(key)
     return name if shards and name in pq.read_schema(shards[0]).names else None
 
 
 def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] | None:
-    """Return a hash of the user of each row who has no id of its own, in the order of `read_interactions`; shape (N,).
+    """Return a hash of each row's cold-start user, in the order of `read_interactions`; shape (N,).
 
-    What stands there for a user with an id means nothing. None where the split has no hashes: train mostly, where each user has
-    an id, and all splits of data that was prepared before they were written.
+    Values of users with an id are arbitrary. None for a split without hashes: usually train, and all splits of data of
+    older releases.
     """
     shards = data.shards(split)
     if not shards or USER_HASH not in pq.read_schema(shards[0]).names:
@@ -123,7 +122,7 @@ def _check(labels: npt.NDArray[np.float32], column: Column, where: str) -> None:
         if not np.isfinite(labels).all():
             raise DataError(
                 f"{where} is missing in a row or infinite; evaluation needs numbers",
-                hint=f"leave such rows out in features.ops: {{op: Dropna, columns: [{column.name}]}}",
+                hint=f"filter such rows in features.ops: {{op: Dropna, columns: [{column.name}]}}",
             )
         return
     wrong = labels[(labels != 0) & (labels != 1)]
@@ -136,17 +135,17 @@ def _check(labels: npt.NDArray[np.float32], column: Column, where: str) -> None:
 
 
 def _mean(data: PreparedData) -> float | None:
-    found = scales(data).get(data.schema.label.name)
-    return None if found is None else found.mean
+    scale = scales(data).get(data.schema.label.name)
+    return None if scale is None else scale.mean
 
 
-def _whole(values: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return a column's values; only sampled negatives have none, and no order."""
+def _without_nulls(values: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return the values of a column, 0 for null; only sampled negatives have nulls, and no order."""
     return values.fill_null(pa.scalar(0, values.type)).to_numpy()
 
 
 def _narrow(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.integer]:
-    """Return row numbers in half of the memory where they fit."""
+    """Return row numbers as int32 if they fit."""
     return numbers.astype(np.int32, copy=False) if numbers.max(initial=0) < 2**31 else numbers
 
 

@@ -1,4 +1,4 @@
-"""In which order rows are handed out, and to whom: functions of (seed, epoch) and of the step, so nothing is stored or sent."""
+"""Order of rows and their partition over ranks, as pure functions of (seed, epoch) and the step."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy.typing as npt
 from recsys_cli.features.hashing import hash_counters, mix
 
 ROUNDS = 4
-"""Rounds of the network below; with random round functions four cannot be told from chance (Luby and Rackoff, 1988)."""
+"""Rounds of the Feistel network; four with random round functions are pseudorandom (Luby and Rackoff, 1988)."""
 
 _Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class Permutation:
-    """Shuffle range(size) without storing the shuffle: any stretch of it is computed on its own, in time of its length.
+    """Pseudorandom permutation of range(size) without storage; any span takes time proportional to its length.
 
-    A generalised Feistel network (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002): a number is
-    split into a row below `height` and a column below a power of two, and each half is moved in turn by a random
-    function of the other. What lands beyond `size` is sent through again until it does not.
+    A generalized Feistel network (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002): a number is
+    split into a row below `height` and a column below a power of two, and each half is shifted in turn by a random
+    function of the other. Results of `size` or more pass through the network again (cycle walking).
 
     Args:
-        size: How many numbers are shuffled.
-        key: What `hashing.mix` returned; another key is another order.
+        size: Length of the permutation.
+        key: Key of the permutation, from `hashing.mix`.
     """
 
     def __init__(self, size: int, key: int) -> None:
@@ -42,14 +42,14 @@ class Permutation:
         ]
 
     def __call__(self, start: int, stop: int) -> npt.NDArray[np.signedinteger[Any]]:
-        """Return what stands at the positions start, …, stop - 1 of the shuffled order, as int32 where `size` allows."""
-        values = self._move(np.arange(start, stop, dtype=self._type))
+        """Return the values at positions start, …, stop - 1; int32 if `size` fits, else int64."""
+        values = self._permute(np.arange(start, stop, dtype=self._type))
         while values.size and int(values.max()) >= self.size:
             beyond = np.flatnonzero(values >= self.size)
-            values[beyond] = self._move(values[beyond])
+            values[beyond] = self._permute(values[beyond])
         return values.view(self._index)
 
-    def _move(self, values: _Unsigned) -> _Unsigned:
+    def _permute(self, values: _Unsigned) -> _Unsigned:
         columns = values & self._type((1 << self._bits) - 1)
         rows = values >> self._type(self._bits)
         spare, index = np.empty_like(values), np.empty(values.shape, np.intp)
@@ -60,7 +60,7 @@ class Permutation:
                 columns ^= spare
             else:
                 rows += spare
-                # modulo height: the difference of what is below it wraps around to a huge number
+                # modulo height: for rows below it, the unsigned difference wraps around to a huge number
                 np.minimum(rows, np.subtract(rows, self._height, out=spare), out=rows)
         rows <<= self._type(self._bits)
         rows |= columns
@@ -72,33 +72,32 @@ def _random_numbers(count: int, below: int, key: int) -> npt.NDArray[np.uint64]:
 
 
 def pieces(num_rows: int, *, parts: int = 1, rank: int = 0, world_size: int = 1) -> list[tuple[int, int]]:
-    """Return the rows of a step that a rank gets: a first position, and the one after the last, for each part of the step.
+    """Return the pieces of a rank in a step, one span (first, last + 1) per part.
 
-    The step is cut into parts, and each part into one piece for each rank. So a part is the same rows for any number of ranks,
-    and batch normalisation, which sees the rows of a part together, sees the same ones. Sizes of parts differ by one at most,
-    and so do those of a part's pieces.
+    A step is split into parts, and each part into one piece per rank. A part has the same rows, and thus the same batch
+    statistics, for any number of ranks. Sizes of parts, and of the pieces of a part, differ by at most 1.
 
     Args:
-        num_rows: Of the step, over all ranks.
-        parts: How many parts gradients are computed in.
-        rank: Whose pieces.
-        world_size: How many ranks share the step.
+        num_rows: Rows of the step over all ranks.
+        parts: Parts of the step (gradient accumulation).
+        rank: Rank of the pieces.
+        world_size: Number of ranks.
     """
-    found = []
+    spans = []
     for part in range(parts):
         start, stop = num_rows * part // parts, num_rows * (part + 1) // parts
-        taken = stop - start
-        found.append((start + taken * rank // world_size, start + taken * (rank + 1) // world_size))
-    return found
+        size = stop - start
+        spans.append((start + size * rank // world_size, start + size * (rank + 1) // world_size))
+    return spans
 
 
 @dataclass(frozen=True)
 class BatchPartition:
-    """Deal rows to ranks: the same number of steps for every rank, each row exactly once over all of them.
+    """Partition of an epoch into steps and of steps over ranks: equal steps on all ranks, each row exactly once.
 
-    A step takes the next `batch_size` rows of the order, whatever the number of ranks, and cuts them as `pieces` does; a piece is
-    empty where there are more ranks than rows. The last step takes what is left. Where that is a single row, which batch
-    normalisation cannot use, it joins the step before (unless batches are of one row anyway).
+    A step has the next `batch_size` rows of the order, split by `pieces`; with more ranks than rows, some pieces are
+    empty. The last step has the remaining rows. A single remaining row, too few for batch normalization, joins the step
+    before, unless `batch_size` is 1.
     """
 
     num_rows: int
@@ -113,18 +112,14 @@ class BatchPartition:
         return whole if whole and left < min(2, self.batch_size) else whole + (left > 0)
 
     def step(self, step: int) -> tuple[int, int]:
-        """Return the first position of a step, and the one after its last."""
+        """Return the span of a step: first position, last position + 1."""
         start = step * self.batch_size
         return start, self.num_rows if step == self.num_steps - 1 else start + self.batch_size
 
     def spans(self, step: int, rank: int = 0) -> list[tuple[int, int]]:
-        """Return the stretches that a rank gets in a step, ascending: the first position, and the one after the last.
-
-        One stretch may be empty where a rank gets nothing; of several none is.
-        """
+        """Return the non-empty spans of a rank in a step, ascending; one empty span for a rank without rows."""
         start, stop = self.step(step)
         if self.world_size == 1:
-            return [(start, stop)]  # its parts lie one after the other
-        found = pieces(stop - start, parts=self.parts, rank=rank, world_size=self.world_size)
-        there = [(start + first, start + last) for first, last in found if last > first]
-        return there or [(start, start)]
+            return [(start, stop)]  # the parts are adjacent
+        spans = pieces(stop - start, parts=self.parts, rank=rank, world_size=self.world_size)
+        return [(start + first, start + last) for first, last in spans if last > first] or [(start, start)]

@@ -1,4 +1,4 @@
-"""Work ahead of whoever consumes the batches: in order, never by more than a few, and with no thread left when it stops."""
+"""Ordered prefetching with background threads and a bounded depth."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Result = TypeVar("Result")
 def prefetch(
     build: Callable[[Step], Result], steps: Iterable[Step], *, threads: int, depth: int
 ) -> Generator[Result, None, None]:
-    """Yield build(step) for each step, in order, while the next ones are built in background threads.
+    """Yield build(step) for each step in order, and build the next ones in background threads.
 
-    Closing the iterator, which leaving a for loop early does, waits for what is being built and ends the threads.
+    Closing the iterator, as by leaving a for loop, waits for running builds and ends the threads.
 
     Args:
-        build: Makes one result; called from several threads at once where there are several.
-        steps: What to build.
-        threads: How many are built at the same time.
-        depth: How many are built or waiting at most, beside the one that was handed out.
+        build: Returns the result of a step; thread-safe for more than one thread.
+        steps: Steps to build.
+        threads: Number of threads.
+        depth: Highest number of results in progress or waiting, besides the current one.
 
     Raises:
-        Exception: What `build` raised, where its result would have come.
+        Exception: An error of `build`, at the position of its result.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="recsys-loader")
     waiting: deque[Future[Result]] = deque()

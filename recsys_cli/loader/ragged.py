@@ -1,4 +1,4 @@
-"""How the lists of a batch are gathered from one long array without a loop over rows."""
+"""Vectorized gather and concatenation of lists."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from recsys_cli.batch import Feature, Ragged
 def pick_lists(
     values: Tensor, starts: Tensor, lengths: Tensor, dtype: torch.dtype, weights: Tensor | None = None
 ) -> Ragged:
-    """Gather a list for each of B rows.
+    """Gather the lists of B rows from one array.
 
-    Where each element comes from is a running sum: one further inside a list, and at the first element of a list a jump
-    from the end of the one before. Empty lists add their jumps at one place, so they need no care.
+    The source position of each element is a cumulative sum: steps of 1 inside a list, and a jump from the end of the
+    previous list at its first element. The jumps of empty lists add up at one position, so they need no special case.
 
     Args:
-        values: The elements of all lists, shape (N,).
-        starts: Where the list of each row starts in `values`, shape (B,).
-        lengths: How many elements it has, shape (B,).
-        dtype: What the elements are wanted as.
-        weights: How much each element counts, shape (N,), or None.
+        values: Elements of all lists, shape (N,).
+        starts: Start of each row's list in `values`, shape (B,).
+        lengths: Length of each row's list, shape (B,).
+        dtype: Type of the result.
+        weights: Weight of each element, shape (N,), or None.
     """
     num_rows = starts.numel()
     offsets = torch.empty(num_rows + 1, dtype=torch.int64, device=starts.device)
@@ -35,7 +35,7 @@ def pick_lists(
     positions.scatter_add_(0, offsets[:-1], jumps)
     positions = torch.cumsum(positions[:total], 0, dtype=starts.dtype)
     picked_weights = None if weights is None else weights.index_select(0, positions)
-    if values.dtype == torch.uint16:  # which torch converts but does not gather
+    if values.dtype == torch.uint16:  # torch converts this type but has no gather for it
         picked = values.view(torch.int16).index_select(0, positions).view(torch.uint16)
     else:
         picked = values.index_select(0, positions)
@@ -43,7 +43,7 @@ def pick_lists(
 
 
 def join(parts: list[Feature]) -> Feature:
-    """Join one column of several stretches of rows."""
+    """Concatenate one column of several spans of rows."""
     lists = [part for part in parts if isinstance(part, Ragged)]
     if not lists:
         return torch.cat([part for part in parts if not isinstance(part, Ragged)])

@@ -1,4 +1,4 @@
-"""What a prepared parquet file must hold, column by column, and what is said when it does not."""
+"""Validated reads of prepared Parquet files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ListArrays:
-    """A column of lists as it was read: all elements, how many each row has, and what each counts (None: once)."""
+    """A list column: elements of all rows, length of each row's list, and weights of the elements (None: all 1)."""
 
     values: Array
     lengths: Array
@@ -37,13 +37,13 @@ Arrays = Mapping[str, Array | ListArrays]
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A part of a file that can be read on its own.
+    """A row group of a Parquet file.
 
     Attributes:
-        path: The file.
-        index: Which part of it.
-        num_rows: Its rows.
-        num_values: For each list column, at most how many elements there are.
+        path: Path of the file.
+        index: Index of the row group.
+        num_rows: Rows of the row group.
+        num_values: Upper bound of the number of elements of each list column.
     """
 
     path: Path
@@ -53,41 +53,41 @@ class RowGroup:
 
 
 def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> list[RowGroup]:
-    """Find the parts of a split from the files' footers, in order; no row is read.
+    """Return the row groups of a split in file order, from the footers of the files.
 
     Raises:
-        DataError: The split is not there, or it is for training and empty; a file or a column is missing or unreadable.
+        DataError: The split does not exist, or train is empty; a file or column is missing or unreadable.
     """
     rows = data.manifest["rows"]
     if split not in rows:
-        raise DataError(f"{data.folder}: there is no split {split!r}; there are {', '.join(rows)}", hint=REDO)
+        raise DataError(f"{data.folder}: unknown split {split!r}; the splits are {', '.join(rows)}", hint=REDO)
     groups = [group for path in data.shards(split) for group in groups_of(path, columns)]
-    found, expected = sum(group.num_rows for group in groups), int(rows[split])
-    if found != expected:
+    actual, expected = sum(group.num_rows for group in groups), int(rows[split])
+    if actual != expected:
         raise DataError(
-            f"{data.folder / split}: holds {found} rows where the manifest says {expected}; files were lost or added",
+            f"{data.folder / split}: has {actual} rows, but the manifest says {expected}; files were lost or added",
             hint=REDO,
         )
-    if found == 0 and split == "train":
+    if actual == 0 and split == "train":
         raise DataError(f"{data.folder / split}: there are no rows to train on", hint=REDO)
     return [group for group in groups if group.num_rows]
 
 
 def row_columns(data: PreparedData, split: str) -> list[Column]:
-    """Return the columns with the table rows of keys that a split has beside those of the schema, for keys of its tables.
+    """Return the columns of a split with rows of dimension tables, which are not in the schema.
 
     Raises:
-        DataError: A file is not readable.
+        DataError: A file is unreadable.
     """
     shards = data.shards(split)
-    found = []
+    columns = []
     for key in data.schema.tables if shards else ():
         with open_parquet(shards[0]) as file:
-            there = row_column(key) in file.schema_arrow.names
-        if there:
+            has_rows = row_column(key) in file.schema_arrow.names
+        if has_rows:
             with open_parquet(data.table(key)) as file:
-                found.append(_row_column(key, file.metadata.num_rows))
-    return found
+                columns.append(_row_column(key, file.metadata.num_rows))
+    return columns
 
 
 def _row_column(key: str, num_rows: int) -> Column:
@@ -95,10 +95,10 @@ def _row_column(key: str, num_rows: int) -> Column:
 
 
 def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column]) -> Arrays:
-    """Read and check one part of an open file; a null list is an empty list, a null number is NaN.
+    """Read and validate a row group of an open file; a null list becomes an empty list, a null number NaN.
 
     Raises:
-        DataError: An id is null, negative or not below the cardinality, a column does not hold numbers, or a list and its
+        DataError: An id is null, negative or not below the cardinality, a column is not numeric, or a list and its
             weights differ in length.
     """
     names = [name for column in columns for name in (column.name, column.weights) if name]
@@ -107,10 +107,10 @@ def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column])
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a parquet file.
+    """Open a Parquet file.
 
     Raises:
-        DataError: It is not one.
+        DataError: The file is not a readable Parquet file.
     """
     try:
         return pq.ParquetFile(path)
@@ -119,10 +119,10 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
 
 def groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
-    """Find the parts of one file from its footer, in order.
+    """Return the row groups of a file from its footer.
 
     Raises:
-        DataError: It is not a parquet file, a column is not in it, or the footer tells of ids that cannot be.
+        DataError: The file is unreadable, a column is missing, or the footer has ids out of range.
     """
     with open_parquet(path) as file:
         _require(file.schema_arrow, columns, path)
@@ -137,16 +137,16 @@ def groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
     return groups
 
 
-def _require(found: pa.Schema, columns: Sequence[Column], path: Path) -> None:
+def _require(schema: pa.Schema, columns: Sequence[Column], path: Path) -> None:
     for column in columns:
         for name in (column.name, column.weights):
             if name is None:
                 continue
-            if name not in found.names:
-                raise DataError(f"{path}: no column {name!r}, which schema.json says is there", hint=REDO)
-            if _is_list(found.field(name).type) != column.ragged:
-                wanted = "lists" if column.ragged else "single values"
-                raise DataError(f"{path}: column {name!r} does not hold {wanted} as schema.json says", hint=REDO)
+            if name not in schema.names:
+                raise DataError(f"{path}: column {name!r} of schema.json is missing", hint=REDO)
+            if _is_list(schema.field(name).type) != column.ragged:
+                expected = "lists" if column.ragged else "single values"
+                raise DataError(f"{path}: column {name!r} does not hold {expected}, as in schema.json", hint=REDO)
 
 
 def _is_list(dtype: pa.DataType) -> bool:
@@ -175,13 +175,13 @@ def _check_weights(lengths: Array, others: Array, weights: Array, column: Column
         row = int(differ[0])
         raise DataError(
             f"{group.path}: row {row} of row group {group.index} has {lengths[row]} elements in {column.name!r} and "
-            f"{others[row]} in {column.weights!r}, by which they are weighted",
-            hint="what cuts or chooses elements of one in features.ops has to do the same to the other",
+            f"{others[row]} in {column.weights!r}, their weights",
+            hint="apply the same ops in features.ops to both columns",
         )
     if not np.isfinite(weights).all():
         raise DataError(
-            f"{group.path}: row group {group.index} has elements of {column.weights!r} that are no finite numbers, "
-            f"by which those of {column.name!r} are weighted",
+            f"{group.path}: row group {group.index} has nulls or infinite numbers in {column.weights!r}, "
+            f"the weights of {column.name!r}",
             hint=f"fill them in features.ops: {{op: FillMissing, columns: [{column.weights}], fill_val: 1}}",
         )
 
@@ -200,8 +200,8 @@ def _numbers(data: pa.ChunkedArray, name: str, path: Path) -> Array:
 
 def _ids(data: pa.ChunkedArray, column: Column, path: Path) -> Array:
     if not pa.types.is_integer(data.type) or data.null_count:
-        what = f"{data.null_count} nulls" if data.null_count else str(data.type)
-        raise DataError(f"{path}: column {column.name!r} holds {what} where ids were expected", hint=REDO)
+        content = f"{data.null_count} nulls" if data.null_count else str(data.type)
+        raise DataError(f"{path}: column {column.name!r} holds {content} instead of ids", hint=REDO)
     values = np.asarray(data.to_numpy())
     if values.size:
         _check_range(int(values.min()), int(values.max()), column, path)
@@ -211,7 +211,7 @@ def _ids(data: pa.ChunkedArray, column: Column, path: Path) -> Array:
 def _check_footer(
     metadata: pq.RowGroupMetaData, leaves: Mapping[str, int], columns: Sequence[Column], path: Path
 ) -> None:
-    """Check ids by what the footer says of them, so that a bad one is found before training and not in the middle."""
+    """Check the range of ids in the footer, to fail before training starts."""
     for column in columns:
         statistics = metadata.column(leaves[column.name]).statistics
         if column.kind is Kind.CATEGORICAL and statistics is not None and isinstance(statistics.max, int):
@@ -223,6 +223,6 @@ def _check_range(low: int, high: int, column: Column, path: Path) -> None:
     if low < 0 or high >= cardinality:
         raise DataError(
             f"{path}: column {column.name!r} holds the id {low if low < 0 else high}, "
-            f"but ids go from 0 to {cardinality - 1}",
+            f"but ids range from 0 to {cardinality - 1}",
             hint=REDO,
         )

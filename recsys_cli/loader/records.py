@@ -1,4 +1,4 @@
-"""How rows lie in memory: what a row has side by side, so that picking it is one trip to memory and not one for each column."""
+"""Row-major records in memory: one memory access gathers all columns of a row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from recsys_cli.loader.ragged import pick_lists
 from recsys_cli.loader.reading import Arrays, ListArrays, RowGroup, open_parquet, read_group
 
 _WORDS = {4: torch.int32, 8: torch.int64, 16: torch.complex128}
-"""Record sizes in bytes that one tensor element holds, so that a record is picked as an element is."""
+"""Tensor types of the record sizes in bytes with one element per record, for a gather by element."""
 _WEIGHT = np.dtype(np.float32)
 _TORCH = {
     name: getattr(torch, name) for name in ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32")
@@ -29,14 +29,14 @@ _TORCH = {
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns a row has, and where in its record each lies.
+    """Memory layout of a record.
 
-    A single value is stored as the smallest type that holds it; a list as where it starts in the column's array of elements
-    (`start of <name>`) and its length (`length of <name>`). The widest fields come first, so that all are aligned.
+    A single value has the smallest sufficient type. A list is stored as its start in the column's array of elements
+    (`start of <name>`) and its length (`length of <name>`). Fields are aligned, in descending order of width.
 
     Attributes:
-        columns: The columns, single values and lists.
-        record: The record of one row.
+        columns: Columns of single values and of lists.
+        record: NumPy type of a record.
     """
 
     columns: tuple[Column, ...]
@@ -44,7 +44,7 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Sequence[Column], groups: Sequence[RowGroup]) -> Layout:
-        """Lay out the columns of some parts of files."""
+        """Return the layout of columns for the rows of row groups."""
         types: dict[str, str] = {}
         for column in columns:
             if column.ragged:
@@ -66,7 +66,7 @@ class Layout:
         return tuple(column for column in self.columns if column.ragged)
 
     def num_bytes(self, groups: Sequence[RowGroup]) -> int:
-        """Return how much memory some parts of files take at most, once they are read."""
+        """Return an upper bound of the bytes of row groups in memory."""
         size = sum(group.num_rows for group in groups) * self.record.itemsize
         for column in self.lists:
             element = np.dtype(stored_type(column)).itemsize + (_WEIGHT.itemsize if column.weights else 0)
@@ -76,13 +76,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class Records:
-    """Rows in memory, to pick from.
+    """Rows in memory.
 
     Attributes:
-        layout: What they hold.
-        words: One record a row: shape (R,) where one element holds a record, else (R, W) of int64.
-        values: The elements of the list columns, by name.
-        weights: How much each element counts, by the same names, where that is known.
+        layout: Layout of a record.
+        words: Records: shape (R,) for one element per record, else (R, W), int64.
+        values: Elements of the list columns by name.
+        weights: Weights of the elements of weighted list columns by name.
     """
 
     layout: Layout
@@ -92,12 +92,12 @@ class Records:
 
     @property
     def num_rows(self) -> int:
-        """R."""
+        """Number of rows R."""
         return self.words.shape[0]
 
     @property
     def num_bytes(self) -> int:
-        """The memory they take."""
+        """Bytes of all tensors."""
         return self.words.nbytes + sum(part.nbytes for part in (*self.values.values(), *self.weights.values()))
 
     def to(self, device: torch.device | str) -> Records:
@@ -108,11 +108,11 @@ class Records:
         return Records(self.layout, self.words.to(device), values, weights)
 
     def span(self, start: int, stop: int) -> dict[str, Feature]:
-        """Return consecutive rows by column name; ids as int32, numbers as float32."""
+        """Return consecutive rows by column name, with ids as int32 and numbers as float32."""
         return self._unpack(self.words[start:stop])
 
     def pick(self, rows: Tensor) -> dict[str, Feature]:
-        """Return some rows, in their order, by column name; ids as int32, numbers as float32.
+        """Gather rows by column name, with ids as int32 and numbers as float32.
 
         Args:
             rows: Row numbers, int32 or int64, shape (B,), on the device of the records.
@@ -124,16 +124,16 @@ class Records:
             words = torch.view_as_real(words)
         elif words.dim() == 1:
             words = words.unsqueeze(1)
-        found: dict[str, Feature] = {}
+        features: dict[str, Feature] = {}
         for column in self.layout.columns:
             dtype = torch.int32 if column.kind is Kind.CATEGORICAL else torch.float32
             if column.ragged:
                 starts, lengths = self._field(words, _start(column)), self._field(words, _length(column))
                 weights = self.weights.get(column.name)
-                found[column.name] = pick_lists(self.values[column.name], starts, lengths, dtype, weights)
+                features[column.name] = pick_lists(self.values[column.name], starts, lengths, dtype, weights)
             else:
-                found[column.name] = self._field(words, column.name).to(dtype, copy=True).contiguous()
-        return found
+                features[column.name] = self._field(words, column.name).to(dtype, copy=True).contiguous()
+        return features
 
     def _field(self, words: Tensor, name: str) -> Tensor:
         dtype, offset = self.layout.record.fields[name][:2]  # type: ignore[index]
@@ -141,11 +141,11 @@ class Records:
 
 
 class _Builder:
-    """Put the parts of files together as `Records`, without holding them twice.
+    """Builder of `Records` in preallocated memory, without a second copy.
 
     Args:
-        layout: What to hold.
-        groups: The parts that will be added.
+        layout: Layout of a record.
+        groups: All row groups to add.
     """
 
     def __init__(self, layout: Layout, groups: Sequence[RowGroup]) -> None:
@@ -179,7 +179,7 @@ class _Builder:
                 records[column.name] = array
 
     def finish(self) -> Records:
-        """Return the rows that were added."""
+        """Return all added rows."""
         values, weights = (
             {name: torch.from_numpy(part[: self._num_values[name]]) for name, part in parts.items()}
             for parts in (self._values, self._weights)
@@ -188,16 +188,16 @@ class _Builder:
 
 
 def read_records(layout: Layout, groups: Sequence[RowGroup], stop: Event | None = None) -> Records:
-    """Read some parts of files into memory, in the order given.
+    """Read row groups into memory in the given order.
 
     Args:
-        layout: What a row holds.
-        groups: What to read.
-        stop: Once it is set, nobody waits for the rows any more.
+        layout: Layout of a record.
+        groups: Row groups to read.
+        stop: Event for cancellation.
 
     Raises:
-        CancelledError: `stop` was set.
-        DataError: They are not what schema.json says; the message names file, column and value.
+        CancelledError: `stop` is set.
+        DataError: A file does not match schema.json; the message has file, column and value.
     """
     builder = _Builder(layout, groups)
     for path, parts in groupby(groups, key=lambda group: group.path):
@@ -210,7 +210,7 @@ def read_records(layout: Layout, groups: Sequence[RowGroup], stop: Event | None 
 
 
 def stored_type(column: Column) -> str:
-    """Return the smallest type that holds the values of a column, or the elements of its lists."""
+    """Return the smallest sufficient type for the values of a column, or the elements of its lists."""
     if column.kind is Kind.CATEGORICAL:
         cardinality = int(column.cardinality or 0)
         return "uint8" if cardinality <= 2**8 else "uint16" if cardinality <= 2**16 else "int32"

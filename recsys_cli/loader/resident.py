@@ -1,4 +1,4 @@
-"""A split that is kept in memory: any row at any time, so one shuffle over all of them."""
+"""Resident split: all rows in memory, shuffled as a whole."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from recsys_cli.loader.order import Permutation
 from recsys_cli.loader.records import Records
 
 _SHUFFLE = 0x5248
-"""Sets the order of rows apart from whatever else is drawn from the same seed."""
+"""Seed offset of the order of rows."""
 
 
 class Resident:
-    """Hand out the rows of a split from memory.
+    """Split with all rows in memory.
 
     Args:
         records: All rows.
-        seed: Decides the order, together with the epoch; None keeps the order of the files.
+        seed: Seed of the order, together with the epoch; None for the order of the files.
     """
 
     def __init__(self, records: Records, *, seed: int | None) -> None:
@@ -26,7 +26,7 @@ class Resident:
         self._seed = seed
 
     def epoch(self, epoch: int) -> ResidentEpoch:
-        """Return the rows in an epoch's order."""
+        """Return the rows in the order of an epoch."""
         order = None
         if self._seed is not None:
             order = Permutation(self._records.num_rows, mix(self._seed, _SHUFFLE, epoch))
@@ -34,7 +34,7 @@ class Resident:
 
 
 class ResidentEpoch:
-    """The rows in one order, by position; safe to use from several threads."""
+    """Rows in the order of one epoch; thread-safe."""
 
     threads = 2
 
@@ -43,11 +43,11 @@ class ResidentEpoch:
         self._order = order
 
     def rows(self, start: int, stop: int) -> dict[str, Feature]:
-        """Return the rows at the positions start, …, stop - 1."""
+        """Return the rows at positions start, …, stop - 1."""
         if self._order is None:
             return self._records.span(start, stop)
         rows = torch.from_numpy(self._order(start, stop))
         return self._records.pick(rows.to(self._records.words.device))
 
     def close(self) -> None:
-        """Do nothing: the rows are kept for the next epoch."""
+        """Do nothing; the next epoch needs the rows."""

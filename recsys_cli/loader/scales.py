@@ -1,4 +1,4 @@
-"""In which units labels are that are numbers: where they lie in train, and how far from each other."""
+"""Mean and standard deviation of numeric labels in train."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from recsys_cli.workspace import PreparedData
 
 @dataclass(frozen=True)
 class LabelScale:
-    """What a label's values are like.
+    """Scale of a numeric label.
 
     Attributes:
-        mean: Their mean.
-        deviation: Their standard deviation; 1 where all are the same, so that one may divide by it.
+        mean: Mean of the values.
+        deviation: Standard deviation; 1 for constant values, for a safe division.
     """
 
     mean: float
@@ -25,16 +25,16 @@ class LabelScale:
 
 
 def scales(data: PreparedData) -> dict[str, LabelScale]:
-    """Return the scale in train of each label that is a number, by name.
+    """Return the scale of each numeric label in train, by name.
 
     Raises:
-        DataError: A file is not readable.
+        DataError: A file is unreadable.
     """
     return {column.name: _scale(data, column) for column in data.schema.labels if column.is_regression}
 
 
 def _scale(data: PreparedData, column: Column) -> LabelScale:
-    """Add parts up as Chan, Golub and LeVeque (1983) do, so that a mean far from zero costs no digits."""
+    """Merge partial sums by Chan, Golub and LeVeque (1983), without cancellation for a mean far from zero."""
     rows, mean, squares = 0, 0.0, 0.0
     for path in data.shards("train"):
         with open_parquet(path) as file:
@@ -42,9 +42,9 @@ def _scale(data: PreparedData, column: Column) -> LabelScale:
                 values = part.column(0).drop_null().to_numpy(zero_copy_only=False).astype(np.float64)
                 if not len(values):
                     continue
-                apart = float(values.mean()) - mean
+                delta = float(values.mean()) - mean
                 total = rows + len(values)
-                squares += float(values.var()) * len(values) + apart**2 * rows * len(values) / total
-                mean += apart * len(values) / total
+                squares += float(values.var()) * len(values) + delta**2 * rows * len(values) / total
+                mean += delta * len(values) / total
                 rows = total
     return LabelScale(mean, float(np.sqrt(squares / rows)) if squares else 1.0)

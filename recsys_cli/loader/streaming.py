@@ -1,4 +1,4 @@
-"""A split that does not fit in memory: a window of it at a time, while the next window is read in the background."""
+"""Streamed split: one window of rows in memory at a time, with background reads of the next window."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from recsys_cli.loader.reading import RowGroup
 from recsys_cli.loader.records import Layout, Records, read_records
 
 _GROUPS, _ROWS = 0x4752, 0x574E
-"""Set the order of the windows' parts and the order inside a window apart from other draws of the same seed."""
+"""Seed offsets of the order of row groups and of the order of rows in a window."""
 
 Window = tuple[RowGroup, ...]
 
 
 class Streaming:
-    """Hand out the rows of a split from its files, with bounded memory.
+    """Split streamed from its files with bounded memory.
 
-    The row groups of all files, in random order, are dealt to windows of at most a third of the budget. One window is
-    handed out, shuffled over all its rows, while the next one is read; the last third is for what reading takes.
+    The row groups of all files, in random order, form windows of at most a third of the budget. One window is in use,
+    shuffled over all its rows, the next one is read, and the last third is for temporary memory of reads.
 
     Args:
-        layout: What a row holds.
-        groups: The parts of the files.
-        budget: How much memory to use, in bytes.
-        seed: Decides the order, together with the epoch; None keeps the order of the files.
+        layout: Layout of a record.
+        groups: Row groups of the split.
+        budget: Memory budget in bytes.
+        seed: Seed of the order, together with the epoch; None for the order of the files.
 
     Raises:
-        ConfigError: A single row group is larger than a window may be.
+        ConfigError: A row group is larger than a window.
     """
 
     def __init__(self, layout: Layout, groups: Sequence[RowGroup], *, budget: int, seed: int | None) -> None:
@@ -49,13 +49,13 @@ class Streaming:
         needed = layout.num_bytes([largest])
         if needed > self._budget:
             raise ConfigError(
-                f"memory={budget >> 20} (MiB) is too little to stream {largest.path}: one of its row groups takes "
-                f"{needed / 2**20:.1f} MiB, and a third of the memory is for one window of rows",
+                f"memory={budget >> 20} (MiB) is too little to stream {largest.path}: a row group takes "
+                f"{needed / 2**20:.1f} MiB, more than a third of the memory",
                 hint=f"recsys train train.memory_mib={-(-3 * needed // 2**20)}",
             )
 
     def epoch(self, epoch: int) -> StreamingEpoch:
-        """Return the rows in an epoch's order."""
+        """Return the rows in the order of an epoch."""
         if self._seed is None:
             return StreamingEpoch(self._layout, self._windows(self._groups), key=None)
         order = permutation(len(self._groups), mix(self._seed, _GROUPS, epoch))
@@ -63,7 +63,7 @@ class Streaming:
         return StreamingEpoch(self._layout, windows, key=mix(self._seed, _ROWS, epoch))
 
     def _windows(self, groups: Sequence[RowGroup]) -> list[Window]:
-        """Cut into as few windows as fit the budget, of about the same number of row groups, so that none is badly mixed."""
+        """Split row groups into as few windows as the budget allows, of about equal size for an even shuffle."""
         num_windows = -(-self._layout.num_bytes(groups) // self._budget)
         while True:
             ends = [len(groups) * number // num_windows for number in range(num_windows + 1)]
@@ -74,12 +74,12 @@ class Streaming:
 
 
 class StreamingEpoch:
-    """The rows in one order, by position, from one thread and never backwards. No more than two windows are held.
+    """Rows in the order of one epoch, read forward from a single thread, with at most two windows in memory.
 
     Args:
-        layout: What a row holds.
-        windows: What is in memory together, in order.
-        key: Decides the order inside the windows; None keeps it.
+        layout: Layout of a record.
+        windows: Row groups of each window, in order.
+        key: Key of the order inside the windows; None for the order of the files.
     """
 
     threads = 1
@@ -97,10 +97,10 @@ class StreamingEpoch:
         self._order: Permutation | None = None
 
     def rows(self, start: int, stop: int) -> dict[str, Feature]:
-        """Return the rows at the positions start, …, stop - 1.
+        """Return the rows at positions start, …, stop - 1.
 
         Raises:
-            DataError: A file is not what schema.json says; the message names file, column and value.
+            DataError: A file does not match schema.json; the message has file, column and value.
         """
         parts = []
         while True:
@@ -118,7 +118,7 @@ class StreamingEpoch:
                 )
 
     def close(self) -> None:
-        """Stop reading ahead and give back the memory."""
+        """Stop background reads and free the memory."""
         self._closed.set()
         self._reader.shutdown(wait=True, cancel_futures=True)
         self._ahead.clear()

@@ -1,7 +1,6 @@
-"""Features that belong to an id rather than to an interaction, ready to be looked up for a whole batch at once.
+"""Dimension tables: features of ids, joined to a batch by row number.
 
-They are looked up by the row of the table. For ids of the vocabulary that is the id; cold keys, which share an id, have rows
-behind those of all ids.
+The row of an id of the vocabulary is the id itself. Cold keys share an id; their rows follow those of all ids.
 """
 
 from __future__ import annotations
@@ -23,16 +22,15 @@ from recsys_cli.workspace import PreparedData
 
 
 class DimensionTables:
-    """Look up what a join would have brought, such as a movie's genres, by encoded id or by row of the table.
+    """Lookup join of dimension tables, such as the genres of movies, by encoded id or table row.
 
     Args:
-        data: Prepared data; `tables/<key column>.parquet` holds one row for each id of the key column, and then one for each
-            cold key.
-        device: Where the tables are kept and looked up.
-        keys: Read the tables of these key columns alone; None is all that there are.
+        data: Prepared data; `tables/<key column>.parquet` has one row per id of the key column, then one per cold key.
+        device: Device of the tables.
+        keys: Key columns of the tables to read; None for all tables.
 
     Raises:
-        DataError: A table has no row for an id, or holds ids that its columns cannot have.
+        DataError: A table has no row for an id, or ids out of range.
     """
 
     def __init__(
@@ -44,48 +42,48 @@ class DimensionTables:
         self._tables = {key: _read(data, schema, key, device) for key in keys if key in schema.names}
 
     def features(self, rows: Mapping[str, Tensor]) -> dict[str, Feature]:
-        """Return the features of table rows, without the keys. Lists come as `Ragged` with int64 offsets of length B + 1.
+        """Return the features of table rows, without the keys; lists as `Ragged` with int64 offsets of length B + 1.
 
         Args:
-            rows: By key column, int32 or int64, shape (B,); a column that is no key has none.
+            rows: Table rows by key column, int32 or int64, shape (B,); other columns are ignored.
         """
-        found: dict[str, Feature] = {}
+        features: dict[str, Feature] = {}
         for key, table in self._tables.items():
             if key in rows:
-                found |= {name: feature for name, feature in table.records.pick(rows[key]).items() if name not in found}
-        return found
+                features |= {n: feature for n, feature in table.records.pick(rows[key]).items() if n not in features}
+        return features
 
     def join(self, features: Mapping[str, Tensor]) -> dict[str, Feature]:
-        """Return the given features and, for each key column among them, the features of its ids; as `features` does.
+        """Return features together with the table features of their key columns.
 
-        A given feature is not replaced, but for the row of a cold key, which becomes the id that the key shares.
+        Existing features take precedence. Table rows of cold keys become the shared id.
 
         Args:
-            features: By name; the key columns are ids or rows of the table, int32 or int64, shape (B,).
+            features: Features by name; key columns are ids or table rows, int32 or int64, shape (B,).
         """
         encoded = {key: self.ids(key, rows) for key, rows in features.items()}
         return self.features(features) | encoded
 
     def ids(self, key: str, rows: Tensor) -> Tensor:
-        """Return the encoded ids of table rows of a key, shape (B,): where all have their own, the rows as they are."""
+        """Return the encoded ids of table rows of a key, shape (B,); without cold keys, the rows themselves."""
         shared = self._tables[key].shared if key in self._tables else None
         return rows if shared is None else shared.index_select(0, rows).to(rows.dtype)
 
     def num_rows(self, key: str) -> int:
-        """Return how many rows a key's table has, those of cold keys included; 0 where there is none."""
+        """Return the number of rows of a key's table, including cold keys; 0 without a table."""
         return self._tables[key].records.num_rows if key in self._tables else 0
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A table on a device: its features, and where there are cold keys the id of each row, int32."""
+    """A table on a device: its features and, with cold keys, the id of each row, int32."""
 
     records: Records
     shared: Tensor | None
 
     @property
     def num_bytes(self) -> int:
-        """Memory of both."""
+        """Bytes of features and ids."""
         return self.records.num_bytes + (0 if self.shared is None else self.shared.nbytes)
 
 
@@ -105,5 +103,5 @@ def _read(data: PreparedData, schema: Schema, key: str, device: torch.device | s
 
 
 def _belongs(column: Column, key: str, names: Collection[str]) -> bool:
-    """Whether a column is looked up by this key: the schema says so, or it was joined flat and the table has it too."""
+    """Return whether a column is looked up by this key: by the schema, or as a flat-joined column also in the table."""
     return column.table == key or (column.table is None and column.name in names and column.name != key)

@@ -1,4 +1,4 @@
-"""What a loss is made of beside the scores, checked before training: labels and weights that would lead it astray in silence."""
+"""Validation of labels and row weights before training."""
 
 from __future__ import annotations
 
@@ -15,62 +15,62 @@ from recsys_cli.workspace import PreparedData
 
 
 def check_targets(data: PreparedData) -> None:
-    """Refuse labels that cannot be learnt, and weights that are no weights, in train and valid.
+    """Check the range of labels and row weights in train and valid.
 
-    Binary cross-entropy would go down without end for a label of 5 or a weight of -1.
+    Binary cross-entropy has no lower bound for a label of 5 or a weight of -1.
 
     Raises:
-        DataError: A label is missing; it is not from 0 to 1, or of a number infinite; a weight is missing, negative or infinite;
-            or a file is unreadable.
+        DataError: A label is missing, a binary label is outside of [0, 1], a numeric label is infinite, a weight is
+            missing, negative or infinite, or a file is unreadable.
     """
     schema, splits = data.schema, [split for split in ("train", "valid") if split == "train" or data.rows(split)]
     for split in splits:
         for column in schema.labels:
-            _check_label(_values(data, split, column), column, split)
+            _check_label(_range(data, split, column), column, split)
         if schema.weight is not None:
-            _check_weight(_values(data, split, schema.weight), schema.weight.name, split)
+            _check_weight(_range(data, split, schema.weight), schema.weight.name, split)
 
 
 def as_number(name: str) -> str:
-    """Return what to write in a config so that a label is predicted in its own units, as the end of a hint."""
-    return f"or to predict the number itself, features.label: {{name: {name}, task: regression}}"
+    """Return the end of a hint: the config of a numeric label."""
+    return f"or, to predict the number itself, set features.label: {{name: {name}, task: regression}}"
 
 
 @dataclass
-class _Values:
-    """What a column's values are like: the least and the greatest, and how many are missing."""
+class _Range:
+    """Minimum, maximum and number of missing values of a column."""
 
     low: float = float("inf")
     high: float = float("-inf")
     missing: int = 0
 
     def add(self, low: float, high: float, missing: int) -> None:
-        """Count more of them."""
+        """Merge the range of another row group."""
         self.low, self.high, self.missing = min(self.low, low), max(self.high, high), self.missing + missing
 
 
-def _check_label(values: _Values, column: Column, split: str) -> None:
+def _check_label(values: _Range, column: Column, split: str) -> None:
     name = column.name
     if values.missing:
         raise DataError(
             f"{values.missing} rows of {split} have no label {name}",
-            hint=f"leave them out in features.ops: {{op: Dropna, columns: [...]}} of the columns that {name} is made of",
+            hint=f"filter them in features.ops: {{op: Dropna, columns: [...]}} with the input columns of {name}",
         )
     if column.is_regression:
         if np.isinf([values.low, values.high]).any():
             raise DataError(
-                f"the label {name} goes from {values.low:g} to {values.high:g} in {split}, and has to be finite",
-                hint=f"make it so in features.ops: {{op: Clip, columns: [{name}], max_value: ...}}",
+                f"the label {name} ranges from {values.low:g} to {values.high:g} in {split}; it must be finite",
+                hint=f"clip it in features.ops: {{op: Clip, columns: [{name}], max_value: ...}}",
             )
     elif values.low < 0 or values.high > 1:
         raise DataError(
-            f"the label {name} goes from {values.low:g} to {values.high:g} in {split}, and has to be 0 or 1",
-            hint=f"make it so in features.ops, such as {{op: LambdaOp, expression: {name} > 3, output: label}}; "
+            f"the label {name} ranges from {values.low:g} to {values.high:g} in {split}; it must be 0 or 1",
+            hint=f"derive it in features.ops, such as {{op: LambdaOp, expression: {name} > 3, output: label}}; "
             f"{as_number(name)}",
         )
 
 
-def _check_weight(values: _Values, name: str, split: str) -> None:
+def _check_weight(values: _Range, name: str, split: str) -> None:
     if values.missing:
         raise DataError(
             f"{values.missing} rows of {split} have no weight in {name}",
@@ -78,31 +78,31 @@ def _check_weight(values: _Values, name: str, split: str) -> None:
         )
     if values.low < 0 or values.high == float("inf"):
         raise DataError(
-            f"the weight {name} goes from {values.low:g} to {values.high:g} in {split}, and has to be 0 or more and finite",
-            hint=f"make it so in features.ops, such as {{op: Clip, columns: [{name}], min_value: 0}}",
+            f"the weight {name} ranges from {values.low:g} to {values.high:g} in {split}; it must be 0 or more and finite",
+            hint=f"clip it in features.ops, such as {{op: Clip, columns: [{name}], min_value: 0}}",
         )
 
 
-def _values(data: PreparedData, split: str, column: Column) -> _Values:
-    """Look at a column: at its footers where they tell all, which they do not of numbers that are NaN."""
-    found = _Values()
+def _range(data: PreparedData, split: str, column: Column) -> _Range:
+    """Return the range of a column, from footer statistics where possible; they ignore NaN."""
+    total = _Range()
     for group in row_groups(data, split, [column]):
         with open_parquet(group.path) as file:
             metadata = file.metadata.row_group(group.index)
             statistics = metadata.column(file.schema_arrow.names.index(column.name)).statistics
-            if _tells_all(statistics, file.schema_arrow.field(column.name).type):
-                found.add(statistics.min, statistics.max, statistics.null_count)
+            if _is_complete(statistics, file.schema_arrow.field(column.name).type):
+                total.add(statistics.min, statistics.max, statistics.null_count)
             else:
-                found.add(*_look(file.read_row_group(group.index, columns=[column.name])[column.name]))
-    return found
+                total.add(*_range_of_values(file.read_row_group(group.index, columns=[column.name])[column.name]))
+    return total
 
 
-def _tells_all(statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
+def _is_complete(statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
     return bool(statistics and statistics.has_min_max and statistics.has_null_count and not pa.types.is_floating(kind))
 
 
-def _look(values: pa.ChunkedArray) -> tuple[float, float, int]:
+def _range_of_values(values: pa.ChunkedArray) -> tuple[float, float, int]:
     numbers = values.drop_null().to_numpy().astype(np.float64, copy=False)
-    there = numbers[~np.isnan(numbers)]
-    low, high = (float(there.min()), float(there.max())) if there.size else (float("inf"), float("-inf"))
-    return low, high, len(values) - there.size
+    valid = numbers[~np.isnan(numbers)]
+    low, high = (float(valid.min()), float(valid.max())) if valid.size else (float("inf"), float("-inf"))
+    return low, high, len(values) - valid.size

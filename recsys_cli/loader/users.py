@@ -1,4 +1,4 @@
-"""Batches of users, for models that learn from what a user did in order: their ids alone, each user once an epoch."""
+"""Batches of user ids, for models trained on user histories."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from recsys_cli.loader.order import Permutation
 from recsys_cli.loader.steps import EpochSteps
 
 _SHUFFLE = 0x5553
-"""Sets the order of users apart from whatever else is drawn from the same seed."""
-_LEAST, _MOST, _STEPS = 32, 256, 600
-"""Users of a step at least and at most, and the steps that an epoch keeps, where the number of users decides."""
+"""Seed offset of the order of users."""
+_MIN, _MAX, _STEPS = 32, 256, 600
+"""For an automatic batch size: smallest and largest size, and the lowest number of steps per epoch."""
 
 
-def users_of_a_step(num_users: int) -> int:
-    """Return how many users a step has where `train.batch_size` is `auto`: more of them where an epoch has steps enough.
+def auto_batch_size(num_users: int) -> int:
+    """Return the batch size of `train.batch_size=auto`, larger for more users.
 
-    Few users need small steps, so that an epoch has many. On Amazon Toys (19,412 users, 607 steps of 32) sasrec of 12 epochs came
-    to NDCG@10 on valid of .062 by steps of 32, .061 of 128 and .060 of 256 at the same rates, in about the same CPU time on one
-    core; with rates times 2, as the root rule has it, to .058 by 128.
+    Few users need small batches for enough steps per epoch. On Amazon Toys (19,412 users, 607 steps of 32), 12 epochs
+    of sasrec reach a valid NDCG@10 of .062 with batches of 32, .061 of 128 and .060 of 256 at equal learning rates, in
+    about equal CPU time on one core; with doubled rates (square root rule), .058 with 128.
     """
-    size = _LEAST
-    while size < _MOST and num_users >= 2 * size * _STEPS:
+    size = _MIN
+    while size < _MAX and num_users >= 2 * size * _STEPS:
         size *= 2
     return size
 
 
 class UserLoader(EpochSteps):
-    """Iterate over the users who have met at least two items, once each epoch, in an order that (seed, epoch) decides.
+    """Batches of all users with at least two items, in an order given by (seed, epoch).
 
-    Whoever has met a single item has nothing that comes next. Step i is the same users however many ranks share it. The
-    features of a batch are the users' ids, int32; the main label is 1, so that it says how many rows there are.
+    A user with a single item has no next item to predict. Step i has the same users for any number of ranks. The only
+    feature of a batch is the user id, int32; the main label is 1, for the number of rows.
 
     Args:
-        interactions: Of train.
-        schema: Names the user column and the label.
-        batch_size: Users of a step, which the ranks share; `auto` is what `users_of_a_step` says.
-        seed: Decides the order.
-        device: Where the batches are wanted.
-        rank: Which of the processes this is.
-        world_size: How many processes share the users.
-        parts: How many parts a step is cut into before processes share it.
+        interactions: Interactions of train.
+        schema: Schema with the user column and the label.
+        batch_size: Users of a step over all ranks; `auto` for `auto_batch_size`.
+        seed: Seed of the order.
+        device: Device of the batches.
+        rank: Rank of this process.
+        world_size: Number of processes.
+        parts: Parts of a step (gradient accumulation).
 
     Raises:
         DataError: No user has two items.
-        ConfigError: `batch_size` or `rank` is impossible.
+        ConfigError: `batch_size` or `rank` is invalid.
     """
 
     def __init__(  # noqa: PLR0913 - all but two are keywords with a default
@@ -68,14 +68,14 @@ class UserLoader(EpochSteps):
         world_size: int = 1,
         parts: int = 1,
     ) -> None:
-        known = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
-        users = np.flatnonzero(np.bincount(interactions.user_idx[known]) >= 2)
+        is_warm = (interactions.user_idx >= FIRST) & (interactions.item_idx >= FIRST)
+        users = np.flatnonzero(np.bincount(interactions.user_idx[is_warm]) >= 2)
         if not len(users):
             raise DataError(
-                "no user of train has two items, so there is nothing that comes next",
-                hint="look at features.user and at the split, or train a model of interactions (recsys ls models)",
+                "no user of train has two items, so there is no next item to predict",
+                hint="check features.user and the split, or train a model of interactions (recsys ls models)",
             )
-        size = users_of_a_step(len(users)) if batch_size == "auto" else batch_size
+        size = auto_batch_size(len(users)) if batch_size == "auto" else batch_size
         super().__init__(len(users), batch_size=size, rank=rank, world_size=world_size, parts=parts)
         self._users = users.astype(np.int32)
         self._names = schema.only(Role.USER).name, schema.label.name
@@ -86,7 +86,7 @@ class UserLoader(EpochSteps):
         order = Permutation(self.num_rows, mix(self._seed, _SHUFFLE, self._epoch))
         user, label = self._names
         for step in range(first, len(self)):
-            places = np.concatenate([order(*span) for span in self._deal.spans(step, self._rank)])
-            ids = torch.from_numpy(self._users[places]).to(self._device)
+            rows = np.concatenate([order(*span) for span in self._partition.spans(step, self._rank)])
+            ids = torch.from_numpy(self._users[rows]).to(self._device)
             self._step = step + 1
             yield Batch({user: ids}, {label: torch.ones(len(ids), device=self._device)})

@@ -1,6 +1,6 @@
-"""What each verb does, as plain functions: config and workspace in, artifact out; importable and silent.
+"""Stages behind the commands: functions from config and workspace to an artifact, without terminal output.
 
-The order is download, etl, train, evaluate. Each takes `force` and `emit`, and returns what it `Made`.
+The order is download, etl, train, evaluate. Each takes `force` and `emit`, and returns a `StageResult`.
 """
 
 from __future__ import annotations
@@ -16,23 +16,20 @@ A = TypeVar("A", bound=Artifact)
 
 
 @dataclass(frozen=True)
-class Made(Generic[A]):
-    """A stage's artifact, and whether it was there already.
+class StageResult(Generic[A]):
+    """Result of a stage.
 
     Attributes:
-        artifact: What the stage makes.
-        up_to_date: True where nothing had to be done.
+        artifact: Artifact of the stage.
+        up_to_date: Whether the artifact existed already.
     """
 
     artifact: A
     up_to_date: bool
 
 
-def tell_version(artifact: Artifact, emit: Emit) -> None:
-    """Say where an artifact that is up to date was made by another version of this program."""
+def report_other_version(artifact: Artifact, emit: Emit) -> None:
+    """Emit a message about an up-to-date artifact of another version of this program."""
     if (version := artifact.made_by) is not None:
-        emit(
-            Message(
-                f"{artifact.folder.name} was made by recsys {version}, and this is {__version__}: --force makes it again"
-            )
-        )
+        name = artifact.folder.name
+        emit(Message(f"{name} was made by recsys {version}, and this is {__version__}; --force makes it anew"))

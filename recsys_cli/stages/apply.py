@@ -1,4 +1,4 @@
-"""`recsys etl --apply`: new rows, prepared with what a run or prepared data has learnt."""
+"""`recsys etl --apply`: new rows, prepared with the fitted plan of a run or prepared data."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.program import INTERACTIONS
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
-HOW = ("etl.engine=", "etl.device=", "etl.memory_mib=")
-"""What may be said of an application: how, not what."""
+ALLOWED_OVERRIDES = ("etl.engine=", "etl.device=", "etl.memory_mib=")
+"""Overrides without effect on the result."""
 
 
 def apply(
@@ -27,28 +27,28 @@ def apply(
     force: bool = False,
     emit: Emit = ignore,
 ) -> Applied:
-    """Prepare new rows with a fitted plan: every row, in order, with all columns joined, in one parquet file.
+    """Transform new rows with a fitted plan: all rows, in order, with all joined columns, in one Parquet file.
 
     Args:
-        name: A run, or prepared data; see `find_data`.
-        files: The new rows: files, globs, folders or URLs, written as the interactions of the dataset are.
-        workspace: Where runs and prepared data are looked for, and scratch files go.
-        output: The file to write; None for the first file's name with .prepared.parquet, in the working directory.
-        overrides: Any of `HOW`.
-        force: Write over a file that is there.
-        emit: Is told how it goes.
+        name: Name of a run or of prepared data; see `find_data`.
+        files: Files, globs, folders or URLs of new rows, in the format of the dataset's interactions.
+        workspace: Workspace of runs, prepared data and scratch files.
+        output: File to write; None for the first file's name with .prepared.parquet, in the working directory.
+        overrides: Overrides of `ALLOWED_OVERRIDES`.
+        force: Overwrite an existing file.
+        emit: Receives messages and progress.
 
     Raises:
-        ConfigError: No files are given, the output is there, or an override is no matter of how.
-        MissingArtifactError: There is no such run or prepared data.
-        DataError: The rows lack a column that is needed, or cannot be read.
+        ConfigError: There are no files, the output exists, or an override is not allowed.
+        MissingArtifactError: The run or prepared data does not exist.
+        DataError: A required column is missing, or a file is unreadable.
         MissingExtraError: The engine is not installed.
     """
     target = _output(files, output, force=force)
-    others = [text for text in overrides if not text.startswith(HOW)]
+    others = [text for text in overrides if not text.startswith(ALLOWED_OVERRIDES)]
     if others:
-        allowed = ", ".join(how.rstrip("=") for how in HOW)
-        raise ConfigError(f"{', '.join(others)}: what was learnt is as it is; only {allowed} go with --apply")
+        allowed = ", ".join(key.rstrip("=") for key in ALLOWED_OVERRIDES)
+        raise ConfigError(f"{', '.join(others)}: the plan is already fitted; only {allowed} go with --apply")
     data = find_data(name, workspace)
     data.verify()
     config = load(data.folder / "config.yaml", overrides)
@@ -59,33 +59,34 @@ def apply(
 
 
 def find_data(name: str, workspace: Workspace) -> PreparedData:
-    """Return the prepared data of a name.
+    """Return prepared data by name.
 
     Args:
-        name: A run (its folder, its name, or the beginning or end of it), whose data is meant, or prepared data (its
-            folder, its key, or the beginning of it).
-        workspace: Where to look.
+        name: Folder or key (or a prefix) of prepared data, or folder or name (or a prefix or suffix) of a run.
+        workspace: Workspace to search.
 
     Raises:
-        MissingArtifactError: There is none, or more than one.
+        MissingArtifactError: The name has no match, or several.
     """
     folder = Path(name)
     if (folder / "plan.json").is_file() and PreparedData(folder).exists:
         return PreparedData(folder)
     if (folder / "checkpoints").is_dir() and (folder / "config.yaml").is_file():
         return Workspace(folder.resolve().parent.parent).data_of(TrainedRun(folder))
-    found = workspace.run_or_data(name)
-    return found if isinstance(found, PreparedData) else workspace.data_of(found)
+    artifact = workspace.run_or_data(name)
+    return artifact if isinstance(artifact, PreparedData) else workspace.data_of(artifact)
 
 
 def _output(files: Sequence[str], output: Path | None, *, force: bool) -> Path:
     if not files:
-        raise ConfigError("no new rows are given", hint="recsys etl --apply RUN_OR_DATA NEW.parquet")
+        raise ConfigError("no files of new rows", hint="recsys etl --apply RUN_OR_DATA NEW.parquet")
     if output is None:
         name = files[0].rstrip("/").rpartition("/")[2]
         output = Path(f"{name.partition('.')[0].replace('*', '') or 'new'}.prepared.parquet")
     if any(Path(file).exists() and output.exists() and Path(file).samefile(output) for file in files):
-        raise ConfigError(f"{output} is one of the files to read", hint="give another with --output")
+        raise ConfigError(f"{output} is one of the input files", hint="choose another file with --output")
     if output.exists() and not force:
-        raise ConfigError(f"{output} is there already", hint="give another with --output, or --force to write over it")
+        raise ConfigError(
+            f"{output} already exists", hint="choose another file with --output, or overwrite it: --force"
+        )
     return output

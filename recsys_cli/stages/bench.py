@@ -1,8 +1,7 @@
-"""`recsys bench`: several models on the same data, each with several seeds, ranked in one table.
+"""`recsys bench`: leaderboard of several models and seeds on the same data.
 
-Each model with each seed is an ordinary run of the workspace, found again by its key: a bench that was broken off goes on where it
-was, a model that was trained before is not trained again, and one that failed is tried again. A deterministic model has one run,
-which counts for all seeds.
+Each pair of model and seed is an ordinary run of the workspace, identified by its key: an interrupted bench resumes,
+finished runs are reused, and failed ones are retried. A deterministic model has one run for all seeds.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, write_text
 
 
 @dataclass
-class _Made:
-    """What there is so far, by label.
+class _BenchResults:
+    """Results of a bench so far, by label.
 
     Attributes:
-        runs: Evaluated ones.
-        took: Seconds of each cell, of one that was there already those of its training.
-        failures: What could not be made, as a leaderboard has it.
+        runs: Evaluated runs.
+        seconds: Duration of each cell; of a reused run, at least its training time.
+        failures: Failed cells, as in a leaderboard.
     """
 
     runs: dict[str, list[TrainedRun]] = field(default_factory=dict)
-    took: dict[str, list[float]] = field(default_factory=dict)
+    seconds: dict[str, list[float]] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -55,20 +54,20 @@ def bench(
     html: Path | None = None,
     emit: Emit = ignore,
 ) -> Leaderboard:
-    """Train and measure what is not yet, and put the models in order.
+    """Train and evaluate the missing runs of a bench, and rank the models.
 
     Args:
-        config: The experiment, with a `bench` section.
-        workspace: Where the prepared data is and the runs go.
-        metric: The figure to sort by; the first of `bench.metrics` where left out.
-        html: Where to write the page.
-        emit: Is told how it goes.
+        config: Config with a `bench` section.
+        workspace: Workspace of prepared data and runs.
+        metric: Metric to sort by; None for the first of `bench.metrics`.
+        html: Path of the HTML page; None for no page.
+        emit: Receives messages and progress.
 
     Raises:
-        ConfigError: There is no `bench` section, or no such metric.
+        ConfigError: The config has no `bench` section, or the metric is unknown.
         MissingArtifactError: The data is not prepared.
-        TrainingError: No model could be trained and measured.
-        KeyboardInterrupt: It was interrupted; the next call goes on in the middle of the run.
+        TrainingError: All runs failed.
+        KeyboardInterrupt: Interrupted; the next call resumes the run.
     """
     return bench_on(prepared_data(config, workspace), config, workspace, metric=metric, html=html, emit=emit)
 
@@ -82,71 +81,71 @@ def bench_on(
     html: Path | None = None,
     emit: Emit = ignore,
 ) -> Leaderboard:
-    """Make the bench on given data; see `bench`."""
-    wanted = _wanted(config)
-    metrics = _metrics(config, wanted, metric)
-    cells = cells_of(wanted)
-    made = _Made()
+    """Run the bench on prepared data; see `bench`."""
+    section = _bench_section(config)
+    metrics = _metrics(config, section, metric)
+    cells = cells_of(section)
+    results = _BenchResults()
     emit(Progress("bench", 0, len(cells), unit="runs"))
     for number, cell in enumerate(cells, start=1):
         emit(Message(f"{number} of {len(cells)}: {cell}"))
-        _make(cell, made, data, config, workspace, emit)
+        _run_cell(cell, results, data, config, workspace, emit)
         gc.collect()
         torch.cuda.empty_cache()
-        left = seconds_left(cells[number:], made.took)
+        left = seconds_left(cells[number:], results.seconds)
         emit(Progress("bench", number, len(cells), unit="runs", left=left))
-    found = _leaderboard(config, cells, made, metrics, data)
+    leaderboard = _leaderboard(config, cells, results, metrics, data)
     if html is not None:
-        write_text(html, show(found))
-    return found
+        write_text(html, show(leaderboard))
+    return leaderboard
 
 
-def _wanted(config: RunConfig) -> BenchConfig:
+def _bench_section(config: RunConfig) -> BenchConfig:
     if config.bench is None:
         raise ConfigError(
-            "the config has no bench section, which says what models to compare",
-            hint="such as  bench: {models: [popularity, mlp, {name: mf, embedding_dim: 64}], seeds: [1, 2, 3]}",
+            "the config has no bench section with the models to compare",
+            hint="add one, such as  bench: {models: [popularity, mlp, {name: mf, embedding_dim: 64}], seeds: [1, 2, 3]}",
         )
     return config.bench
 
 
-def _metrics(config: RunConfig, wanted: BenchConfig, metric: str | None) -> tuple[str, ...]:
-    """Return the figures to show, as an evaluation calls them, the one to sort by first."""
+def _metrics(config: RunConfig, section: BenchConfig, metric: str | None) -> tuple[str, ...]:
+    """Return the metrics of the leaderboard by their names in evaluations; the sort metric comes first."""
     if metric is not None:
-        check_reported(metric)
-    chosen = dict.fromkeys((*(() if metric is None else (metric,)), *wanted.metrics))
+        check_figure(metric)
+    chosen = dict.fromkeys((*(() if metric is None else (metric,)), *section.metrics))
     if missing := not_measured(chosen, config.evaluate.k, config.evaluate.metrics):
         raise ConfigError("; ".join(missing), hint="such as evaluate.k=[10,50]")
     return tuple(f"{config.evaluate.label}{name}" if "@" in name else name for name in chosen)
 
 
-def _make(
-    cell: BenchCell, made: _Made, data: PreparedData, config: RunConfig, workspace: Workspace, emit: Emit
+def _run_cell(
+    cell: BenchCell, results: _BenchResults, data: PreparedData, config: RunConfig, workspace: Workspace, emit: Emit
 ) -> None:
-    """Train and measure a cell, from wherever it was left."""
+    """Train and evaluate a cell, or resume it."""
     started = time.perf_counter()
-    known = 0.0
+    train_seconds = 0.0
     try:
         own = with_model(config, cell.model, seed=cell.seed)
         resume = unfinished_run(workspace, run_key(own, data)) is not None
-        run = train_on(data, own, workspace, resume=resume, emit=_quieter(emit)).artifact
-        run = evaluate(run, workspace, config=own.evaluate, emit=_quieter(emit)).artifact
-        made.runs.setdefault(cell.label, []).append(run)
-        known = run.manifest["seconds"]["train"]
-    except Exception as error:  # a model that cannot be trained is no reason to leave out those that can
-        made.failures.append(_failure(cell, error))
-        emit(Message(f"{cell} failed: {made.failures[-1]['message']}", "warning"))
-    made.took.setdefault(cell.label, []).append(max(known, time.perf_counter() - started))
+        run = train_on(data, own, workspace, resume=resume, emit=_without_messages(emit)).artifact
+        run = evaluate(run, workspace, config=own.evaluate, emit=_without_messages(emit)).artifact
+        results.runs.setdefault(cell.label, []).append(run)
+        train_seconds = run.manifest["seconds"]["train"]
+    except Exception as error:  # one failed model does not stop the others
+        results.failures.append(_failure(cell, error))
+        emit(Message(f"{cell} failed: {results.failures[-1]['message']}", "warning"))
+    results.seconds.setdefault(cell.label, []).append(max(train_seconds, time.perf_counter() - started))
 
 
-def _quieter(emit: Emit) -> Emit:
-    """Let bars and warnings through, and none of the lines that one run by itself would write."""
+def _without_messages(emit: Emit) -> Emit:
+    """Forward progress and warnings only."""
 
-    def tell(event: Event) -> None:
+    def forward(event: Event) -> None:
         if isinstance(event, Progress) or event.level == "warning":
             emit(event)
 
-    return tell
+    return forward
 
 
 def _failure(cell: BenchCell, error: Exception) -> dict[str, Any]:
@@ -156,15 +155,15 @@ def _failure(cell: BenchCell, error: Exception) -> dict[str, Any]:
 
 
 def _leaderboard(
-    config: RunConfig, cells: Sequence[BenchCell], made: _Made, metrics: tuple[str, ...], data: PreparedData
+    config: RunConfig, cells: Sequence[BenchCell], results: _BenchResults, metrics: tuple[str, ...], data: PreparedData
 ) -> Leaderboard:
-    if not made.runs:
-        last = made.failures[-1]
+    if not results.runs:
+        last = results.failures[-1]
         raise TrainingError(
-            f"none of {len(made.failures)} runs could be made; the last one, {last['label']}: {last['message']}",
+            f"all {len(results.failures)} runs failed; the last one, {last['label']}: {last['message']}",
             hint=last["hint"],
         )
-    rankings = rankings_of(next(iter(made.runs.values()))[0])
+    rankings = rankings_of(next(iter(results.runs.values()))[0])
     options = config.evaluate
     deterministic = {cell.label for cell in cells if cell.deterministic}
     return Leaderboard(
@@ -176,10 +175,10 @@ def _leaderboard(
         split=rankings.split,
         users=len(rankings.users),
         rows=len(rankings.labels),
-        seeds=_wanted(config).seeds,
+        seeds=_bench_section(config).seeds,
         standings=standings_of(
-            made.runs, metrics, deterministic=deterministic, resamples=options.bootstrap, seed=options.seed
+            results.runs, metrics, deterministic=deterministic, resamples=options.bootstrap, seed=options.seed
         ),
-        failures=tuple(made.failures),
+        failures=tuple(results.failures),
         protocol=rankings.protocol,
     )

@@ -1,4 +1,4 @@
-"""The cells of a bench: which model is trained with which seed, in what order, and how long those that are left will take."""
+"""Grid of a bench: models × seeds, their order, and an estimate of the remaining time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class BenchCell:
     """One run of a bench.
 
     Attributes:
-        label: What the bench calls the model.
-        model: The model.
-        seed: What its training begins with.
-        deterministic: Whether every seed comes to the same, so that this run counts for all of them.
+        label: Label of the model.
+        model: Model and its options.
+        seed: Seed of the run.
+        deterministic: Whether all seeds give the same result, so this run counts for all of them.
     """
 
     label: str
@@ -30,13 +30,13 @@ class BenchCell:
         return self.label if self.deterministic else f"{self.label}, seed {self.seed}"
 
 
-def cells_of(wanted: BenchConfig) -> list[BenchCell]:
-    """List all models with the first seed, then those with chance in them with the next.
+def cells_of(bench: BenchConfig) -> list[BenchCell]:
+    """Return the cells in order: all models with the first seed, then the stochastic ones with each next seed.
 
-    So a bench that is broken off has something of each model.
+    An interrupted bench thus has results of every model.
     """
-    entries = [(*pair, _deterministic(pair[1].name)) for pair in zip(wanted.labels, wanted.models, strict=True)]
-    first, *others = wanted.seeds
+    entries = [(*pair, _deterministic(pair[1].name)) for pair in zip(bench.labels, bench.models, strict=True)]
+    first, *others = bench.seeds
     return [
         *(BenchCell(label, model, first, deterministic) for label, model, deterministic in entries),
         *(
@@ -48,25 +48,25 @@ def cells_of(wanted: BenchConfig) -> list[BenchCell]:
     ]
 
 
-def seconds_left(left: Sequence[BenchCell], took: Mapping[str, Collection[float]]) -> float | None:
-    """Reckon how long cells will take: as long as the same model with other seeds did, or as a model does on the mean.
+def seconds_left(cells: Sequence[BenchCell], finished: Mapping[str, Collection[float]]) -> float | None:
+    """Estimate the duration of remaining cells, by the mean of the same model, or of all models.
 
     Args:
-        left: The cells.
-        took: Seconds of those that are done, by label.
+        cells: Remaining cells.
+        finished: Seconds of finished cells by label.
 
     Returns:
-        Seconds; None where nothing is done yet.
+        Seconds; None without finished cells.
     """
-    means = {label: statistics.fmean(seconds) for label, seconds in took.items() if seconds}
+    means = {label: statistics.fmean(seconds) for label, seconds in finished.items() if seconds}
     if not means:
         return None
-    usual = statistics.fmean(means.values())
-    return sum(means.get(cell.label, usual) for cell in left)
+    overall = statistics.fmean(means.values())
+    return sum(means.get(cell.label, overall) for cell in cells)
 
 
 def _deterministic(model: str) -> bool:
     try:
         return kind_of(model).deterministic
-    except Exception:  # what is wrong with it is told when it is its turn
+    except Exception:  # its own run reports the error
         return False

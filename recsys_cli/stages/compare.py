@@ -1,4 +1,4 @@
-"""`recsys compare`: paired tests of evaluated runs, from what their evaluations have kept."""
+"""`recsys compare`: paired tests of evaluated runs, from the rankings of their evaluations."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ def compare(
     """Test the differences between runs on the same users and rows.
 
     Args:
-        names: Runs, by their names or the beginnings or ends of them.
-        workspace: Where they are.
-        against: The run that the others are compared with, which need not be among them; the first where left out.
-        html: Where to write the page.
+        names: Names of runs, or prefixes or suffixes of names.
+        workspace: Workspace of the runs.
+        against: Reference run; None for the first of `names`.
+        html: Path of the HTML page; None for no page.
 
     Raises:
-        MissingArtifactError: There is no such run, or it is not evaluated.
-        ConfigError: Fewer than two runs, or they were not asked the same.
-        DataError: What an evaluation kept cannot be read.
+        MissingArtifactError: A run does not exist, or is not evaluated.
+        ConfigError: There are fewer than two runs, or their evaluation tasks differ.
+        DataError: A file of an evaluation is unreadable.
     """
     runs = [workspace.run(name) for name in names]
     if against is not None:
         first = workspace.run(against)
         runs = [first, *(run for run in runs if run != first)]
-    found = compare_runs([run.evaluated() for run in runs])
+    comparison = compare_runs([run.evaluated() for run in runs])
     if html is not None:
-        write_text(html, show(found))
-    return found
+        write_text(html, show(comparison))
+    return comparison

@@ -11,32 +11,34 @@ from recsys_cli.data import open_given, open_source
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.events import Emit, Message, ignore
 from recsys_cli.features.split import FilesSplit
-from recsys_cli.stages import Made, tell_version
+from recsys_cli.stages import StageResult, report_other_version
 from recsys_cli.stages.keys import by_content, code_of_dataset, code_of_op, files_in, source_key
 from recsys_cli.workspace import PreparedData, Workspace, key_of
 
 _FORMAT = 1
-"""Version of what is made of any data beside what its ops make: each op has a `format` of its own."""
+"""Version of the results of etl, apart from ops; each op has its own `format`."""
 _NAMED = 5
-"""So many changed files are named."""
+"""Highest number of changed files in a message."""
 
 
-def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, emit: Emit = ignore) -> Made[PreparedData]:
-    """Prepare the data of a config, unless that is done already.
+def etl(
+    config: RunConfig, workspace: Workspace, *, force: bool = False, emit: Emit = ignore
+) -> StageResult[PreparedData]:
+    """Prepare the data of a config, unless it is up to date.
 
     Raises:
-        MissingArtifactError: The dataset is not there.
-        ConfigError: The features do not fit the tables.
-        DataError: Rows cannot be read.
+        MissingArtifactError: The dataset is missing.
+        ConfigError: The features do not match the tables.
+        DataError: A row is unreadable.
         MissingExtraError: The engine is not installed.
     """
     key = data_key(config, workspace)
     data = workspace.data(key)
     with workspace.lock("etl", emit=emit):
         if data.is_made(key) and not force:
-            tell_version(data, emit)
-            return Made(data, up_to_date=True)
-        from recsys_cli.etl.prepare import Preparation  # loads Polars; other commands need only the key
+            report_other_version(data, emit)
+            return StageResult(data, up_to_date=True)
+        from recsys_cli.etl.prepare import Preparation  # loads Polars; other commands only need the key
 
         if data.exists and (damage := data.damage):
             emit(Message(f"{damage}: preparing the data again", "warning"))
@@ -53,30 +55,30 @@ def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, emit: E
             manifest |= Preparation(config, raw.folder, scratch, folder, emit).run()
     if isinstance(leakage := getattr(config.split, "leakage", None), str):
         emit(Message(leakage))
-    return Made(data, up_to_date=False)
+    return StageResult(data, up_to_date=False)
 
 
 def prepared_data(config: RunConfig, workspace: Workspace) -> PreparedData:
     """Return the prepared data of a config.
 
     Raises:
-        MissingArtifactError: It has not been prepared.
+        MissingArtifactError: The data is not prepared.
     """
     data = workspace.data(data_key(config, workspace))
     if not data.exists:
         changed = _changed_since(config, workspace)
-        why = f": {changed}" if changed else ""
+        reason = f": {changed}" if changed else ""
         raise MissingArtifactError(
-            f"the data of this config is not prepared in {workspace.root}{why}", hint="recsys etl CONFIG"
+            f"the data of this config is not prepared in {workspace.root}{reason}", hint="recsys etl CONFIG"
         )
     return data
 
 
 def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
-    """Return what tells a dataset's content apart from any other.
+    """Return the identity of a dataset's content, as input of a key.
 
     Raises:
-        MissingArtifactError: It has not been downloaded.
+        MissingArtifactError: The dataset is not downloaded.
     """
     source = open_source(config.dataset.name, config.dataset.options)
     if source.info.is_own:
@@ -84,26 +86,26 @@ def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
     key = source_key(config.dataset.name, source, workspace)
     raw = workspace.raw(config.dataset.name)
     if not raw.exists or raw.key != key:
-        state = "is there with other options" if raw.exists else "is not there"
-        wanted = "CONFIG" if config.dataset.options else config.dataset.name  # only a config can say its options
-        hint = f"recsys download {wanted}, or recsys run CONFIG"
+        state = "has other options" if raw.exists else "is missing"
+        argument = "CONFIG" if config.dataset.options else config.dataset.name  # options need a config
+        hint = f"recsys download {argument}, or recsys run CONFIG"
         raise MissingArtifactError(f"dataset {config.dataset.name} {state} in {workspace.root}", hint=hint)
     facts = raw.manifest.get("facts", {})
     return {"key": key, "facts": {name: fact for name, fact in facts.items() if name != "origin"}}
 
 
 def data_key(config: RunConfig, workspace: Workspace) -> str:
-    """Return what the prepared data depends on: not the engine, because engines agree.
+    """Return the key of the prepared data. It excludes the engine, because all engines give the same result.
 
     Raises:
-        MissingArtifactError: The dataset has not been downloaded.
-        DataError: A file that an op reads is not there.
+        MissingArtifactError: The dataset is not downloaded.
+        DataError: A file of an op is missing.
     """
     return key_of("data", recipe(config), inputs(config, workspace))
 
 
 def recipe(config: RunConfig) -> str:
-    """Return what the config and this program's code make of any data."""
+    """Return the hash of the settings and code of the preparation, without its inputs."""
     return key_of(
         _FORMAT,
         config.split.model_dump(mode="json"),
@@ -115,43 +117,43 @@ def recipe(config: RunConfig) -> str:
 
 
 def inputs(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
-    """Return what data goes in: the dataset, files that are splits, and files that ops read.
+    """Return the identities of all inputs: the dataset, files of splits, and files of ops.
 
     Raises:
-        MissingArtifactError: The dataset has not been downloaded.
-        DataError: A file is not there.
+        MissingArtifactError: The dataset is not downloaded.
+        DataError: A file is missing.
     """
-    found: dict[str, Any] = {"raw": raw_identity(config, workspace)}
+    identities: dict[str, Any] = {"raw": raw_identity(config, workspace)}
     if isinstance(config.split, FilesSplit):
         dataset = config.dataset
         paths = config.split.paths()
         given = {split: open_given(dataset.name, dataset.options, path) for split, path in paths.items()}
-        found["splits"] = {split: by_content(source.identity(), workspace) for split, source in given.items()}
+        identities["splits"] = {split: by_content(source.identity(), workspace) for split, source in given.items()}
     files = sorted({path for op in config.features.ops for path in op.files})
-    found["given"] = [{"path": path, "checksum": _digest(Path(path))} for path in files]
-    return found
+    identities["given"] = [{"path": path, "checksum": _digest(Path(path))} for path in files]
+    return identities
 
 
 def _changed_since(config: RunConfig, workspace: Workspace) -> str | None:
-    """Say which files changed since the same config was prepared the last time; None where it never was."""
-    wanted = recipe(config)
-    before = [data for data in workspace.all_data() if data.damage is None and data.manifest.get("recipe") == wanted]
-    now = files_in(inputs(config, workspace))
-    for data in sorted(before, key=lambda data: str(data.manifest["created"]), reverse=True):
-        then = data.manifest.get("files_read", {})
-        names = sorted(path for path in {*then, *now} if then.get(path) != now.get(path))
-        if names and {*then} & {*now}:
+    """Return a sentence on files changed since the last preparation with the same settings, or None."""
+    digest = recipe(config)
+    earlier = [data for data in workspace.all_data() if data.damage is None and data.manifest.get("recipe") == digest]
+    new = files_in(inputs(config, workspace))
+    for data in sorted(earlier, key=lambda data: str(data.manifest["created"]), reverse=True):
+        old = data.manifest.get("files_read", {})
+        names = sorted(path for path in {*old, *new} if old.get(path) != new.get(path))
+        if names and {*old} & {*new}:
             changed = f"{', '.join(names[:_NAMED])}{' and others' if len(names) > _NAMED else ''}"
             return f"{changed} changed since {data.folder.name} was prepared"
     return None
 
 
 def _digest(path: Path) -> str:
-    """Return what tells the content of a file apart that an op reads; it is small beside the data."""
+    """Return the SHA-256 of a file of an op; such files are small."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(
-            f"{path}: cannot read it: {error.strerror}", hint=f"paths are relative to {Path.cwd()}"
+            f"{path}: cannot be read: {error.strerror}", hint=f"paths are relative to {Path.cwd()}"
         ) from error

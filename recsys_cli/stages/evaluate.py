@@ -1,4 +1,4 @@
-"""`recsys evaluate`: a trained run gets its evaluation.json and its report.html."""
+"""`recsys evaluate`: evaluation.json and report.html of a trained run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recsys_cli.evaluation.report.recommended import RankingSection
 from recsys_cli.evaluation.selection import Selection, note
 from recsys_cli.events import Emit, ignore
 from recsys_cli.features.expression import parse
-from recsys_cli.stages import Made
+from recsys_cli.stages import StageResult
 from recsys_cli.stages.keys import code_of_metrics
 from recsys_cli.stages.loaded_run import config_of, model_of, names_of
 from recsys_cli.training import hardware
@@ -24,9 +24,9 @@ from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, run_lock, write_text
 
 _VERSION = 4
-"""Of what is measured: part of the key, so that figures of an earlier version are measured again."""
-_HOW = {"batch_size"}
-"""What of the evaluate section is how, not what: no part of the key."""
+"""Version of the metrics, part of the key: evaluations of an earlier version are out of date."""
+_NOT_IN_KEY = {"batch_size"}
+"""Options without effect on the result."""
 
 
 def evaluate(
@@ -36,69 +36,70 @@ def evaluate(
     config: EvaluateConfig | None = None,
     force: bool = False,
     emit: Emit = ignore,
-) -> Made[TrainedRun]:
-    """Measure a run's best checkpoint beside baselines, unless that is done already.
+) -> StageResult[TrainedRun]:
+    """Evaluate the best checkpoint of a run and the baselines, unless the evaluation is up to date.
 
     Args:
-        run: A finished run.
-        workspace: Where its data is.
-        config: What to measure; as in the run's own config where left out.
-        force: Measure again although it is up to date.
-        emit: Takes progress.
+        run: Finished run.
+        workspace: Workspace of its data.
+        config: `evaluate` section; None for the section of the run's config.
+        force: Evaluate again even if it is up to date.
+        emit: Receives progress.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
-        ConfigError: The split has no rows, the device is not there, or no table has the column `evaluate.title`.
-        DataError: The labels are not 0 and 1, or the checkpoint is not of this model.
-        TrainingError: The model's scores are no numbers.
+        ConfigError: The split has no rows, the device does not exist, or no table has the column `evaluate.title`.
+        DataError: A label is not 0 or 1, or the checkpoint is of another model.
+        TrainingError: A score is not finite.
     """
-    whole = config_of(run)
-    config = config or whole.evaluate
+    run_config = config_of(run)
+    config = config or run_config.evaluate
     run = run.evaluated(config.candidates)
     key = evaluation_key(run.key, config)
     with workspace.lock(run_lock(run), emit=emit):
         if not force and _is_fresh(run, key):
-            return Made(run, up_to_date=True)
+            return StageResult(run, up_to_date=True)
         data = workspace.data_of(run)
-        names = names_of(whole, data, workspace, title=config.title)  # before the work: the column may not be there
-        found, rankings = _measure(run, data, whole, config, emit=emit)
-        selected = selected_on(found.split, run, workspace)
+        names = names_of(run_config, data, workspace, title=config.title)  # first, to fail early without the column
+        measurements, rankings = _measure(run, data, run_config, config, emit=emit)
+        split = measurements.split
+        selected = selected_on(split, run, workspace)
         if selected:
-            notes = (note(selected, found.split, has_test=data.rows("test") > 0), *found.notes)
-            found = found.model_copy(update={"notes": notes})
+            notes = (note(selected, split, has_test=data.rows("test") > 0), *measurements.notes)
+            measurements = measurements.model_copy(update={"notes": notes})
         evaluation = Evaluation(
             key=key,
             run=run.folder.name,
-            model=whole.model.name,
-            dataset=whole.dataset.called,
+            model=run_config.model.name,
+            dataset=run_config.dataset.called,
             selected=selected,
-            ceiling=_ceiling(workspace, whole),
-            device=str(hardware.device(whole.train.device)),
+            ceiling=_ceiling(workspace, run_config),
+            device=str(hardware.device(run_config.train.device)),
             config=config,
-            **dict(found),
+            **dict(measurements),
         )
         _write(run, evaluation, rankings, RankingSection.of(rankings, data, names, config))
-    return Made(run, up_to_date=False)
+    return StageResult(run, up_to_date=False)
 
 
 def evaluation_key(run_key: str, config: EvaluateConfig) -> str:
-    """Return what an evaluation depends on: the run, and what is asked of it."""
-    asked = config.model_dump(mode="json", exclude=_HOW)
-    return key_of("evaluation", _VERSION, run_key, asked, *code_of_metrics(config.metrics))
+    """Return the key of an evaluation: the hash of its run, its options and its metrics."""
+    options = config.model_dump(mode="json", exclude=_NOT_IN_KEY)
+    return key_of("evaluation", _VERSION, run_key, options, *code_of_metrics(config.metrics))
 
 
 def selected_on(split: str, run: TrainedRun, workspace: Workspace) -> tuple[Selection, ...]:
-    """Return what the rows of a split have chosen of a run: valid chooses among epochs, and among the trials of a study."""
+    """Return the selections of a run on a split: valid selects the epoch, and the trial of a study."""
     if split != "valid":
         return ()
-    found: list[Selection] = ["epoch"] if run.manifest["valid"] and len(run.manifest["history"]) > 1 else []
+    selections: list[Selection] = ["epoch"] if run.manifest["valid"] and len(run.manifest["history"]) > 1 else []
     if any(run.folder.name == trial["run"] for study in workspace.studies() for trial in _trials(study)):
-        found.append("trial")
-    return tuple(found)
+        selections.append("trial")
+    return tuple(selections)
 
 
 def _trials(study: TunedStudy) -> list[dict[str, Any]]:
-    """Return the trials of a study; one that cannot be read tells nothing."""
+    """Return the trials of a study with several; an unreadable study has none."""
     try:
         trials: list[dict[str, Any]] = study.manifest["ranking"]
     except (DataError, KeyError):
@@ -107,7 +108,7 @@ def _trials(study: TunedStudy) -> list[dict[str, Any]]:
 
 
 def _write(run: TrainedRun, evaluation: Evaluation, rankings: Rankings, shown: RankingSection | None) -> None:
-    """Write what was found; the file that tells whether it is up to date comes last."""
+    """Write all files of an evaluation; evaluation.json, with the key, comes last."""
     page = render(
         evaluation,
         history=read_history(run.metrics),
@@ -129,27 +130,27 @@ def _is_fresh(run: TrainedRun, key: str) -> bool:
 
 
 def _measure(
-    run: TrainedRun, data: PreparedData, whole: RunConfig, config: EvaluateConfig, *, emit: Emit
+    run: TrainedRun, data: PreparedData, run_config: RunConfig, config: EvaluateConfig, *, emit: Emit
 ) -> tuple[Measurements, Rankings]:
-    """Measure, and note what is known of how the data was split."""
-    device = hardware.device(whole.train.device)
-    place = ComputeSettings(device=device, memory=whole.train.memory_mib, emit=emit)
+    """Measure a run, with a note on leakage of the split."""
+    device = hardware.device(run_config.train.device)
+    settings = ComputeSettings(device=device, memory=run_config.train.memory_mib, emit=emit)
     keep_freed_memory()
-    found, rankings = measure(model_of(run, whole, data).to(device), data, config, compute=place)
-    leakage = getattr(whole.split, "leakage", None)
-    notes = (*found.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))
-    return found.model_copy(update={"notes": notes}), rankings
+    measurements, rankings = measure(model_of(run, run_config, data).to(device), data, config, place=settings)
+    leakage = getattr(run_config.split, "leakage", None)
+    notes = (*measurements.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))
+    return measurements.model_copy(update={"notes": notes}), rankings
 
 
-def _ceiling(workspace: Workspace, whole: RunConfig) -> Ceiling | None:
-    """Return what the data allows, where its generator knows that and the config's main label is the one that it knows it for."""
-    raw = workspace.raw(whole.dataset.name)
-    known = raw.manifest.get("facts", {}).get("ceiling") if raw.exists else None
-    main = whole.features.labels[0]
-    label = next((op.expressions[main] for op in whole.features.ops if main in op.expressions), None)
-    if known is None or label is None or parse(label) != parse(known["label"]):
+def _ceiling(workspace: Workspace, config: RunConfig) -> Ceiling | None:
+    """Return the ceiling of synthetic data, if the main label is the generator's."""
+    raw = workspace.raw(config.dataset.name)
+    ceiling = raw.manifest.get("facts", {}).get("ceiling") if raw.exists else None
+    main = config.features.labels[0]
+    label = next((op.expressions[main] for op in config.features.ops if main in op.expressions), None)
+    if ceiling is None or label is None or parse(label) != parse(ceiling["label"]):
         return None
-    return Ceiling(label=known["label"], auc=known["auc"])
+    return Ceiling(label=ceiling["label"], auc=ceiling["auc"])
 
 
 def _sentence(text: str) -> str:

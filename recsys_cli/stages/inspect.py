@@ -1,6 +1,6 @@
-"""`recsys inspect`: one user or one item, with what is known of it and what a run makes of it, as plain values.
+"""`recsys inspect`: data and recommendations of one user or item, as JSON values.
 
-Nothing is written. Recommendations are asked of the model; who an item is recommended to is read from the run's evaluation.
+Recommendations of a user come from the model, the users of an item from the run's evaluation. Nothing is written.
 """
 
 from __future__ import annotations
@@ -27,107 +27,105 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 
 def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) -> dict[str, Any]:
-    """Return what a user met, what the run's model recommends, and which of that the held-out rows confirm.
+    """Return a user's history and recommendations, with hits in the held-out split.
 
     Args:
-        run: A finished run.
-        workspace: Where its data is.
-        name: The user's raw id.
-        k: How many rows of history and recommendations.
+        run: Finished run.
+        workspace: Workspace of its data.
+        name: Raw id of the user.
+        k: Number of rows of history and recommendations.
 
     Returns:
-        JSON values: run, user, features, label (the column's name), mean (in train, of a label that is a number; else null),
-        split (the one that is held out, or null), rows and positive (by split), history (the newest first), to_find,
-        recommended (best first), notes.
+        JSON values: run, user, features, label (column name), mean (of a numeric label in train, else null), split (the
+        held-out one, or null), rows and positive (by split), history (newest first), to_find, recommended (best first),
+        notes.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
-        ConfigError: Train has no such user.
+        ConfigError: The user is not in train.
     """
-    desk = _InspectContext.open(run, workspace)
-    user_idx = desk.names.find(Role.USER, name)
-    found = rows_of(desk.data, Role.USER, user_idx)
-    history = newest_first(found, desk.earlier)
-    held_out = (desk.split,) if desk.split else ()
-    relevant = find_ground_truth(found, held_out, history, relevant=desk.config.evaluate.relevance)
-    wanted, seen = ({met.item_idx for met in rows} for rows in (relevant, history))
-    advisor = desk.ask(found)
-    can = advisor.why_not is None
-    best = advisor.recommend(user_idx, counts=count_items(desk.data), seen=seen, k=k) if can else []
+    context = _InspectContext.open(run, workspace)
+    user_idx = context.names.find(Role.USER, name)
+    rows = rows_of(context.data, Role.USER, user_idx)
+    history = newest_first(rows, context.earlier)
+    held_out = (context.split,) if context.split else ()
+    relevant = to_find(rows, held_out, history, relevant=context.config.evaluate.relevance)
+    ground_truth, seen = ({interaction.item_idx for interaction in part} for part in (relevant, history))
+    recommender = context.recommender(rows)
+    can = recommender.why_not is None
+    best = recommender.recommend(user_idx, counts=count_items(context.data), seen=seen, k=k) if can else []
     return {
         "run": run.folder.name,
-        "user": desk.names.user(user_idx),
-        "features": _lists(desk.names.features(Role.USER, user_idx)),
-        "label": desk.data.schema.label.name,
-        "mean": found["train"].mean,
-        "split": desk.split,
-        **_counts(found),
+        "user": context.names.user(user_idx),
+        "features": _lists(context.names.features(Role.USER, user_idx)),
+        "label": context.data.schema.label.name,
+        "mean": rows["train"].mean,
+        "split": context.split,
+        **_counts(rows),
         "history": [
-            {**desk.item(met.item_idx), "label": met.label, "time": desk.seconds(met.time), "split": met.split}
-            for met in history[:k]
+            {**context.item(one.item_idx), "label": one.label, "time": context.seconds(one.time), "split": one.split}
+            for one in history[:k]
         ],
         "to_find": len(relevant),
         "recommended": [
-            {"place": place, **desk.item(one.item_idx), "score": one.score, "hit": one.item_idx in wanted}
+            {"place": place, **context.item(one.item_idx), "score": one.score, "hit": one.item_idx in ground_truth}
             for place, one in enumerate(best, start=1)
         ],
-        "notes": [] if can else [f"the model cannot recommend: {advisor.why_not}"],
+        "notes": [] if can else [f"the model cannot recommend: {recommender.why_not}"],
     }
 
 
 def inspect_item(run: TrainedRun, workspace: Workspace, name: str, *, k: int) -> dict[str, Any]:
-    """Return what an item is, who met it, to whom it was recommended, and what the model finds near it.
+    """Return an item's features, audience, recommendations and nearest items.
 
     Args:
-        run: A finished run.
-        workspace: Where its data is.
-        name: The item's raw id, or its title.
-        k: How many users and near items; also the places of a ranking that count as a recommendation.
+        run: Finished run.
+        workspace: Workspace of its data.
+        name: Raw id or title of the item.
+        k: Number of users and nearest items, and cut-off of the rankings.
 
     Returns:
-        JSON values: run, item, title, features, label (the column's name), mean (as for a user), rows and positive (by split),
-        popularity (its place among the items of train, null for an item without a row there, and of how many), recommended (null
-        where nothing was ranked), nearest, notes.
+        JSON values: run, item, title, features, label (column name), mean (as for a user), rows and positive (by
+        split), popularity (rank among the items of train, null without interactions there, and number of items),
+        recommended (null without rankings), nearest, notes.
 
     Raises:
         MissingArtifactError: The run is not finished, or its data is gone.
-        ConfigError: Neither train nor the joined table of items has such an item.
+        ConfigError: The item is neither in train nor in the dimension table of items.
     """
-    desk = _InspectContext.open(run, workspace)
-    item_idx = desk.names.find(Role.ITEM, name)
-    found = rows_of(desk.data, Role.ITEM, item_idx)
-    advisor = desk.ask(found)
+    context = _InspectContext.open(run, workspace)
+    item_idx = context.names.find(Role.ITEM, name)
+    rows = rows_of(context.data, Role.ITEM, item_idx)
+    recommender = context.recommender(rows)
     near, notes = [], []
-    if not advisor.has_vectors:
-        notes.append(f"no nearest items: {desk.config.model.name} has no vectors of items to compare")
-    elif not advisor.knows(item_idx):
-        notes.append(
-            f"no nearest items: train does not know the item, and {desk.config.model.name} looks at no features"
-        )
+    if not recommender.has_vectors:
+        notes.append(f"no nearest items: {context.config.model.name} has no item vectors")
+    elif not recommender.knows(item_idx):
+        notes.append(f"no nearest items: the item is not in train, and {context.config.model.name} uses no features")
     else:
-        near = advisor.nearest(item_idx, k=k)
+        near = recommender.nearest(item_idx, k=k)
     recommended = None
-    if not (kept := run.evaluated()).evaluation.is_file():
-        notes.append("who it is recommended to is not known before recsys evaluate")
+    if not (evaluated := run.evaluated()).evaluation.is_file():
+        notes.append("no users with this recommendation before recsys evaluate")
     else:
-        kept.verify_evaluation()
-        recommended = _recommended_to(item_idx, Rankings.read(kept.rankings), desk.names, k=k)
+        evaluated.verify_evaluation()
+        recommended = _recommended_to(item_idx, Rankings.read(evaluated.rankings), context.names, k=k)
     return {
         "run": run.folder.name,
-        **desk.item(item_idx),
-        "label": desk.data.schema.label.name,
-        "mean": found["train"].mean,
-        **_counts(found),
-        "popularity": _popularity(item_idx, count_items(desk.data)),
+        **context.item(item_idx),
+        "label": context.data.schema.label.name,
+        "mean": rows["train"].mean,
+        **_counts(rows),
+        "popularity": _popularity(item_idx, count_items(context.data)),
         "recommended": recommended,
-        "nearest": [{**desk.item(one.item_idx), "cosine": one.score} for one in near],
+        "nearest": [{**context.item(one.item_idx), "cosine": one.score} for one in near],
         "notes": notes,
     }
 
 
 @dataclass(frozen=True)
 class _InspectContext:
-    """What both questions need."""
+    """Config, data and id names of an inspected run."""
 
     run: TrainedRun
     config: RunConfig
@@ -142,29 +140,33 @@ class _InspectContext:
 
     @property
     def split(self) -> str | None:
-        """The split that is held out, as the evaluation chooses it; None where there is none."""
+        """The held-out split of the evaluation, or None."""
         return held_out_split(self.config, self.data)
 
     @property
     def earlier(self) -> tuple[str, ...]:
-        """The splits that were there before it."""
+        """The splits of the user histories."""
         return earlier_splits(self.config, self.data)
 
-    def ask(self, found: Mapping[str, Interactions]) -> RecommendingModel:
-        """Load the model, to ask it about whom or what these rows are of."""
+    def recommender(self, rows: Mapping[str, Interactions]) -> RecommendingModel:
+        """Load the model for recommendations to one user or of one item.
+
+        Args:
+            rows: Interactions of the user or item, by split.
+        """
         model = model_of(self.run, self.config, self.data)
-        met = sum((found[split] for split in self.earlier[1:]), found["train"])
+        met = sum((rows[split] for split in self.earlier[1:]), rows["train"])
         return RecommendingModel(
             model, self.data, earlier=self.earlier, batch_size=self.config.evaluate.batch_size, history=met
         )
 
     def seconds(self, time: float | None) -> float | None:
-        """Return a time in seconds, where the data's unit is known."""
+        """Convert a time to seconds; a time of unknown unit stays as it is."""
         ticks = self.data.schema.ticks
         return time if time is None or ticks == 1 else time / ticks
 
     def item(self, item_idx: int) -> dict[str, Any]:
-        """Say what an item is."""
+        """Return id, title and features of an item."""
         item = self.names.item(item_idx)
         return {
             "item": item.id,
@@ -174,7 +176,7 @@ class _InspectContext:
 
 
 def _title(run: TrainedRun, config: RunConfig) -> str | None:
-    """Return the column with the titles: the latest evaluation may have been told of it after the run was trained."""
+    """Return the column of titles, from the latest evaluation or else from the run's config."""
     try:
         return Evaluation.read(run.evaluated().evaluation).config.title
     except (MissingArtifactError, DataError):
@@ -185,38 +187,38 @@ def _lists(features: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
     return {name: list(values) for name, values in features.items()}
 
 
-def _counts(found: Mapping[str, Interactions]) -> dict[str, Any]:
+def _counts(rows: Mapping[str, Interactions]) -> dict[str, Any]:
     return {
-        "rows": {split: len(rows) for split, rows in found.items()},
-        "positive": {split: num_positive(rows) for split, rows in found.items()},
+        "rows": {split: len(part) for split, part in rows.items()},
+        "positive": {split: num_positive(part) for split, part in rows.items()},
     }
 
 
 def _popularity(item_idx: int, counts: npt.NDArray[np.int64]) -> dict[str, int | None]:
-    """Return an item's place among the items of train by their rows, null where it has none, and how many items there are."""
+    """Return the popularity rank of an item in train, None without interactions there, and the number of items."""
     own = counts[FIRST:]
-    rows = counts[item_idx] if item_idx < len(counts) else 0  # an item that train does not know
+    rows = counts[item_idx] if item_idx < len(counts) else 0  # a cold-start item
     return {"place": int(np.count_nonzero(own > rows)) + 1 if rows else None, "items": int(np.count_nonzero(own))}
 
 
 def _recommended_to(item_idx: int, rankings: Rankings, names: IdNames, *, k: int) -> dict[str, Any] | None:
-    """Count whom each system recommended an item to within k places, and name those that the model puts it highest for."""
+    """Return the number of users with an item in the top k of each system, and the users with the best ranks."""
     if not rankings.systems:
         return None
-    within = {system: items[:, :k] == item_idx for system, items in rankings.items.items()}
-    users, places = np.nonzero(within[MODEL])
-    order = np.argsort(places, kind="stable")[:k]
+    in_top_k = {system: items[:, :k] == item_idx for system, items in rankings.items.items()}
+    users, ranks = np.nonzero(in_top_k[MODEL])
+    order = np.argsort(ranks, kind="stable")[:k]
     return {
         "k": min(k, max(rankings.k)),
         "split": rankings.split,
         "users_ranked": len(rankings.users),
-        "sampled": rankings.sampled.shape[1] > 0,
-        "systems": {system: int(np.count_nonzero(found)) for system, found in within.items()},
+        "sampled": rankings.drawn.shape[1] > 0,
+        "systems": {system: int(np.count_nonzero(hits)) for system, hits in in_top_k.items()},
         "users": [
             {
                 "user": names.ranked_user(rankings, int(users[row])),
-                "place": int(places[row]) + 1,
-                "hit": bool(rankings.hits[MODEL][users[row], places[row]]),
+                "place": int(ranks[row]) + 1,
+                "hit": bool(rankings.hits[MODEL][users[row], ranks[row]]),
             }
             for row in order
         ],

@@ -1,4 +1,4 @@
-"""What artifacts depend on beside their config: the content of files, and the code of components from elsewhere."""
+"""Inputs of artifact keys besides the config: content of files, and code of components from other packages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def source_key(dataset: str, source: Source, workspace: Workspace) -> str:
-    """Return what the content of a dataset depends on: a touched file with equal content leaves it as it is."""
+    """Return the key of a dataset; it depends on the content of files, not on their times."""
     return key_of(by_content(source.identity(), workspace), *code_of_dataset(dataset))
 
 
 def by_content(identity: Any, workspace: Workspace) -> Any:
-    """Replace the times of the user's own files in a source's identity by checksums of their content."""
+    """Replace the modification times of the user's own files in an identity by checksums."""
     if isinstance(identity, Mapping) and {"path", "mtime_ns"} <= identity.keys():
         stamp = {name: value for name, value in identity.items() if name != "mtime_ns"}
         return {**stamp, "checksum": workspace.file_checksums.of(Path(identity["path"]))}
@@ -44,29 +44,29 @@ def files_in(identity: Any) -> dict[str, str]:
 
 
 def code_of_dataset(name: str) -> list[str]:
-    """Return the digest of a dataset's code, where it is of another package."""
+    """Return the digest of the code of a dataset from another package."""
     return code_of(lookup(DATASETS, name, what="dataset"))
 
 
 def code_of_model(name: str) -> list[str]:
-    """Return the digest of a model's code, where it is of another package."""
+    """Return the digest of the code of a model from another package."""
     return code_of(lookup(MODELS, name, what="model"))
 
 
 def code_of_op(op: Op) -> list[str]:
-    """Return the digests of an op's code, where it is of another package: of its class, and of the modules that compute it."""
+    """Return the digests of the code of an op from another package: its class and its engine modules."""
     modules = sorted({type(op).__module__, *op.modules.values()})
     return [digest for module in modules for digest in code_of(module)]
 
 
 def code_of_metrics(names: Iterable[str]) -> list[str]:
-    """Return the digests of the code of metrics, where it is of other packages."""
+    """Return the digests of the code of metrics from other packages."""
     paths = (foreign_path(name) for name in names)
     return [digest for path in paths if path is not None for digest in code_of(path)]
 
 
 def code_of(path: str) -> list[str]:
-    """Return the digest of another package's component; nothing for one of ours, whose changes are told by `format`.
+    """Return the digest of a component from another package; none for components here, which have a `format`.
 
     Args:
         path: Import path of a module or package, with or without an attribute.
@@ -81,7 +81,7 @@ def code_of(path: str) -> list[str]:
 
 
 def _sources(module: str) -> dict[str, bytes]:
-    """Return the source files of a module or package, by name; nothing of it is run."""
+    """Return the source files of a module or package by name, without importing it."""
     spec = _spec(module)
     if spec is None:
         return {}
@@ -94,7 +94,7 @@ def _sources(module: str) -> dict[str, bytes]:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Find a module; `importlib.util.find_spec` would run the packages that it is in."""
+    """Find a module; `importlib.util.find_spec` would import its parent packages."""
     spec, path = None, None
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):

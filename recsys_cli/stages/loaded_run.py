@@ -1,4 +1,4 @@
-"""A finished run as something to ask: its config, its model with the best weights, and what its data's ids stand for."""
+"""Loading of finished runs: config, model with the best weights, names of ids."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finish
 
 
 def config_of(run: TrainedRun) -> RunConfig:
-    """Return the config that a run was trained with, once its files are found to be as they were written.
+    """Return the config of a run, after a check of its files.
 
     Raises:
-        MissingArtifactError: The run is not finished, or not there, or one of its files is missing.
-        DataError: One of its files is damaged.
+        MissingArtifactError: The run does not exist or is not finished, or a file is missing.
+        DataError: A file is damaged.
     """
     if not run.exists:
         raise not_finished(run)
@@ -26,12 +26,12 @@ def config_of(run: TrainedRun) -> RunConfig:
 
 
 def model_of(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:
-    """Return the run's best model, in evaluation mode, on the CPU.
+    """Return the model of a run with its best weights, in evaluation mode on the CPU.
 
     Raises:
-        DataError: The checkpoint is not of this model.
+        DataError: The checkpoint is of another model.
     """
-    # Tables that were sharded are whole in the checkpoint, and larger than a device.
+    # A checkpoint has whole tables, which may exceed the memory of a device if they were sharded.
     placement: Placement = "device" if config.model.embedding.placement == "device" else "host"
     model = build(config.model.name, config.model.options, data.schema, placement=placement)
     load_weights(model, run.checkpoint("best"))
@@ -39,27 +39,27 @@ def model_of(run: TrainedRun, config: RunConfig, data: PreparedData) -> Model:
 
 
 def held_out_split(config: RunConfig, data: PreparedData) -> str | None:
-    """Return the split that an evaluation measures; None where there is none."""
-    wanted = config.evaluate.split
-    return next((split for split in ("test", "valid") if data.rows(split) and wanted in {split, "auto"}), None)
+    """Return the split of an evaluation, or None."""
+    choice = config.evaluate.split
+    return next((split for split in ("test", "valid") if data.rows(split) and choice in {split, "auto"}), None)
 
 
 def earlier_splits(config: RunConfig, data: PreparedData) -> tuple[str, ...]:
-    """Return the splits before it: the user histories of an evaluation."""
+    """Return the splits of the user histories of an evaluation, before the held-out split."""
     return ("train", "valid") if held_out_split(config, data) == "test" and data.rows("valid") else ("train",)
 
 
 def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> IdNames:
-    """Return what users and items are called, with titles where the raw data has them.
+    """Return the raw ids of users and items, with titles if the raw data has them.
 
     Args:
-        config: Its dataset, and which columns are user and item.
-        data: Whose ids they are.
-        workspace: Where the raw data is.
+        config: Config with the dataset, the user column and the item column.
+        data: Prepared data of the ids.
+        workspace: Workspace of the raw data.
         title: `evaluate.title`.
 
     Raises:
-        ConfigError: There is no such column.
+        ConfigError: The column of `title` does not exist.
     """
     ids = IdNames(data).values(Role.ITEM)
     titles = read_titles(config, workspace.raw(config.dataset.name).folder, ids, title=title)

@@ -1,4 +1,4 @@
-"""The monitored metric of a run, by name: training does not import evaluation, so the stages connect them."""
+"""Monitored metric of a run by name. Training does not import evaluation, so the stages connect them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from recsys_cli.workspace import PreparedData
 
 
 def monitor_of(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Monitor:
-    """Prepare the metric that selects the best epoch.
+    """Return the monitored metric.
 
-    Rankings are for the default users of `recsys evaluate`, because a run depends on no evaluate section.
+    Ranking metrics use the default users of `recsys evaluate`, because a run does not depend on the evaluate section.
 
     Args:
-        name: As in `train.monitor`.
-        data: To rank on.
-        model: The model to measure, on its device.
+        name: Name of the metric, as in `train.monitor`.
+        data: Prepared data.
+        model: Model on its device.
         emit: Receives the progress of rankings.
 
     Raises:
-        ConfigError: There is no such metric of this label, or the data cannot be ranked.
+        ConfigError: The metric does not exist for this label, or the data has no rankings.
     """
-    metric, found = find_metric(name), order_of(name)
+    metric, monitor = find_metric(name), order_of(name)
     label = data.schema.label
     task = TASKS[label.task]
     if isinstance(metric, PointwiseMetric):
@@ -40,42 +40,42 @@ def monitor_of(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Mo
         if metric.of_errors != label.is_regression:
             raise _of_other_task(name, label)
     if metric is None or metric is task.default or not data.rows("valid"):
-        return found
+        return monitor
     if isinstance(metric, CutOff):
-        place = ComputeSettings(device=model.device, emit=emit)
-        ranked = of_rankings(model, metric, data, config=EvaluateConfig(), compute=place)
-        return replace(found, measure=lambda _: ranked())
-    return replace(found, measure=lambda scored: metric.of_rows(scored.labels, scored.scores))
+        settings = ComputeSettings(device=model.device, emit=emit)
+        ranked = of_rankings(model, metric, data, config=EvaluateConfig(), place=settings)
+        return replace(monitor, measure=lambda _: ranked())
+    return replace(monitor, measure=lambda scored: metric.of_rows(scored.labels, scored.scores))
 
 
-def monitor_or_usual(name: str, data: PreparedData, model: Model, *, default: str | None, emit: Emit) -> Monitor:
-    """Prepare the metric that selects the best epoch; a model's own default falls back to that of the label.
+def monitor_or_fallback(name: str, data: PreparedData, model: Model, *, default: str | None, emit: Emit) -> Monitor:
+    """Return the monitored metric; a model's own default falls back to the default of the label.
 
-    The default is recognized by its value, because the config of a run spells all defaults out.
+    The default is recognized by its value, because the config of a run contains all defaults.
 
     Args:
-        name: As in `train.monitor`.
-        data: To rank on.
-        model: The model to measure, on its device.
-        default: Monitored metric of the model's Config; None if it has none of its own.
+        name: Name of the metric, as in `train.monitor`.
+        data: Prepared data.
+        model: Model on its device.
+        default: Monitored metric of the model's Config, or None.
         emit: Receives a warning about the fallback, and the progress of rankings.
 
     Raises:
         ConfigError: The metric is not measurable, and not the default.
     """
-    usual = TASKS[data.schema.label.task].default.name
+    fallback = TASKS[data.schema.label.task].default.name
     try:
         return monitor_of(name, data, model, emit=emit)
     except ConfigError as error:
-        if name != default or name == usual:
+        if name != default or name == fallback:
             raise
-        instead = f"{usual} decides which epoch is best, or the loss where {usual} is not defined"
-        emit(Message(f"{error.message}; {instead} (train.monitor)", "warning"))
-    return monitor_of(usual, data, model, emit=emit)
+        note = f"{fallback} selects the best epoch, or the loss if {fallback} is undefined"
+        emit(Message(f"{error.message}; {note} (train.monitor)", "warning"))
+    return monitor_of(fallback, data, model, emit=emit)
 
 
 def metric_after_fit(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Monitor:
-    """Prepare the validation metric of a closed-form model; without epochs to select, one that is not measurable is skipped."""
+    """Return the validation metric of a closed-form model; one that is not measurable is skipped with a warning."""
     try:
         return monitor_of(name, data, model, emit=emit)
     except ConfigError as error:
@@ -84,10 +84,10 @@ def metric_after_fit(name: str, data: PreparedData, model: Model, *, emit: Emit)
 
 
 def order_of(name: str) -> Monitor:
-    """Return the order of epochs by a metric, without preparing to measure it.
+    """Return the monitored metric with its direction only, without its function.
 
     Raises:
-        ConfigError: There is no such metric.
+        ConfigError: The metric does not exist.
     """
     metric = find_metric(name)
     if metric is None:
@@ -96,9 +96,9 @@ def order_of(name: str) -> Monitor:
 
 
 def _of_other_task(name: str, label: Column) -> ConfigError:
-    labels = {False: "labels of 0 and 1", True: "labels that are numbers"}
-    is_number = label.is_regression
+    kinds = {False: "binary", True: "numeric"}
     return ConfigError(
-        f"{name} is a figure of {labels[not is_number]}, and the label {label.name} is {'a number' if is_number else '0 or 1'}",
-        hint=f"set train.monitor to {', '.join(TASKS[label.task].metrics)}, loss, or a figure of rankings such as ndcg@10",
+        f"{name} is a metric of {kinds[not label.is_regression]} labels, "
+        f"but the label {label.name} is {kinds[label.is_regression]}",
+        hint=f"set train.monitor to {', '.join(TASKS[label.task].metrics)}, loss, or a ranking metric such as ndcg@10",
     )

@@ -1,4 +1,4 @@
-"""`recsys train --profile`: some steps of training under a profiler; no run is made."""
+"""`recsys train --profile`: profile of some training steps, without a run."""
 
 from __future__ import annotations
 
@@ -12,40 +12,42 @@ from recsys_cli.stages.trainer import new_model, trainer_of
 from recsys_cli.stages.warm_start import warm_start
 from recsys_cli.training import hardware
 from recsys_cli.training.distributed.ranks import Ranks
-from recsys_cli.training.profile import STEPS, WARM_UP, profiled
+from recsys_cli.training.profile import STEPS, WARM_UP, profile_steps
 from recsys_cli.workspace import PreparedData, Workspace
 
 
 def profile(config: RunConfig, workspace: Workspace, *, emit: Emit = ignore) -> dict[str, Any]:
-    """Say where the time of a step goes; see `profile_on`.
+    """Profile the training steps of a config; see `profile_on`.
 
     Raises:
         MissingArtifactError: The data is not prepared.
-        ConfigError: The model does not fit the data, or the device is not there.
-        DataError: The prepared files are not what schema.json says.
+        ConfigError: The model does not fit the data, or the device does not exist.
+        DataError: A file does not match schema.json.
         TrainingError: The loss is not finite.
     """
     return profile_on(prepared_data(config, workspace), config, workspace, emit=emit)
 
 
 def profile_on(data: PreparedData, config: RunConfig, workspace: Workspace, *, emit: Emit = ignore) -> dict[str, Any]:
-    """Make some steps in this process, whatever `train.devices` says, and say as plain values where their time goes.
+    """Profile training steps on prepared data, in this process whatever the value of `train.devices`.
 
     Returns:
-        What `training.profile.Profile` has, the device and the precision, the most memory that was used, and where the trace
-        is: in WORKSPACE/profiles.
+        JSON values: the fields of `training.profile.Profile`, device, precision, peak_memory, and trace, a path in
+        WORKSPACE/profiles.
     """
     data.verify()
-    # The first epochs may be short of steps; the rates are those of the first steps in any case.
+    # One epoch may have too few steps; the learning rates are those of the first steps in any case.
     options = config.train.model_copy(update={"epochs": WARM_UP + STEPS, "early_stopping": None, "devices": 1})
     name = config.model.name
     model = new_model(data, config.model, options)
     warm_start(model, name, data, options.continue_from, workspace, emit=emit)
     trainer = trainer_of(model, name, data, options, ranks=Ranks(), emit=emit)
     trace = workspace.new_trace(workspace.new_run(name, data.key).folder.name)
-    found = profiled(trainer, trace, tell=lambda done: emit(Progress("profile", done, WARM_UP + STEPS, "steps")))
+    steps = profile_steps(
+        trainer, trace, on_step=lambda done: emit(Progress("profile", done, WARM_UP + STEPS, "steps"))
+    )
     return {
-        **asdict(found),
+        **asdict(steps),
         "device": trainer.device.type,
         "precision": trainer.step.precision,
         "peak_memory": hardware.peak_memory(),

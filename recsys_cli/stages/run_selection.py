@@ -1,4 +1,4 @@
-"""Selection of the run for a call of `recsys train`: new, resumed or up to date; and the key of a run."""
+"""Selection of the run for `recsys train`: new, resumed or up to date; and the key of a run."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from recsys_cli.config import RunConfig, dump, yaml12
 from recsys_cli.config.load import model_config_type, spelled_out
 from recsys_cli.errors import MissingArtifactError
 from recsys_cli.events import Emit, Message
-from recsys_cli.stages import tell_version
+from recsys_cli.stages import report_other_version
 from recsys_cli.stages.keys import code_of_metrics, code_of_model
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, key_of, run_lock, whole, write_text
 
-_HOW = {"model": {"embedding"}, "train": {"device", "checkpoint_steps", "trackers", "devices"}}
-"""What of the sections is how, not what: no part of the key, so that a run may be resumed on another device."""
+_NOT_IN_KEY = {"model": {"embedding"}, "train": {"device", "checkpoint_steps", "trackers", "devices"}}
+"""Options outside of the key by section: a run may be resumed with other values, as on another device."""
 
 _FORMAT = 2
-"""Version of what training makes of any model; a model whose fix changes its weights raises `format` of its Config."""
+"""Version of the training results of all models; a fix of one model raises `format` of its Config."""
 
 
 def run_key(config: RunConfig, data: PreparedData) -> str:
     """Return the hash of the inputs of a run: model, training options and data."""
     model, train = (
-        section.model_dump(mode="json", exclude=_HOW[name])
+        section.model_dump(mode="json", exclude=_NOT_IN_KEY[name])
         for name, section in (("model", spelled_out(config.model)), ("train", config.train))
     )
     version = getattr(model_config_type(config.model.name), "format", 1)
@@ -42,9 +42,9 @@ class Selection:
     """The selected run.
 
     Attributes:
-        name: Name of its folder.
-        resume: Whether to continue it.
-        up_to_date: Whether it is finished.
+        name: Name of the run's folder.
+        resume: Whether to resume the run.
+        up_to_date: Whether the run is finished.
     """
 
     name: str
@@ -55,20 +55,20 @@ class Selection:
 def select(
     data: PreparedData, config: RunConfig, workspace: Workspace, *, resume: bool, force: bool, emit: Emit
 ) -> Selection:
-    """Select the run for a call; a new one gets its folder.
+    """Select the run for a call, and create the folder of a new one.
 
     Args:
-        data: Prepared.
-        config: The experiment.
-        workspace: Where the runs are.
-        resume: Go on with the latest unfinished run of this config.
-        force: Make a new one although there is a finished run.
+        data: Prepared data.
+        config: Config of the run.
+        workspace: Workspace of the runs.
+        resume: Resume the latest unfinished run of this config.
+        force: Start a new run even if there is a finished one.
         emit: Receives a message about an unfinished run.
 
     Raises:
-        MissingArtifactError: There is nothing to resume, or the run to continue is not there.
-        MissingExtraError: Something that the config asks for is not installed.
-        ConfigError: What the config asks for is not there.
+        MissingArtifactError: There is no run to resume, or no run `train.continue_from`.
+        MissingExtraError: A package of the config's model, trackers or placement is not installed.
+        ConfigError: The model, a tracker or the device does not exist.
     """
     key = run_key(config, data)
     unfinished = unfinished_run(workspace, key)
@@ -76,19 +76,19 @@ def select(
     if resume and unfinished is not None:
         return Selection(unfinished.folder.name, resume=True)
     if finished and not force:
-        tell_version(finished[-1], emit)
+        report_other_version(finished[-1], emit)
         return Selection(finished[-1].folder.name, up_to_date=True)
     if resume:
         raise _nothing_to_resume(workspace, config)
     if unfinished is not None:
-        emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: --resume goes on with it"))
+        emit(Message(f"there is an unfinished run of this config, {unfinished.folder.name}: resume it with --resume"))
     _require(config, workspace)
     return Selection(_new_run(workspace, config, key).folder.name)
 
 
 def _require(config: RunConfig, workspace: Workspace) -> None:
-    """Raise for anything missing before there is a run."""
-    # These load torch, and `recsys status` needs only the keys.
+    """Check the requirements of a config before a run is created."""
+    # Imported late: these load torch, and `recsys status` only needs the keys.
     from recsys_cli.models import kind_of
     from recsys_cli.models.torchrec_releases import require_torchrec
     from recsys_cli.stages.warm_start import start_of
@@ -103,8 +103,8 @@ def _require(config: RunConfig, workspace: Workspace) -> None:
 
 
 @contextmanager
-def held(selected: Selection, config: RunConfig, workspace: Workspace) -> Iterator[None]:
-    """Keep other processes from the run's folder; a new run that fails before anything was measured leaves none."""
+def locked(selected: Selection, config: RunConfig, workspace: Workspace) -> Iterator[None]:
+    """Lock the folder of a run; a new run without any metrics or checkpoint is removed after a failure."""
     run = workspace.run_named(selected.name)
     with workspace.lock(run_lock(run), timeout=1):
         if not selected.resume:
@@ -118,7 +118,7 @@ def held(selected: Selection, config: RunConfig, workspace: Workspace) -> Iterat
 
 
 def _new_run(workspace: Workspace, config: RunConfig, key: str) -> TrainedRun:
-    """Make the folder of a new run; of two processes in the same second, one waits for the next."""
+    """Create the folder of a new run; of two processes in the same second, one waits for the next second."""
     while True:
         run = workspace.new_run(config.model.name, key)
         try:
@@ -130,7 +130,7 @@ def _new_run(workspace: Workspace, config: RunConfig, key: str) -> TrainedRun:
 
 
 def unfinished_run(workspace: Workspace, key: str) -> TrainedRun | None:
-    """Return the latest run with a key that has no manifest; without a checkpoint yet, its name has to tell the key."""
+    """Return the latest unfinished run with a key, by its `last` checkpoint or else by its name."""
     runs = [run for run in workspace.runs() if not run.exists and run.folder.name.endswith(key[:8])]
     for run in reversed(runs):
         last = run.checkpoint("last")
@@ -140,7 +140,7 @@ def unfinished_run(workspace: Workspace, key: str) -> TrainedRun | None:
 
 
 def _key_in(checkpoint: Path) -> str | None:
-    """Return the key of a `last` checkpoint's run, from its header alone; None where it cannot be read."""
+    """Return the key in the header of a `last` checkpoint; None for an unreadable one."""
     try:
         with safe_open(checkpoint, framework="np") as file:  # framework="pt" would load torch
             return str(json.loads((file.metadata() or {})["recsys"])["key"])
@@ -153,16 +153,16 @@ def _nothing_to_resume(workspace: Workspace, config: RunConfig) -> MissingArtifa
     if not others:
         return MissingArtifactError(f"there is nothing to resume in {workspace.root}", hint="recsys train")
     with whole(others[-1].config, hint="recsys train --force"):
-        then = yaml12.parse(others[-1].config.read_text(encoding="utf-8"))
-    now = config.model_dump(mode="json")
+        old = yaml12.parse(others[-1].config.read_text(encoding="utf-8"))
+    new = config.model_dump(mode="json")
     changed = [
-        f"{section}.{option} is {now[section].get(option)} and was {then[section].get(option)}"
-        for section, how in _HOW.items()
-        for option in sorted({*now[section], *then[section]} - how)
-        if now[section].get(option) != then[section].get(option)
+        f"{section}.{option} is {new[section].get(option)} and was {old[section].get(option)}"
+        for section, excluded in _NOT_IN_KEY.items()
+        for option in sorted({*new[section], *old[section]} - excluded)
+        if new[section].get(option) != old[section].get(option)
     ]
-    what = "; ".join(changed) or "its data is another"
+    difference = "; ".join(changed) or "its data is different"
     return MissingArtifactError(
-        f"the unfinished run {others[-1].folder.name} was started with another config: {what}",
-        hint="give the config that it was started with, or train anew without --resume",
+        f"the unfinished run {others[-1].folder.name} was started with another config: {difference}",
+        hint="resume with the config of that run, or train anew without --resume",
     )

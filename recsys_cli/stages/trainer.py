@@ -1,4 +1,4 @@
-"""The model and the trainer of a config: everything between prepared data and the first step."""
+"""Model and trainer of a config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recsys_cli.loader import Loader, UserLoader, check_targets, scales
 from recsys_cli.loader.balance import negatives_per_positive
 from recsys_cli.models import build, require_gradient_trained
 from recsys_cli.models.model import Model, TrainingContext
-from recsys_cli.stages.monitor import metric_after_fit, monitor_or_usual
+from recsys_cli.stages.monitor import metric_after_fit, monitor_or_fallback
 from recsys_cli.training import hardware, optimizers
 from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.training.closed_form import ClosedFormTrainer
@@ -28,13 +28,13 @@ from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData
 
 
-def new_model(data: PreparedData, wanted: ModelConfig, config: TrainConfig) -> Model:
-    """Build the model of a config on its device, with its first weights.
+def new_model(data: PreparedData, model_config: ModelConfig, config: TrainConfig) -> Model:
+    """Build the model of a config on its device, with initial weights.
 
     Args:
-        data: Prepared.
-        wanted: The `model` section.
-        config: The `train` section.
+        data: Prepared data.
+        model_config: `model` section of the config.
+        config: `train` section of the config.
 
     Raises:
         ConfigError: The model does not fit the data, or the device does not exist.
@@ -44,8 +44,8 @@ def new_model(data: PreparedData, wanted: ModelConfig, config: TrainConfig) -> M
     device = hardware.device(config.device)
     keep_freed_memory()
     torch.manual_seed(config.seed)
-    placement = wanted.embedding.placement
-    model = build(wanted.name, wanted.options, data.schema, sparse=config.sparse_embeddings, placement=placement)
+    name, options, placement = model_config.name, model_config.options, model_config.embedding.placement
+    model = build(name, options, data.schema, sparse=config.sparse_embeddings, placement=placement)
     if model.probabilistic:
         model.set_scales({name: astuple(scale) for name, scale in scales(data).items()})
     return model.to(device)
@@ -54,19 +54,19 @@ def new_model(data: PreparedData, wanted: ModelConfig, config: TrainConfig) -> M
 def trainer_of(
     model: Model, name: str, data: PreparedData, config: TrainConfig, *, ranks: Ranks, emit: Emit = ignore
 ) -> Trainer:
-    """Prepare the trainer of a model with gradient steps.
+    """Return the trainer of a gradient-trained model.
 
     Args:
-        model: At its start, on its device.
-        name: As in `model.name`.
-        data: Prepared.
-        config: The `train` section.
+        model: Model on its device, with initial weights.
+        name: Name of the model, as in `model.name`.
+        data: Prepared data.
+        config: `train` section of the config.
         ranks: Processes of the run.
         emit: Receives remarks, and the progress of `fit`.
 
     Raises:
-        ConfigError: It is a closed-form model, or the monitored metric is not measurable.
-        DataError: There are no positive or no negative rows to balance.
+        ConfigError: The model is a closed-form model, or the monitored metric is not measurable.
+        DataError: Train has no positive or no negative rows to balance.
     """
     model = require_gradient_trained(model)
     ranks.prepare(model)
@@ -77,23 +77,23 @@ def trainer_of(
     for message in _remarks(model, batches, config, processes=ranks.world_size):
         emit(message)
     default = train_defaults(model_config_type(name)).get("monitor")
-    monitor = monitor_or_usual(config.monitor, data, model, default=default, emit=emit)
+    monitor = monitor_or_fallback(config.monitor, data, model, default=default, emit=emit)
     return Trainer(model, batches, config, objective=_objective(data, monitor, config), ranks=ranks, emit=emit)
 
 
 def closed_form_trainer_of(
     model: Model, name: str, data: PreparedData, config: TrainConfig, *, ranks: Ranks, emit: Emit = ignore
 ) -> ClosedFormTrainer:
-    """Prepare the trainer of a closed-form model; arguments as of `trainer_of`.
+    """Return the trainer of a closed-form model; arguments as in `trainer_of`.
 
     Raises:
-        ConfigError: The config asks for several processes, or for a run to continue.
-        DataError: There are no positive or no negative rows to balance.
+        ConfigError: The config has several processes or a warm start.
+        DataError: Train has no positive or no negative rows to balance.
     """
     if ranks.world_size > 1 or config.continue_from is not None:
         raise ConfigError(
-            f"{name} learns all at once, in one process and from nothing",
-            hint="train.devices=1, and no train.continue_from",
+            f"{name} is fitted at once, in one process and without a warm start",
+            hint="set train.devices=1 and remove train.continue_from",
         )
     context = make_context(data, "train", device=model.device, memory=config.memory_mib)
     objective = _objective(data, metric_after_fit(config.monitor, data, model, emit=emit), config)
@@ -114,7 +114,7 @@ def _objective(data: PreparedData, monitor: Monitor, config: TrainConfig) -> Obj
 def _batches(
     data: PreparedData, model: Model, context: TrainingContext, config: TrainConfig, ranks: Ranks
 ) -> Loader | UserLoader:
-    """Open this rank's share of the training rows: interactions or users."""
+    """Return the loader of this rank's share of the training rows: interactions or users."""
     if model.rows == "users":
         return UserLoader(
             context.interactions(), data.schema, batch_size=config.batch_size, seed=config.seed, device=model.device,
@@ -129,27 +129,25 @@ def _batches(
 def _remarks(model: Model, data: TrainingData, config: TrainConfig, *, processes: int) -> Iterator[Message]:
     """Yield remarks on useless options, learning rates, and a missing valid split."""
     if config.ema_decay and config.sparse_embeddings and not optimizers.split(model)[1]:
-        text = "train.ema_decay averages nothing here: the model is tables alone, and train.sparse_embeddings leaves tables out"
+        text = "train.ema_decay has no effect: the model only has tables, and train.sparse_embeddings excludes them"
         yield Message(text, "warning")
     yield from _rates(model, data, config.model_copy(update={"batch_size": data.train.batch_size}), processes)
     if data.valid is None:
-        needs = {"early stopping": config.early_stopping, "the plateau": config.schedule.name == "plateau"}
-        what = "".join(f"{name} has nothing to go by, " for name, wanted in needs.items() if wanted)
-        text = f"the data has no valid split: {what}{'and ' if what else ''}the best checkpoint is the last"
+        options = {"early stopping": config.early_stopping, "the plateau schedule": config.schedule.name == "plateau"}
+        useless = "".join(f"{name} has no effect, " for name, is_set in options.items() if is_set)
+        text = f"the data has no valid split: {useless}{'and ' if useless else ''}the best checkpoint is the last"
         yield Message(text, "warning")
     elif config.monitor == "loss" and model.rows == "users":
-        text = (
-            "a model that learns from users has no loss of the valid split, so train.monitor=loss keeps the last epoch"
-        )
-        yield Message(f"{text}; train.monitor=ndcg@10 would choose", "warning")
+        text = "a model trained on users has no loss of the valid split, so train.monitor=loss keeps the last epoch"
+        yield Message(f"{text}; select the best one with train.monitor=ndcg@10", "warning")
 
 
 def _rates(model: Model, data: TrainingData, config: TrainConfig, processes: int) -> Iterator[Message]:
-    rates, rows = "learning rates stay as they are", data.train.step_rows(0)
+    rates, rows = "learning rates are unchanged", data.train.step_rows(0)
     if config.scale_learning_rate != "none":
         rates = (
-            f"learning rates are multiplied by {config.rate_factor:.4g}, because batch_size is {config.batch_size:,} "
-            f"and they are meant for {config.reference_batch_size:,} (scale_learning_rate is {config.scale_learning_rate})"
+            f"learning rates are multiplied by {config.rate_factor:.4g} for batch_size {config.batch_size:,} "
+            f"instead of {config.reference_batch_size:,} (scale_learning_rate is {config.scale_learning_rate})"
         )
     if processes > 1:
         share = (

@@ -1,4 +1,4 @@
-"""One trial of `recsys tune`: an ordinary training run, watched after each epoch, whose end is the trial's end."""
+"""One trial of `recsys tune`: an ordinary training run with a check for pruning after each epoch."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 _OUT_OF_MEMORY = re.compile(r"out of memory|allocate memory", re.IGNORECASE)
-"""What torch says, in a RuntimeError, of a GPU and of a CPU whose memory is not enough."""
+"""Messages of torch's RuntimeError for insufficient memory of a GPU or CPU."""
 
 
-class _TooFarBehind(Exception):  # noqa: N818 - it is no error
-    """Leaves a training that is too far behind."""
+class _Pruned(Exception):  # noqa: N818 - not an error
+    """Ends the training of a pruned trial."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Attempt:
     """An attempt at a trial.
 
     Attributes:
-        study: Where its end is noted.
-        trial: A running one.
-        data: What to train on.
-        base: The config that its values are put over.
-        monitor: What its epochs are judged by.
-        workspace: Where its run goes.
-        emit: Is told how it goes.
+        study: Study of the trial.
+        trial: Running trial.
+        data: Prepared data.
+        base: Config without the trial's values.
+        monitor: Monitored metric.
+        workspace: Workspace of the run.
+        emit: Receives messages and progress.
     """
 
     study: Study
@@ -61,82 +61,82 @@ class Attempt:
     workspace: Workspace
     emit: Emit
 
-    def make(self) -> None:
-        """Bring the trial to its end.
+    def run(self) -> None:
+        """Complete the trial.
 
         Raises:
-            RecsysError: Something is wrong that is not the trial's; it can be attempted again.
-            KeyboardInterrupt: It was interrupted, and can be gone on with.
+            RecsysError: An error unrelated to the trial's values; the trial can be attempted again.
+            KeyboardInterrupt: Interrupted; the trial can be resumed.
         """
-        began = time.perf_counter()
+        start = time.perf_counter()
         try:
-            end = self._as_before() or self._train()
+            end = self._of_duplicate() or self._train()
         except (KeyboardInterrupt, RecsysError):
-            # It ended in order: this attempt is none of those that count against the trial.
-            self.study.note(self.trial, begun=self.trial.notes["begun"] - 1, seconds=self._seconds(began))
+            # A clean end does not count against the number of attempts.
+            self.study.note(self.trial, begun=self.trial.notes["begun"] - 1, seconds=self._seconds(start))
             raise
         if end.state != "finished":
-            gc.collect()  # what a training that was broken off held
+            gc.collect()  # frees the memory of an interrupted training
             torch.cuda.empty_cache()
-        self.study.end(self.trial, end.state, quality=end.quality, seconds=self._seconds(began), **end.notes)
+        self.study.end(self.trial, end.state, quality=end.quality, seconds=self._seconds(start), **end.notes)
 
-    def _seconds(self, began: float) -> float:
-        return round(self.trial.notes.get("seconds", 0.0) + time.perf_counter() - began, 3)
+    def _seconds(self, start: float) -> float:
+        return round(self.trial.notes.get("seconds", 0.0) + time.perf_counter() - start, 3)
 
-    def _as_before(self) -> _TrialEnd | None:
-        """Return how an earlier trial of the same values ended: where there are few choices, one is soon made twice."""
+    def _of_duplicate(self) -> _TrialEnd | None:
+        """Return the end of an earlier trial with the same values, common in a small search space; or None."""
         trials = self.study.trials()[: self.trial.number - 1]
         same = next((other for other in trials if other.changes == self.trial.changes), None)
         if same is None:
             return None
-        for measured in same.curve:
-            self.study.report(self.trial, measured)
+        for figure in same.curve:
+            self.study.report(self.trial, figure)
         notes = {"message": f"the same values as trial {same.number}", "value": same.value}
         return _TrialEnd("failed" if same.state == "running" else same.state, same.quality, notes)
 
     def _train(self) -> _TrialEnd:
         try:
             config = vary(self.base, self.trial.overrides)
-        except ConfigError as error:  # values that are good each by itself, and not together
+        except ConfigError as error:  # a combination of values that is invalid
             return _TrialEnd("failed", notes={"message": error.message})
         try:
-            return self._run(config)
-        except _TooFarBehind:
+            return self._train_with(config)
+        except _Pruned:
             end = _TrialEnd("pruned")
         except (TrainingError, ConfigError, MemoryError, RuntimeError) as error:
             end = _TrialEnd("failed", notes={"message": _failure(error)})
-        self._clear(run_key(config, self.data))
+        self._remove_run(run_key(config, self.data))
         return end
 
-    def _run(self, config: RunConfig) -> _TrialEnd:
-        begun = unfinished_run(self.workspace, run_key(config, self.data))
-        resume = begun is not None and self._made(begun)
-        with _TrialListener(self.study, self.trial, self.monitor, config.train.epochs, self.emit) as watch:
-            made = train_on(self.data, config, self.workspace, resume=resume, emit=watch)
-        manifest = made.artifact.manifest
-        history = [measured(self.monitor, record) for record in manifest["history"]]
-        for then in history:  # what an attempt that was killed could not report, or a run that was there already
-            self.study.report(self.trial, then)
+    def _train_with(self, config: RunConfig) -> _TrialEnd:
+        unfinished = unfinished_run(self.workspace, run_key(config, self.data))
+        resume = unfinished is not None and self._is_own(unfinished)
+        with _TrialListener(self.study, self.trial, self.monitor, config.train.epochs, self.emit) as listener:
+            result = train_on(self.data, config, self.workspace, resume=resume, emit=listener)
+        manifest = result.artifact.manifest
+        history = [epoch_figure(self.monitor, record) for record in manifest["history"]]
+        for figure in history:  # includes epochs of a killed attempt, and of an existing run
+            self.study.report(self.trial, figure)
         best = history[manifest["best_epoch"] - 1]
-        notes = {"value": best.value, "run": made.artifact.folder.name, "own": not made.up_to_date}
+        notes = {"value": best.value, "run": result.artifact.folder.name, "own": not result.up_to_date}
         return _TrialEnd("finished", best.quality, notes)
 
-    def _made(self, run: TrainedRun) -> bool:
-        """Whether a run is of this trial, rather than one that somebody else began before it."""
+    def _is_own(self, run: TrainedRun) -> bool:
+        """Return whether a run was started by this trial, not before it."""
         return run.folder.name >= self.trial.notes["since"]
 
-    def _clear(self, key: str) -> None:
-        """Remove what the run left."""
+    def _remove_run(self, key: str) -> None:
+        """Remove the unfinished run of this trial."""
         for run in self.workspace.runs():
-            if not run.exists and run.folder.name.endswith(key[:8]) and self._made(run):
+            if not run.exists and run.folder.name.endswith(key[:8]) and self._is_own(run):
                 self.workspace.remove(run)
 
 
 @dataclass
 class _TrialListener:
-    """Hears what the training of a trial says: notes how good each epoch was, and leaves where it is too far behind.
+    """Receives the events of a trial's training: reports each epoch to the study, and prunes.
 
-    Bars go on to the caller; an epoch's line does not, for the table has it.
+    Progress is forwarded; messages of epochs are not, because the table of trials has them.
     """
 
     study: Study
@@ -150,7 +150,7 @@ class _TrialListener:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the bar of a training that was broken off."""
+        """Complete the progress bar of an interrupted training."""
         if self.bar is not None and self.bar.total is not None and self.bar.done < self.bar.total:
             self.emit(replace(self.bar, done=self.bar.total))
 
@@ -162,23 +162,23 @@ class _TrialListener:
         if "epoch" not in event.facts:
             self.emit(event)
             return
-        is_behind = self.study.report(self.trial, measured(self.monitor, event.facts))
-        if is_behind and event.facts["epoch"] < self.epochs:
-            raise _TooFarBehind
+        should_prune = self.study.report(self.trial, epoch_figure(self.monitor, event.facts))
+        if should_prune and event.facts["epoch"] < self.epochs:
+            raise _Pruned
 
 
-def measured(monitor: Monitor, record: Mapping[str, Any]) -> EpochFigure:
-    """Return how good an epoch was, from its record."""
+def epoch_figure(monitor: Monitor, record: Mapping[str, Any]) -> EpochFigure:
+    """Return the monitored metric of an epoch record."""
     if record["valid"] and monitor.name not in record["valid"]:
-        there = " or ".join(sorted(record["valid"]))
-        raise ConfigError(f"{monitor.name} cannot be measured on this data", hint=f"set train.monitor to {there}")
+        measured = " or ".join(sorted(record["valid"]))
+        raise ConfigError(f"{monitor.name} cannot be measured on this data", hint=f"set train.monitor to {measured}")
     quality = monitor.quality(record["valid"])
     assert quality is not None  # there is a valid split
     return EpochFigure(record["epoch"], record["valid"].get(monitor.name), quality)
 
 
 def _failure(error: Exception) -> str:
-    """Say what is wrong with a trial's values; an error that may be of anything else goes on."""
+    """Return the message of an error caused by a trial's values; raise any other error again."""
     if isinstance(error, RecsysError):
         return error.message
     first = str(error).partition("\n")[0]

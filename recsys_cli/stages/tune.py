@@ -1,7 +1,7 @@
-"""`recsys tune`: trains prepared data with other values of some keys, again and again, to find which are best.
+"""`recsys tune`: hyperparameter search on prepared data.
 
-A trial is an ordinary run of the workspace. The run of the best trial is kept, so that its config is trained already; those of
-the others are removed when they are over or overtaken, unless they were there before or were evaluated. What was measured stays.
+A trial is an ordinary run of the workspace. Only the run of the best trial is kept; other runs of the study are removed
+unless they existed before or are evaluated. The metrics of all trials stay in the study.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from recsys_cli.config import RunConfig, TuneConfig, dump, vary
 from recsys_cli.errors import ConfigError, DataError, MissingExtraError, RecsysError, TrainingError
 from recsys_cli.events import Emit, Message, Progress, ignore
-from recsys_cli.stages import Made
+from recsys_cli.stages import StageResult
 from recsys_cli.stages.etl import prepared_data
 from recsys_cli.stages.monitor import order_of
 from recsys_cli.stages.run_selection import run_key
@@ -37,80 +37,82 @@ if TYPE_CHECKING:
     from recsys_cli.tuning.study import Study
 
 _ATTEMPTS = 3
-"""How often a trial is begun whose process is killed: it may be the memory it takes that kills it."""
+"""Highest number of attempts at a trial after kills of its process, for example by lack of memory."""
 
 
-def tune(config: RunConfig, workspace: Workspace, *, force: bool = False, emit: Emit = ignore) -> Made[TunedStudy]:
-    """Try values until the study has as many trials as the config asks for; go on where an earlier call stopped.
+def tune(
+    config: RunConfig, workspace: Workspace, *, force: bool = False, emit: Emit = ignore
+) -> StageResult[TunedStudy]:
+    """Run trials up to the number in the config; a second call resumes the study.
 
     Args:
-        config: The experiment, with a `tune` section.
-        workspace: Where the prepared data is, and the study and its runs go.
-        force: Begin anew, without the trials that there are.
-        emit: Is told how it goes.
+        config: Config with a `tune` section.
+        workspace: Workspace of prepared data, studies and runs.
+        force: Start anew without the existing trials.
+        emit: Receives messages and progress.
 
     Raises:
-        ConfigError: There is no `tune` section, or the device is not there.
+        ConfigError: The config has no `tune` section, or the device does not exist.
         MissingExtraError: Optuna is not installed.
         MissingArtifactError: The data is not prepared.
-        DataError: The data has no valid split, or a label that cannot be learnt.
-        TrainingError: No trial could be finished.
-        KeyboardInterrupt: It was interrupted; the next call goes on in the middle of the trial.
+        DataError: The data has no valid split, or a label is invalid.
+        TrainingError: All trials failed.
+        KeyboardInterrupt: Interrupted; the next call resumes the trial.
     """
-    _wanted(config)
+    _tune_section(config)
     return tune_on(prepared_data(config, workspace), config, workspace, force=force, emit=emit)
 
 
 def tune_on(
     data: PreparedData, config: RunConfig, workspace: Workspace, *, force: bool = False, emit: Emit = ignore
-) -> Made[TunedStudy]:
-    """Tune on given data; see `tune`."""
+) -> StageResult[TunedStudy]:
+    """Tune on prepared data; see `tune`."""
     if not data.rows("valid"):
-        raise DataError("the data has no valid split to compare trials by", hint="recsys etl split.valid=0.1")
+        raise DataError("the data has no valid split to compare trials", hint="recsys etl split.valid=0.1")
     hardware.device(config.train.device)
     artifact = workspace.study(study_key(config, data))
-    search = _Search(data, config, _wanted(config), workspace, artifact, emit, force=force)
-    tried = 0
-    while search.one():
-        tried += 1
+    search = _Search(data, config, _tune_section(config), workspace, artifact, emit, force=force)
+    num_trials = 0
+    while search.run_trial():
+        num_trials += 1
     if not search.artifact.exists:
         search.write()
     search.check()
-    return Made(search.artifact, up_to_date=not tried)
+    return StageResult(search.artifact, up_to_date=not num_trials)
 
 
 def study_key(config: RunConfig, data: PreparedData) -> str:
-    """Return what a study depends on: everything that decides which trials it has, but not how many."""
-    return key_of("tune", run_key(config, data), _wanted(config).model_dump(mode="json", exclude={"trials"}))
+    """Return the key of a study: the hash of all inputs of its trials, without their number."""
+    return key_of("tune", run_key(config, data), _tune_section(config).model_dump(mode="json", exclude={"trials"}))
 
 
-def _wanted(config: RunConfig) -> TuneConfig:
+def _tune_section(config: RunConfig) -> TuneConfig:
     if config.tune is None:
         raise ConfigError(
-            "the config has no tune section, which says what to search",
-            hint="such as  tune: {space: {train.learning_rate: {low: 1e-4, high: 0.1, log: true}}}",
+            "the config has no tune section with the search space",
+            hint="add one, such as  tune: {space: {train.learning_rate: {low: 1e-4, high: 0.1, log: true}}}",
         )
     return config.tune
 
 
 class _Search:
-    """One process at work on a study; others may be at work on it as well.
+    """Search of one process; several processes may share a study.
 
     Args:
-        data: What to train on.
-        config: What the values of the trials are put over.
-        wanted: Its `tune` section.
-        workspace: Where runs go.
-        artifact: Where the study is.
-        emit: Is told how it goes.
-        force: Begin anew, without the trials that there are.
+        data: Prepared data.
+        config: Config without the values of the trials.
+        options: `tune` section of the config.
+        workspace: Workspace of the runs.
+        artifact: Artifact of the study.
+        emit: Receives messages and progress.
+        force: Start anew without the existing trials.
     """
 
     def __init__(
         self,
         data: PreparedData,
         config: RunConfig,
-        wanted: TuneConfig,
+        options: TuneConfig,
         workspace: Workspace,
         artifact: TunedStudy,
         emit: Emit,
@@ -119,52 +121,46 @@ class _Search:
     ) -> None:
         self.data = data
         self.config = config
-        self.wanted = wanted
+        self.options = options
         self.workspace = workspace
         self.artifact = artifact
         self.emit = emit
         self.monitor = order_of(config.train.monitor)
-        self.study = self._begun(anew=force)
+        self.study = self._open_new() if force else self._open()
 
-    def _begun(self, *, anew: bool) -> Study:
-        """Open the study, or begin anew; one that is damaged can only be begun anew."""
-        try:
-            study = self._open()
-        except DataError:
-            if not anew:
-                raise
-            self.workspace.remove(self.artifact)
-            return self._open()
-        return self._forgotten(study) if anew else study
-
-    def _forgotten(self, study: Study) -> Study:
-        """Remove the study and open an empty one.
+    def _open_new(self) -> Study:
+        """Remove the study, if any, and open an empty one.
 
         Raises:
-            RecsysError: Another process is at one of its trials.
+            RecsysError: Another process is running one of its trials.
         """
-        with self._lock(), ExitStack() as held:
+        try:
+            study = self._open()
+        except DataError:  # a damaged study
+            self.workspace.remove(self.artifact)
+            return self._open()
+        with self._lock(), ExitStack() as locks:
             for trial in study.trials():
                 if trial.state == "running":
-                    held.enter_context(self._at_work(trial.number))
+                    locks.enter_context(self._trial_lock(trial.number))
             self.workspace.remove(self.artifact)
         return self._open()
 
-    def one(self) -> bool:
-        """Make a trial, or go on with one whose process is no more; return False where there is nothing left to do."""
-        with ExitStack() as held:
-            trial = self._claim(held)
+    def run_trial(self) -> bool:
+        """Run a new trial, or resume one of an ended process; return False without trials left."""
+        with ExitStack() as locks:
+            trial = self._claim(locks)
             if trial is None:
                 return False
-            self.emit(Message(f"trial {trial.number} of {self.wanted.trials}: {facts.line(trial)}"))
-            Attempt(self.study, trial, self.data, self.config, self.monitor, self.workspace, self.emit).make()
-            self._keep_the_best()
+            self.emit(Message(f"trial {trial.number} of {self.options.trials}: {facts.line(trial)}"))
+            Attempt(self.study, trial, self.data, self.config, self.monitor, self.workspace, self.emit).run()
+            self._remove_other_runs()
         self.write()
-        self._tell(trial.number)
+        self._report(trial.number)
         return True
 
     def write(self) -> None:
-        """Write what is known by now: the best config, the page, the manifest."""
+        """Write the best config, the report and the manifest of the current trials."""
         with self._lock():
             trials = self.study.trials()
             best = best_of(trials)
@@ -172,26 +168,26 @@ class _Search:
                 head = f"# Trial {best.number} of recsys tune, the best of {len(trials)}: {facts.line(best)}\n"
                 write_text(self.artifact.best, head + dump(vary(self.config, best.overrides)))
             runs = {run.folder.name for run in self.workspace.runs() if run.exists}
-            found = {
+            summary = {
                 "metric": {"name": self.monitor.name, "better": self.monitor.better},
-                **facts.gather(trials, self.wanted, runs=runs),
+                **facts.gather(trials, self.options, runs=runs),
             }
-            write_text(self.artifact.report, show(found, data=self.data.folder.name, config=dump(self.config)))
-            manifest = {"key": study_key(self.config, self.data), "data": self.data.folder.name, **found}
+            write_text(self.artifact.report, show(summary, data=self.data.folder.name, config=dump(self.config)))
+            manifest = {"key": study_key(self.config, self.data), "data": self.data.folder.name, **summary}
             write_manifest(self.artifact.folder, "TunedStudy", manifest)
 
     def check(self) -> None:
-        """Look whether anything came of it.
+        """Check that not all trials failed.
 
         Raises:
             TrainingError: All trials failed.
         """
         trials = self.study.trials()
         if all(trial.state == "failed" for trial in trials):
-            why = trials[-1].notes.get("message")
+            reason = trials[-1].notes.get("message")
             raise TrainingError(
-                f"none of {len(trials)} trials could be finished; the last one: {why}",
-                hint="mend the config, or recsys tune --force to begin anew",
+                f"all {len(trials)} trials failed; the last one: {reason}",
+                hint="fix the config, or start anew with recsys tune --force",
             )
 
     def _open(self) -> Study:
@@ -200,48 +196,53 @@ class _Search:
         except ModuleNotFoundError as error:
             raise MissingExtraError.for_extra("tune", what="recsys tune") from error
         with self._lock(), whole(self.artifact.journal, hint=self.artifact.remake):
-            study = Study(self.artifact.journal, self.wanted)
+            study = Study(self.artifact.journal, self.options)
             study.trials()
             return study
 
     def _lock(self) -> AbstractContextManager[None]:
-        """Take turns with other processes at the same study."""
+        """Lock the study against other processes."""
         return self.workspace.lock(f"tune-{self.artifact.folder.name}", emit=self.emit)
 
-    def _at_work(self, number: int) -> AbstractContextManager[None]:
-        """Hold what the process at a trial holds, for as long as it lives."""
+    def _trial_lock(self, number: int) -> AbstractContextManager[None]:
+        """Lock a trial; its process holds the lock as long as it lives."""
         return self.workspace.lock(f"tune-{self.artifact.folder.name}-{number}", timeout=0)
 
-    def _claim(self, held: ExitStack) -> Trial | None:
-        """Take over a trial that nobody is at any more, or begin one."""
+    def _claim(self, locks: ExitStack) -> Trial | None:
+        """Claim a trial of an ended process, or start a new one; None without trials left."""
         with self._lock():
             for trial in self.study.trials():
-                if trial.state == "running" and self._takes_over(trial, held):
+                if trial.state == "running" and self._take_over(trial, locks):
                     return self.study.trials()[trial.number - 1]
-            if len(self.study.trials()) >= self.wanted.trials:
+            if len(self.study.trials()) >= self.options.trials:
                 return None
             trial = self.study.ask()
-            held.enter_context(self._at_work(trial.number))
+            locks.enter_context(self._trial_lock(trial.number))
             self.study.note(trial, begun=1, since=f"{datetime.now(UTC):%Y%m%dT%H%M%S}")
             return self.study.trials()[trial.number - 1]
 
-    def _takes_over(self, trial: Trial, held: ExitStack) -> bool:
-        with ExitStack() as taken:
+    def _take_over(self, trial: Trial, locks: ExitStack) -> bool:
+        """Take over a trial of an ended process; a trial without attempts left fails.
+
+        Returns:
+            Whether the trial is taken over; False as well for a live process.
+        """
+        with ExitStack() as lock:
             try:
-                taken.enter_context(self._at_work(trial.number))
+                lock.enter_context(self._trial_lock(trial.number))
             except RecsysError:
                 return False
-            begun = trial.notes.get("begun")
-            if begun is None or begun >= _ATTEMPTS or trial.changes.keys() != self.wanted.space.keys():
-                message = f"its process ended {begun or 1} times without a word: it may need more memory than there is"
+            attempts = trial.notes.get("begun")
+            if attempts is None or attempts >= _ATTEMPTS or trial.changes.keys() != self.options.space.keys():
+                message = f"its process was killed {attempts or 1} times, possibly for lack of memory"
                 self.study.end(trial, "failed", message=message)
                 return False
-            self.study.note(trial, begun=begun + 1)
-            held.push(taken.pop_all())
+            self.study.note(trial, begun=attempts + 1)
+            locks.push(lock.pop_all())
             return True
 
-    def _keep_the_best(self) -> None:
-        """Remove the runs that a better one has overtaken, but none that was there before, or that somebody evaluated."""
+    def _remove_other_runs(self) -> None:
+        """Remove runs of this study other than the best; keep runs from before the study and evaluated ones."""
         with self._lock():
             trials = self.study.trials()
             best = best_of(trials)
@@ -251,14 +252,14 @@ class _Search:
                     if run.exists and not run.evaluated().evaluation.is_file():
                         self.workspace.remove(run)
 
-    def _tell(self, number: int) -> None:
+    def _report(self, number: int) -> None:
         trials = self.study.trials()
         trial, best = trials[number - 1], best_of(trials)
         message = trial.notes.get("message")
         value = "" if trial.value is None else f", {self.monitor.name} {trial.value:.4f}"
-        why = f": {message}" if message else f" after epoch {len(trial.curve)}" if trial.state == "pruned" else ""
+        reason = f": {message}" if message else f" after epoch {len(trial.curve)}" if trial.state == "pruned" else ""
         mark = " (best so far)" if best == trial else ""
-        self.emit(Message(f"trial {number} {trial.state}{why}{value}{mark}"))
-        over = sum(trial.state != "running" for trial in trials)
+        self.emit(Message(f"trial {number} {trial.state}{reason}{value}{mark}"))
+        ended = sum(trial.state != "running" for trial in trials)
         fields = {} if best is None or best.value is None else {f"best {self.monitor.name}": f"{best.value:.4f}"}
-        self.emit(Progress("tune", over, max(over, self.wanted.trials), unit="trials", fields=fields))
+        self.emit(Progress("tune", ended, max(ended, self.options.trials), unit="trials", fields=fields))

@@ -1,1 +1,1 @@
-"""The training loop, which yields events; optimizers and checkpoints."""
+"""Training: loop, optimizers, checkpoints, several processes."""

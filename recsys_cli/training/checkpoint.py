@@ -1,4 +1,4 @@
-"""A checkpoint: one safetensors file with everything that resuming needs, tensors by name and the rest as JSON."""
+"""Checkpoints: one safetensors file with the full training state, tensors by name and the rest as JSON."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from recsys_cli.workspace import replacing, whole
 
 _OPTIMIZER = "optimizer."
 _META, _CHECKSUM = "recsys", "checksum"
-"""Keys of the file's header."""
+"""Keys of the file header."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is in a checkpoint file.
+    """Content of a checkpoint file.
 
     Attributes:
         tensors: By name.
-        meta: Plain values, kept as JSON in the file's header.
+        meta: Plain values, stored as JSON in the file header.
     """
 
     tensors: dict[str, Tensor]
     meta: dict[str, Any]
 
     def save(self, path: Path) -> None:
-        """Write to a temporary name beside `path` and rename: whoever is killed meanwhile leaves the old file."""
+        """Write atomically: a temporary file in the same folder, then a rename; a kill leaves the old file intact."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
         meta = json.dumps(self.meta)
         with replacing(path) as partial:
@@ -46,10 +46,10 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """Read what `save` wrote.
+        """Read a file of `save`.
 
         Raises:
-            DataError: The file is not a checkpoint, or not as it was written.
+            DataError: The file is not a checkpoint, or its checksum is wrong.
         """
         with whole(path, hint="recsys train --force"), safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
@@ -60,7 +60,7 @@ class Checkpoint:
 
 
 def _checksum(tensors: Mapping[str, Tensor], meta: str) -> str:
-    """Compute the CRC-32 of all that a checkpoint holds: a run is resumed before a manifest has one of the file."""
+    """Return the CRC-32 of tensors and meta; an unfinished run has no manifest with a checksum of the file."""
     return checksum_of_tensors(tensors, zlib.crc32(meta.encode()))
 
 
@@ -70,17 +70,17 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """Return the name of a tensor that holds something else than finite numbers; None where all are sound."""
+    """Return the name of the first tensor with a NaN or infinite value, or None."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and tensor.numel():
-            low, high = torch.aminmax(tensor.detach())  # NaN where there is one; and no copy is made, as isfinite would
+            low, high = torch.aminmax(tensor.detach())  # propagates NaN, without the copy of torch.isfinite
             if not (torch.isfinite(low) and torch.isfinite(high)):
                 return name
     return None
 
 
 def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
-    """Return the optimizers' tensors, by the name of the parameter that they belong to."""
+    """Return the optimizers' tensors by parameter and key."""
     sharded = {
         f"{_OPTIMIZER}{path}{key}": value
         for path, module in sharded_tables(model)
@@ -95,16 +95,16 @@ def optimizer_state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, 
 
 
 def sharded_tables(model: nn.Module) -> list[tuple[str, ShardedEmbeddings]]:
-    """Return the tables that update themselves, with what the names of their parameters begin with."""
-    found = [(path, module) for path, module in model.named_modules() if isinstance(module, ShardedEmbeddings)]
-    return [(f"{path}." if path else "", module) for path, module in found]
+    """Return the sharded tables, which update themselves, and the prefixes of their parameter names."""
+    tables = [(path, module) for path, module in model.named_modules() if isinstance(module, ShardedEmbeddings)]
+    return [(f"{path}." if path else "", module) for path, module in tables]
 
 
 def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer]) -> None:
-    """Put the model and its optimizers back to where a checkpoint was written.
+    """Load the state of the model and its optimizers from a checkpoint.
 
     Raises:
-        TrainingError: The checkpoint is of another model, or of other optimizers.
+        TrainingError: The checkpoint is from another model or other optimizers.
     """
     tensors = checkpoint.tensors
     try:
@@ -118,11 +118,11 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizers: list[Optimizer
         }
         state = {key.removeprefix(_OPTIMIZER): tensor for key, tensor in tensors.items() if key.startswith(_OPTIMIZER)}
         for path, module in sharded_tables(model):
-            here = [key for key in state if key.startswith(path)]
-            module.load_optimizer_state({key.removeprefix(path): state.pop(key) for key in here})
+            keys = [key for key in state if key.startswith(path)]
+            module.load_optimizer_state({key.removeprefix(path): state.pop(key) for key in keys})
         for key, tensor in state.items():
             name, _, field = key.rpartition(":")
             optimizer, parameter = owners[name]
-            optimizer.state[parameter][field] = tensor.to(parameter.device, copy=True)  # off the file's pages
+            optimizer.state[parameter][field] = tensor.to(parameter.device, copy=True)  # out of the memory-mapped file
     except (RuntimeError, KeyError) as error:
         raise TrainingError(f"the checkpoint does not fit the model: {error}", hint="recsys train --force") from error

@@ -1,4 +1,4 @@
-"""The trainer of closed-form models: no epochs, one line of metrics, and the same files as any other run."""
+"""Trainer of closed-form models: no epochs, one line of metrics, the same files as any other run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from recsys_cli.workspace import PreparedData, TrainedRun, write_text
 
 @dataclass(frozen=True)
 class ClosedFormTrainer:
-    """Fits a model on all interactions at once.
+    """Fits a closed-form model on all interactions of train.
 
     Attributes:
-        name: Of the model.
-        model: New, on its device.
-        data: Prepared.
-        context: The interactions of train.
+        name: Name of the model.
+        model: Unfitted model on its device.
+        data: Prepared data.
+        context: Training context with the interactions of train.
         objective: Label and monitored metric.
         memory: Budget of the validation batches in MiB.
         emit: Receives messages and progress.
@@ -43,7 +43,7 @@ class ClosedFormTrainer:
     emit: Emit
 
     def fit(self, run: TrainedRun) -> TrainingResult:
-        """Fit and validate the model; write its weights as the best checkpoint of a run, and its metrics."""
+        """Fit and validate the model; write its metrics and its weights, as the `best` checkpoint of the run."""
         model = self.model
         started = time.perf_counter()
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""torch.compile for the loss: what is left out of it, how long it takes, and what is said where it cannot be done."""
+"""torch.compile of the loss: excluded modules, compile time, errors."""
 
 from __future__ import annotations
 
@@ -17,44 +17,42 @@ from recsys_cli.models.model import Model
 
 
 class CompiledLoss:
-    """A model's loss, compiled when it is first computed, for batches of any size; the model's own tensors stay what they are.
+    """The loss of a model, compiled on its first call for batches of any size.
 
-    Left out are lookups (which rows a batch uses follows from its ids, and sparse gradients cannot be compiled) and what
-    processes compute together.
+    Excluded are embedding lookups (data-dependent shapes, sparse gradients) and modules with collectives.
 
     Args:
-        model: Whose loss.
+        model: The model, modified in place.
 
     Attributes:
-        seconds: Time that compiling took so far, forward and backward pass together.
+        seconds: Compile time so far, of forward and backward pass.
     """
 
     def __init__(self, model: Model) -> None:
-        torch.compiler.reset()  # of one piece of code torch keeps few variants, and earlier models have had theirs
+        torch.compiler.reset()  # torch limits the compiled variants per code object; earlier models count
         for module in model.modules():
             if isinstance(module, Embeddings):
                 module.lookups = torch.compiler.disable(module.lookups)  # type: ignore[method-assign]
-            elif _stays(module):
+            elif _is_excluded(module):
                 module.forward = torch.compiler.disable(module.forward)
         self._loss = torch.compile(model.loss, dynamic=True)
         self._started = 0.0
         self.seconds = 0.0
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Return the loss; the same as the model's up to rounding."""
+        """Return the loss; equal to the uncompiled one up to rounding."""
         loss: Tensor = self._loss(batch)
         return loss
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Take the time of what is compiled meanwhile: the backward pass is when it is first run.
+    def timed(self) -> Iterator[None]:
+        """Measure the compile time of a block; the backward pass is compiled on its first run.
 
         Raises:
-            TrainingError: Something could not be compiled.
+            TrainingError: Compilation failed.
         """
-        from torch._dynamo.callback import (
-            callback_handler,
-        )  # torch.compile has loaded it; nobody else has to wait for it
+        # Imported late: torch.compile has loaded both, and other runs skip the cost.
+        from torch._dynamo.callback import callback_handler
         from torch._dynamo.exc import TorchDynamoException
 
         callback_handler.register_start_callback(self._begin)
@@ -65,7 +63,7 @@ class CompiledLoss:
             reason = str(error).strip().partition("\n")[0]
             raise TrainingError(
                 f"the model's loss cannot be compiled: {reason}",
-                hint="set train.compile=false, or install what is missing: a C++ compiler (apt install g++), on a GPU also Triton",
+                hint="set train.compile=false, or install a C++ compiler (apt install g++), and on a GPU Triton",
             ) from error
         finally:
             callback_handler.remove_start_callback(self._begin)
@@ -78,6 +76,6 @@ class CompiledLoss:
         self.seconds += time.perf_counter() - self._started
 
 
-def _stays(module: nn.Module) -> bool:
-    by_rows = isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
-    return by_rows or (isinstance(module, AllGatherModule) and module.gather is not None)
+def _is_excluded(module: nn.Module) -> bool:
+    is_sparse = isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
+    return is_sparse or (isinstance(module, AllGatherModule) and module.gather is not None)

@@ -1,4 +1,4 @@
-"""The batches of a training run, as one rank reads them."""
+"""Training and validation batches of one rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALID_BATCH = 32_768
 
 
 class Batches(Protocol):
-    """The part of a loader that training uses."""
+    """Interface between loader and trainer."""
 
     num_rows: int
 
@@ -34,10 +34,10 @@ class Batches(Protocol):
         """Return the number of rows of a step of an epoch, over all ranks."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next iteration."""
+        """Select the epoch, and thus the order, of the next iteration."""
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Let the next iteration begin at {"epoch", "step"}."""
+        """Set the start of the next iteration: {"epoch", "step"}."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class TrainingData:
     """Batches of a training run.
 
     Attributes:
-        train: Batches to learn from: interactions or users.
-        valid: Interactions to validate on after each epoch; None without a valid split.
+        train: Training batches: interactions or users.
+        valid: Validation batches of interactions; None without a valid split.
     """
 
     train: Batches
@@ -54,10 +54,10 @@ class TrainingData:
 
 
 def validation_batches(data: PreparedData, device: torch.device, *, memory: int, ranks: Ranks) -> Loader | None:
-    """Open the valid split, this rank's share of each batch; None without such a split.
+    """Return a loader of this rank's share of the valid split; None without such a split.
 
     Args:
-        data: Prepared.
+        data: Prepared data.
         device: Device of the batches.
         memory: Budget of the loader in MiB.
         ranks: Processes of the run.

@@ -1,4 +1,4 @@
-"""What training tells its caller, who saves, logs and draws."""
+"""Events of the training loop, for recorders, trackers and progress bars."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from recsys_cli.training.objective import Figures
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What one epoch was like.
+    """Metrics of one epoch.
 
     Attributes:
-        epoch: Its number, from 1.
+        epoch: Number of the epoch, from 1.
         step: Steps since the start of training.
-        rows: Rows that it trained on.
-        train_loss: Mean loss of those rows, each at the moment it was trained on; None where there are no steps.
-        valid: What was measured on the validation split, by name: `loss`, `auc` and what `train.monitor` names. None for a
-            figure that is not defined, such as the AUC of rows of one class; empty where there is no such split.
-        seconds: Time of its training steps, waiting included.
-        waiting: The part of `seconds` that was spent waiting for data.
+        rows: Training rows of the epoch.
+        train_loss: Mean training loss, each row before its own update; None for closed-form models.
+        valid: Validation metrics by name: `loss`, `auc` and the monitored metric. None for an undefined metric, such as
+            the AUC of rows of one class; empty without a valid split.
+        seconds: Time of the training steps, including `waiting`.
+        waiting: Seconds of waiting for data.
     """
 
     epoch: int
@@ -33,16 +33,16 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A step was made.
+    """A finished training step.
 
     Attributes:
         epoch: Number of the epoch, from 1.
         step: Steps since the start of training.
-        rows: Rows of this epoch that were trained on.
-        loss: Mean loss of those rows, as last looked at.
-        seconds: Time of this epoch's steps so far, waiting included.
-        waiting: The part of `seconds` that was spent waiting for data.
-        learning_rate: Of this step.
+        rows: Rows of this epoch so far.
+        loss: Mean loss of those rows, at the last check.
+        seconds: Time of this epoch's steps, including `waiting`.
+        waiting: Seconds of waiting for data.
+        learning_rate: Learning rate of the step.
     """
 
     epoch: int
@@ -56,7 +56,7 @@ class Stepped:
 
 @dataclass(frozen=True)
 class Validating:
-    """A batch of the validation split was scored; `rows` of it so far."""
+    """A scored validation batch; `rows` of the valid split so far."""
 
     epoch: int
     rows: int
@@ -64,7 +64,7 @@ class Validating:
 
 @dataclass(frozen=True)
 class EpochEnded:
-    """An epoch is trained and validated; `best` where it is the best so far."""
+    """A trained and validated epoch; `best` if it is the best so far."""
 
     record: EpochRecord
     best: bool

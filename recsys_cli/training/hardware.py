@@ -1,4 +1,4 @@
-"""What this machine offers to training: the device, and the precision that it computes natively."""
+"""Hardware of this machine: device, native precision, memory."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 
 def device(choice: Literal["auto", "cpu", "cuda"], member: Member | None = None) -> torch.device:
-    """Return the device that a config asks for; of several processes on a machine, each has a GPU of its own.
+    """Return the torch device of a process; each process of a machine gets its own GPU.
 
     Args:
-        choice: As in the config.
-        member: Which process it is for; None is this one.
+        choice: `train.device` of the config.
+        member: The process; None for this one.
 
     Raises:
-        ConfigError: It asks for a GPU, and torch sees none; or there are fewer of them than processes, or far fewer cores.
+        ConfigError: torch sees no GPU, or the machine has fewer GPUs, or far fewer cores, than processes.
     """
     if choice == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("train.device is cuda, and torch sees no GPU", hint="set train.device=auto")
+        raise ConfigError("train.device=cuda, but torch sees no GPU", hint="set train.device=auto")
     if choice == "auto":
         choice = "cuda" if torch.cuda.is_available() else "cpu"
     member = member or Member.from_environment()
@@ -49,7 +49,7 @@ def device(choice: Literal["auto", "cpu", "cuda"], member: Member | None = None)
 
 
 def precision(choice: Literal["auto", "fp32", "bf16", "fp16"], where: torch.device) -> Precision:
-    """Return the precision that a config asks for; `auto` is bf16 where the hardware multiplies it natively."""
+    """Return the precision of a config on a device; `auto` is bf16 with native hardware support, else fp32."""
     if choice != "auto":
         return choice
     native = torch.cuda.is_bf16_supported(including_emulation=False) if where.type == "cuda" else has_bf16()
@@ -57,7 +57,7 @@ def precision(choice: Literal["auto", "fp32", "bf16", "fp16"], where: torch.devi
 
 
 def facts() -> dict[str, Any]:
-    """Describe the machine for `recsys doctor`: threads, GPUs, CUDA, and the device and precision that `auto` takes."""
+    """Return threads, GPUs, CUDA version, and the device and precision of `auto`, for `recsys doctor`."""
     where = device("auto")
     return {
         "threads": torch.get_num_threads(),
@@ -70,7 +70,7 @@ def facts() -> dict[str, Any]:
 
 
 def peak_memory() -> dict[str, int]:
-    """Return the most memory that this process has used, in bytes: `host`, and `device` where there is a GPU."""
+    """Return the peak memory of this process in bytes: `host`, and with a GPU `device`."""
     unit = 1 if sys.platform == "darwin" else 1024
     peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
     if torch.cuda.is_available():
@@ -79,7 +79,7 @@ def peak_memory() -> dict[str, int]:
 
 
 def free_memory(where: torch.device) -> dict[Literal["host", "device"], int]:
-    """Return how much memory can still be taken, in bytes: of the `host`, and of the `device` where that is a GPU."""
+    """Return the free memory in bytes: `host`, and on a GPU `device`."""
     free: dict[Literal["host", "device"], int] = {"host": min(_free_in_machine(), _free_in_container())}
     if where.type == "cuda":
         free["device"] = torch.cuda.mem_get_info(where)[0]
@@ -90,7 +90,7 @@ def _free_in_machine() -> int:
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):  # not Linux: all there is
+    except (OSError, StopIteration):  # not Linux: the physical memory
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -98,5 +98,5 @@ def _free_in_container() -> int:
     folder = Path("/sys/fs/cgroup")
     try:
         return int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
-    except (OSError, ValueError):  # no container, or one without a limit
+    except (OSError, ValueError):  # no container, or no limit
         return sys.maxsize

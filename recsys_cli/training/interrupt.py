@@ -1,4 +1,4 @@
-"""Ctrl-C at a safe place: the loop is asked to stop between two steps, instead of being broken off inside one."""
+"""Deferred interrupts: training stops between two steps, never inside one."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from types import FrameType
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Hold back the first Ctrl-C, and give a function that says whether there was one; the second breaks off at once.
+    """Defer the first Ctrl-C of a block; the second one interrupts at once.
 
-    SIGTERM, with which torchrun, Slurm and Kubernetes ask a process to end, and SIGHUP, which comes when a terminal is closed or
-    a connection lost, count as Ctrl-C, but never break off. SIGHUP stays ignored where it is, as under nohup. Outside the main
-    thread, where signals do not arrive, the function never says so.
+    SIGTERM (torchrun, Slurm, Kubernetes) and SIGHUP (a closed terminal or lost connection) count as a first Ctrl-C and
+    never interrupt at once. An ignored SIGHUP, as under nohup, stays ignored.
+
+    Yields:
+        A function that returns whether there was an interrupt; always False outside the main thread, where no signals
+        arrive.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    asked = threading.Event()
+    interrupted = threading.Event()
 
-    def note(number: int, frame: FrameType | None) -> None:
-        if asked.is_set() and number == signal.SIGINT:
+    def handle(number: int, frame: FrameType | None) -> None:
+        if interrupted.is_set() and number == signal.SIGINT:
             signal.default_int_handler(number, frame)
-        asked.set()
+        interrupted.set()
 
-    heard = [signal.SIGINT, signal.SIGTERM]
+    handled = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        heard.append(signal.SIGHUP)
-    before = {number: signal.signal(number, note) for number in heard}
+        handled.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, handle) for number in handled}
     try:
-        yield asked.is_set
+        yield interrupted.is_set
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

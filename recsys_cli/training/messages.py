@@ -16,13 +16,13 @@ def unit_of(model: Model) -> Unit:
 
 
 def event_message(event: TrainingEvent, data: TrainingData, *, epochs: int, unit: Unit) -> Event:
-    """Return the progress of a step or validation batch, or the line of an epoch.
+    """Return the progress of a step or validation batch, or the message of an epoch.
 
     Args:
-        event: From the trainer.
+        event: Event of the trainer.
         data: Batches of the run.
-        epochs: Of the run.
-        unit: Of the training rows.
+        epochs: Number of epochs of the run.
+        unit: Unit of the training rows.
     """
     if isinstance(event, EpochEnded):
         return _epoch_message(event.record, epochs, best=event.best)

@@ -10,13 +10,13 @@ from recsys_cli.training.progress import best_epoch
 
 
 def notes(history: Sequence[EpochRecord], monitor: Monitor, *, early_stopping: bool, has_ranking: bool) -> list[str]:
-    """Return sentences without a dot for the manifest of a finished run; none if there is nothing to remark.
+    """Return remarks for the manifest of a finished run, as sentences without a period.
 
     Args:
-        history: Its epochs, with validation metrics or all without.
-        monitor: Selected the best of them.
-        early_stopping: Whether the run would have stopped early.
-        has_ranking: Whether to recommend a ranking metric in place of an undefined one.
+        history: Epochs of the run, all with validation metrics or all without.
+        monitor: The monitored metric.
+        early_stopping: Whether early stopping was on.
+        has_ranking: Recommend a ranking metric in place of an undefined one.
     """
     best, name = best_epoch(history, monitor), monitor.name
     if best is None or not best.valid:
@@ -24,20 +24,20 @@ def notes(history: Sequence[EpochRecord], monitor: Monitor, *, early_stopping: b
     if all(monitor.quality(record.valid) == -float("inf") for record in history):
         return [
             f"train.monitor={name} was not defined in any epoch, so the last epoch is kept; "
-            f"monitor a figure that this model and this data have ({_defined(history[-1], has_ranking) or 'none was measured'})",
+            f"monitor a metric of this model and data ({_defined(history[-1], has_ranking) or 'none was measured'})",
         ]
-    found = []
+    remarks = []
     if all(record.valid[name] is None for record in history):
-        found.append(
+        remarks.append(
             f"train.monitor={name} was not defined in any epoch, so the epoch with the lowest valid loss is kept"
         )
     if best is history[-1] and len(history) > 1:
         number = len(history)
         stopping = "" if early_stopping else f" train.early_stopping={max(2, number // 4)}"
-        found.append(
+        remarks.append(
             f"the best epoch is the last of {number}: more may be better, such as train.epochs={2 * number}{stopping}"
         )
-    return found
+    return remarks
 
 
 def _defined(record: EpochRecord, has_ranking: bool) -> str:

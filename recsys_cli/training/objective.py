@@ -1,4 +1,4 @@
-"""The objective of a training run: label, weighting of rows, label smoothing, and the metric that selects the best epoch."""
+"""Objective of a training run: label, row weights, label smoothing, and the monitored metric."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Figures = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class ValidationScores:
-    """Scores and labels of the validation split, as input of a metric.
+    """Scores and labels of the valid split, the input of a metric.
 
     Attributes:
-        model: In evaluation mode.
-        scores: Its logits, or predicted values for a numeric label; shape (N,), float32.
-        labels: The label of each row, shape (N,), float32.
+        model: The model in evaluation mode.
+        scores: Logits, or predictions of a numeric label; shape (N,), float32.
+        labels: Labels, shape (N,), float32.
     """
 
     model: Model
@@ -34,12 +34,13 @@ class ValidationScores:
 
 @dataclass(frozen=True)
 class Monitor:
-    """The metric that selects the best epoch and drives early stopping and plateau schedules.
+    """Monitored metric: selects the best epoch and drives early stopping and plateau schedules.
 
     Attributes:
-        name: As in the records of epochs.
-        better: Which values are better.
-        measure: Computes it, NaN where undefined; None for `loss` and the objective's `default`, which every validation has.
+        name: Name of the metric in epoch records.
+        better: Direction of better values.
+        measure: Function of the metric, NaN if undefined; None for `loss` and the default metric of the label, which
+            every validation computes.
     """
 
     name: str = BINARY.default.name
@@ -47,10 +48,10 @@ class Monitor:
     measure: Callable[[ValidationScores], float] | None = None
 
     def quality(self, valid: Figures) -> float | None:
-        """Return the quality of an epoch, higher is better; None without a validation split.
+        """Return the quality of an epoch, higher is better; None without a valid split.
 
-        An undefined metric falls back to the loss, in all epochs of a run, because the labels leave it undefined.
-        Without a loss, as for models that learn from users, the quality is the lowest possible.
+        An undefined metric falls back to the loss. Because the labels leave it undefined, it does so in all epochs of
+        a run. Without a loss, as for models trained on users, the quality is -inf.
         """
         if not valid:
             return None
@@ -62,14 +63,14 @@ class Monitor:
 
 @dataclass(frozen=True)
 class Objective:
-    """What training minimizes and how epochs compare.
+    """Label, loss options and monitored metric of a training run.
 
     Attributes:
-        label: The label of the scores.
-        monitor: Selects the best epoch.
+        label: Label of the scores.
+        monitor: Monitored metric.
         positive_weight: Weight of a positive row in the loss, relative to a negative one; None for equal weights.
-        label_smoothing: Share of the labels that is replaced by 0.5.
-        numbers: The numeric labels.
+        label_smoothing: Smoothing s: share of each label replaced by 0.5.
+        numbers: Numeric labels.
     """
 
     label: str
@@ -80,16 +81,16 @@ class Objective:
 
     @property
     def default(self) -> PointwiseMetric:
-        """The default metric of the label's task, which every validation has."""
+        """The default metric of the label's task, part of every validation."""
         return (REGRESSION if self.label in self.numbers else BINARY).default
 
 
 def apply_label_smoothing(batch: Batch, objective: Objective) -> Batch:
-    """Weight positive rows and smooth the labels of a training batch; validation keeps the original ones.
+    """Weight the positive rows and smooth the labels of a training batch; validation uses the original ones.
 
-    The weight of positive rows multiplies a row's own weight; a label between 0 and 1 counts as that part of a positive
-    row. Smoothing maps y to (1 - s) y + s / 2 (Szegedy et al., "Rethinking the Inception architecture", 2016, for two
-    classes), except for numeric labels.
+    The positive weight multiplies the row's own weight, in proportion to a label between 0 and 1. Smoothing maps y to
+    (1 - s) y + s / 2 (Szegedy et al., "Rethinking the Inception architecture", 2016, for two classes); numeric labels
+    stay as they are.
     """
     weight, labels = batch.weight, batch.labels
     if objective.positive_weight is not None:

@@ -1,4 +1,4 @@
-"""Which optimizer trains which parameter: embedding tables are told from the rest by what they are, never by position."""
+"""Optimizers of a model: embedding tables, recognized by module type, and dense parameters."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _BY_ROWS: dict[str, Callable[..., RowOptimizer]] = {"adam": RowAdam, "adagrad": 
 
 
 def build(model: Model, config: TrainConfig) -> list[Optimizer]:
-    """Return the optimizers of a model, which are to step together.
+    """Return the optimizers of a model, for joint steps.
 
-    Dense: one Adam with two groups. It is AdamW throughout, which without weight decay is Adam to the bit. Sparse: what
-    `embedding_optimizer` names for the rows of the batch, beside an AdamW for the rest. Torch's fused kernel reads and
-    writes each parameter once, where the plain one goes over them a dozen times.
+    With dense gradients: one AdamW with two parameter groups; without weight decay it is Adam, bit for bit. With sparse
+    gradients: the row-wise `embedding_optimizer` for tables and AdamW for the rest. Torch's fused kernel reads and
+    writes each parameter once, the plain one about a dozen times.
     """
     tables, rest = split(model)
     table_rate = config.embedding_learning_rate or config.learning_rate
     dense = [{"params": rest, "lr": config.learning_rate, "weight_decay": config.weight_decay}] if rest else []
     if config.sparse_embeddings:
         sharded = [module for module in model.modules() if isinstance(module, ShardedEmbeddings)]
-        if sharded:  # they update themselves; their optimizer is there for its options
+        if sharded:  # they update themselves; the optimizer only holds their options
             tables = [*tables, nn.Parameter(torch.zeros(0, 1))]
         by_rows: list[Optimizer] = [_BY_ROWS[config.embedding_optimizer](tables, lr=table_rate)] if tables else []
         for module in sharded:
@@ -41,11 +41,11 @@ def build(model: Model, config: TrainConfig) -> list[Optimizer]:
 
 
 def split(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Return the embedding tables, and all other parameters."""
+    """Return the embedding tables and all other parameters."""
     tables = [
         module.get_parameter("weight")
         for module in model.modules()
         if isinstance(module, nn.Embedding | nn.EmbeddingBag)
     ]
-    known = {id(table) for table in tables}
-    return tables, [parameter for parameter in model.parameters() if id(parameter) not in known]
+    table_ids = {id(table) for table in tables}
+    return tables, [parameter for parameter in model.parameters() if id(parameter) not in table_ids]

@@ -1,4 +1,4 @@
-"""Where the time of a step goes: some steps under torch's profiler, added up by phase and by operation."""
+"""Profile of training steps with torch's profiler, by phase and by operation."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from recsys_cli.training.events import Stepped
 from recsys_cli.training.step import BACKWARD, FORWARD, UPDATE
 from recsys_cli.training.trainer import WAITING, Trainer
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it begins and ends
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the start and stop messages of torch's profiler on stderr
 
 WARM_UP, STEPS = 10, 20
-"""Steps before the profiler begins, in which memory is got and kernels are compiled, and steps under it."""
+"""Warm-up steps, for memory allocation and kernel compilation, and profiled steps."""
 _TOP = 15
-"""How many operations are told of."""
+"""Number of operations in a profile."""
 _PREFIX = "recsys: "
 _PHASES = (WAITING, FORWARD, BACKWARD, UPDATE)
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What a part of a step takes.
+    """Time of one phase per step.
 
     Attributes:
-        name: What is done.
-        seconds: Time of a step on the host; where a GPU computes, that of telling it what to do.
-        device_seconds: Time of a step on the GPU.
+        name: Name of the phase.
+        seconds: Host time per step; on a GPU, the time of kernel launches.
+        device_seconds: GPU time per step.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Phase:
 
 @dataclass(frozen=True)
 class Operation:
-    """What all calls of an operation take, without what they call.
+    """Own time of an operation, without the operations it calls.
 
     Attributes:
-        name: As torch calls it, or what a phase does outside of torch's operations.
-        calls: Calls in a step.
-        seconds: Time of a step: on the GPU where there is one, else on the CPU.
+        name: Name in torch, or a phase's time outside of torch's operations.
+        calls: Calls per step.
+        seconds: Time per step, on the GPU if there is one, else on the CPU.
     """
 
     name: str
@@ -62,15 +62,15 @@ class Operation:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of a step goes.
+    """Time per training step, in total, by phase and by operation.
 
     Attributes:
-        steps: How many steps were looked at.
+        steps: Profiled steps.
         rows: Rows of a step.
-        seconds: Time of a step under the profiler, waiting included.
-        unprofiled_seconds: Time of a step without it.
-        phases: What a step is made of, in order; what is in none of them comes last.
-        operations: What takes the most time, the most first.
+        seconds: Time per step under the profiler, including the wait for data.
+        unprofiled_seconds: Time per step without the profiler.
+        phases: Phases of a step in order; the last one is the remainder.
+        operations: The slowest operations, in descending order of time.
     """
 
     steps: int
@@ -81,27 +81,27 @@ class Profile:
     operations: tuple[Operation, ...]
 
 
-def profiled(trainer: Trainer, trace: Path, *, tell: Callable[[int], object]) -> Profile:
-    """Train on for some steps and look at the last of them.
+def profile_steps(trainer: Trainer, trace: Path, *, on_step: Callable[[int], object]) -> Profile:
+    """Train for `WARM_UP` + `STEPS` steps without validation, and profile the last `STEPS`.
 
     Args:
-        trainer: At its start, with epochs enough; it is not validated, and is of no further use.
-        trace: Where to write the trace, for ui.perfetto.dev; its name ends in .json or .json.gz.
-        tell: Is told how many steps are done.
+        trainer: New trainer with enough epochs; not usable afterwards.
+        trace: Path of the trace for ui.perfetto.dev, with the suffix .json or .json.gz.
+        on_step: Called after each step with the number of steps so far.
 
     Raises:
         TrainingError: The loss is not finite.
     """
     trainer.data = TrainingData(trainer.data.train)
-    made = (tell(event.step) for event in trainer.events() if isinstance(event, Stepped))
-    deque(islice(made, WARM_UP // 2), maxlen=0)
-    unprofiled = _seconds_of(trainer, made, WARM_UP - WARM_UP // 2)
+    steps = (on_step(event.step) for event in trainer.events() if isinstance(event, Stepped))
+    deque(islice(steps, WARM_UP // 2), maxlen=0)
+    unprofiled = _seconds_per_step(trainer, steps, WARM_UP - WARM_UP // 2)
     on_gpu = trainer.device.type == "cuda"
     profiler = profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])])
     profiler.start()
-    seconds = _seconds_of(trainer, made, STEPS)
+    seconds = _seconds_per_step(trainer, steps, STEPS)
     profiler.stop()
-    made.close()
+    steps.close()
     profiler.export_chrome_trace(str(trace))
     return Profile(
         steps=STEPS,
@@ -113,10 +113,10 @@ def profiled(trainer: Trainer, trace: Path, *, tell: Callable[[int], object]) ->
     )
 
 
-def _seconds_of(trainer: Trainer, made: Iterator[object], number: int) -> float:
-    """Make so many steps; return the time of one, until everything is done that was begun."""
+def _seconds_per_step(trainer: Trainer, steps: Iterator[object], number: int) -> float:
+    """Run some steps and return the mean time of one, with the GPU synchronized."""
     start = _now(trainer)
-    deque(islice(made, number), maxlen=0)
+    deque(islice(steps, number), maxlen=0)
     return (_now(trainer) - start) / number
 
 
@@ -135,27 +135,27 @@ def _phases(events: Sequence[FunctionEvent], seconds: float) -> tuple[Phase, ...
             thread = event.thread
             host[event.name] += event.cpu_time_total
             device[event.name] += event.device_time_total
-    # For a GPU, autograd goes backward in a thread of its own, which is inside of no range.
+    # With a GPU, autograd runs the backward pass in its own thread, outside of all ranges.
     device[BACKWARD] += sum(e.device_time_total for e in on_host if e.cpu_parent is None and e.thread != thread)
-    phases = [Phase(name.removeprefix(_PREFIX), _of_step(host[name]), _of_step(device[name])) for name in _PHASES]
+    phases = [Phase(name.removeprefix(_PREFIX), _per_step(host[name]), _per_step(device[name])) for name in _PHASES]
     rest = seconds - sum(phase.seconds for phase in phases)
     return (*phases, Phase("everything else", max(rest, 0.0)))
 
 
-def _operations(found: Sequence[FunctionEventAvg], *, on_gpu: bool) -> tuple[Operation, ...]:
-    """Return what takes the most time; on a CPU a phase's own time is that of Python and numpy."""
-    named = []
-    for event in found:
+def _operations(averages: Sequence[FunctionEventAvg], *, on_gpu: bool) -> tuple[Operation, ...]:
+    """Return the slowest operations; on a CPU, the own time of a phase is that of Python and numpy."""
+    operations = []
+    for event in averages:
         key = str(event.key)
         is_phase = key.startswith(_PREFIX)
         if event.device_type != DeviceType.CPU or (on_gpu and is_phase):
             continue
         own = event.self_device_time_total if on_gpu else event.self_cpu_time_total
         name = f"Python and numpy in {key.removeprefix(_PREFIX)}" if is_phase else key
-        named.append(Operation(name, event.count / STEPS, _of_step(own)))
-    return tuple(sorted(named, key=lambda operation: -operation.seconds)[:_TOP])
+        operations.append(Operation(name, event.count / STEPS, _per_step(own)))
+    return tuple(sorted(operations, key=lambda operation: -operation.seconds)[:_TOP])
 
 
-def _of_step(microseconds: float) -> float:
-    """Return the seconds of one step from the profiler's microseconds of all."""
+def _per_step(microseconds: float) -> float:
+    """Convert total microseconds to seconds per step."""
     return float(microseconds) / 1e6 / STEPS

@@ -26,7 +26,7 @@ class TrainingProgress:
 
     @classmethod
     def restored(cls, saved: dict[str, Any]) -> TrainingProgress:
-        """Rebuild from `dataclasses.asdict`."""
+        """Rebuild progress from its `dataclasses.asdict`."""
         return cls(**{**saved, "history": [EpochRecord(**record) for record in saved["history"]]})
 
     @property
@@ -35,13 +35,13 @@ class TrainingProgress:
         return f"step {self.total_steps} (epoch {self.epoch + 1})"
 
     def next_epoch(self, valid: Figures) -> TrainingProgress:
-        """Close the current epoch.
+        """Finish the current epoch.
 
         Args:
-            valid: Its validation metrics.
+            valid: Validation metrics of the epoch.
 
         Returns:
-            Progress at the start of the next epoch; the closed one is the last of its history.
+            Progress at the start of the next epoch, with the finished one last in its history.
         """
         record = EpochRecord(
             epoch=self.epoch + 1,
@@ -56,7 +56,7 @@ class TrainingProgress:
 
 
 def best_epoch(history: Sequence[EpochRecord], monitor: Monitor) -> EpochRecord | None:
-    """Return the best epoch by the monitored metric, the first of equal ones; the last if it is undefined in all epochs."""
+    """Return the best epoch by the monitored metric, the first of ties; with an undefined metric the last epoch."""
     best, highest = None, -math.inf
     for record in history:
         quality = monitor.quality(record.valid)

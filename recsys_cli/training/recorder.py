@@ -1,6 +1,6 @@
-"""The files of a run in training: metrics.jsonl, and the `last` and `best` checkpoints, consistent with each other.
+"""Files of a training run: metrics.jsonl, and the `last` and `best` checkpoints, consistent with each other.
 
-Trackers receive the lines of metrics.jsonl and nothing else.
+Trackers receive the lines of metrics.jsonl.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from recsys_cli.training.trackers import Trackers
 from recsys_cli.workspace import TrainedRun, naming, read_text, write_text
 
 _LINES = 100
-"""About how many lines metrics.jsonl gets an epoch, beside the one at its end."""
+"""Approximate number of step lines per epoch in metrics.jsonl."""
 
 
 class Resumable(Protocol):
-    """The state of a training."""
+    """Training with a state to save and restore."""
 
     def state(self) -> Checkpoint:
-        """Return everything that resuming needs."""
+        """Return the full training state."""
 
     def restore(self, saved: Checkpoint) -> None:
-        """Continue from a state."""
+        """Load a training state."""
 
     def weights(self) -> dict[str, Tensor]:
         """Return the validated weights."""
 
 
 class Recorder:
-    """Writes metrics and checkpoints of a run; of several processes, the first one writes.
+    """Writes metrics and checkpoints of a run, on the first rank.
 
-    A `last` checkpoint holds the number of lines in metrics.jsonl, so that a resumed run neither doubles nor loses one.
+    The `last` checkpoint stores the number of lines in metrics.jsonl: a resumed run neither repeats nor loses a line.
 
     Args:
-        run: Where to write.
-        training: The state to save and restore.
-        key: Hash of the inputs of the run; kept in `last`, because an unfinished run has no manifest yet.
-        checkpoint_steps: Steps between two writes of `last`, in addition to the end of every epoch.
-        trackers: Receive the lines of metrics.jsonl.
-        writes: Whether this is the process that writes.
+        run: Folder of the run.
+        training: Training to save and restore.
+        key: Hash of the inputs of the run, stored in `last`, because an unfinished run has no manifest.
+        checkpoint_steps: Steps between writes of `last`; it is also written after every epoch.
+        trackers: Trackers of the run.
+        writes: Whether this rank writes files.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class Recorder:
         self._writes = writes
         self._checkpoint_steps = checkpoint_steps
         self._lines = 0
-        self._since = (0, 0.0)  # rows and sum of losses of the epoch at the last line
+        self._since = (0, 0.0)  # rows and loss sum of the epoch at the previous line
 
     def resume(self) -> dict[str, int]:
-        """Put the training and the metrics back to where `last` was written.
+        """Restore the training and truncate the metrics to the state of `last`.
 
         Returns:
-            The last step of each event that the metrics had before: after a kill they had gone further than `last`.
+            The last step of each event in the metrics before truncation; after a kill, later than `last`.
 
         Raises:
-            TrainingError: The checkpoint cannot be read, or is of something else.
+            TrainingError: The checkpoint is unreadable, or from another run.
         """
-        if self._run.checkpoint("last").is_file():  # else it was broken off before the first one
+        if self._run.checkpoint("last").is_file():  # missing if the run ended before the first checkpoint
             saved = Checkpoint.load(self._run.checkpoint("last"))
             self._training.restore(saved)
             self._lines, self._since = int(saved.meta["lines"]), tuple(saved.meta["since"])
@@ -81,7 +81,7 @@ class Recorder:
         return _last_steps(lines)
 
     def record(self, event: TrainingEvent, *, steps_per_epoch: int) -> None:
-        """Write the lines and checkpoints that are due after an event."""
+        """Write metrics and checkpoints after an event."""
         if isinstance(event, Stepped):
             if event.step % max(1, steps_per_epoch // _LINES) == 0:
                 self._write_step(event)
@@ -96,7 +96,7 @@ class Recorder:
             self.save_last()
 
     def save_last(self) -> None:
-        """Write the `last` checkpoint: everything that resuming needs."""
+        """Write the `last` checkpoint with the full training state."""
         state = self._training.state()
         meta = {**state.meta, "key": self._key, "lines": self._lines, "since": self._since}
         self._save("last", Checkpoint(state.tensors, meta))
@@ -130,7 +130,7 @@ class Recorder:
 
 
 def _last_steps(lines: Iterable[str]) -> dict[str, int]:
-    """Return the last step of each event; the last line may be half a line."""
+    """Return the last step of each event; the last line may be truncated."""
     steps: dict[str, int] = {}
     for text in lines:
         with suppress(ValueError, LookupError, TypeError):

@@ -1,4 +1,4 @@
-"""The result of a training run, as its manifest reports it."""
+"""Result of a training run for its manifest."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from recsys_cli.training.events import EpochRecord
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A finished training.
+    """Result of a finished training.
 
     Attributes:
-        history: Its epochs.
-        best: The epoch of the `best` checkpoint.
+        history: Epochs of the run.
+        best: Epoch of the `best` checkpoint.
         compiling: Seconds of compilation; None without it.
         facts: Other entries of the manifest: parameters, steps, device, precision, notes, …
     """

@@ -1,4 +1,4 @@
-"""One step: the loss of a batch, its gradient, and what becomes of that until the weights are changed."""
+"""Training step: loss, gradients, gradient clipping and update of the weights."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from recsys_cli.training.rows.gradient import rows_of
 from recsys_cli.training.uncompiled import Uncompiled
 
 FORWARD, BACKWARD, UPDATE = "recsys: forward", "recsys: backward", "recsys: optimizer"
-"""What a step does, by the names of the ranges in a profiler's trace."""
+"""Names of the ranges of a step in a profiler trace."""
 _DROPOUT = 0x4450
-"""Sets what is dropped apart from whatever else is drawn from the same seed."""
+"""Seed offset of dropout."""
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Step:
-    """Makes steps; holds the optimizers and, for fp16, the scale of the losses.
+    """Training step of a model, with its optimizers and, for fp16, its loss scaler.
 
     Args:
-        model: On its device.
-        config: How to train it.
-        ranks: Who else trains it.
+        model: Model on its device.
+        config: `train` section of the config.
+        ranks: Processes of the run.
     """
 
     def __init__(self, model: Model, config: TrainConfig, ranks: Ranks) -> None:
@@ -51,34 +51,37 @@ class Step:
         self.compiled = CompiledLoss(model) if config.compile else None
         self.optimizers = optimizers.build(model, config)
         self._optimizer = MultiOptimizer(self.optimizers)
-        by_rows = model.row_dropout and not config.compile  # which cannot compile what numpy draws
-        self._dropouts = [module for module in model.modules() if by_rows and isinstance(module, Dropout)]
+        by_row = model.row_dropout and not config.compile  # masks by row come from numpy, beyond torch.compile
+        self._dropouts = [module for module in model.modules() if by_row and isinstance(module, Dropout)]
         self._number = 0
         self.learning_rate = config.learning_rate
         self._rates = [group["lr"] for group in self._optimizer.param_groups]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
-    def __call__(self, batch: Batch, place: TrainingPosition, *, rows: int | None = None) -> Tensor:
-        """Change the weights by what one batch teaches; return its mean loss, detached.
+    def __call__(self, batch: Batch, position: TrainingPosition, *, rows: int | None = None) -> Tensor:
+        """Update the weights with one batch.
 
         Args:
-            batch: This rank's piece of it.
-            place: Where training is.
-            rows: How many rows all pieces have together; None where this is all.
+            batch: This rank's share of the batch.
+            position: Step and epoch, for the learning rate schedule and the seed.
+            rows: Rows of the batch over all ranks; None for the rows of `batch`.
+
+        Returns:
+            Mean loss of the batch over all ranks, detached.
 
         Raises:
-            LostRankError: Another rank is gone; weights and buffers are as they were before.
+            LostRankError: Another rank is gone; weights and buffers are unchanged.
         """
-        # Random numbers follow from the step alone: nothing of the generator has to be kept to resume exactly.
-        torch.manual_seed(mix(self.config.seed, self.ranks.rank, place.step))
-        self._number = place.step
-        factor = self.config.schedule.factor(place) * self.config.rate_factor
+        # The seed depends on the step only, so an exact resume needs no generator state.
+        torch.manual_seed(mix(self.config.seed, self.ranks.rank, position.step))
+        self._number = position.step
+        factor = self.config.schedule.factor(position) * self.config.rate_factor
         self.learning_rate = self.config.learning_rate * factor
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
         self._optimizer.zero_grad()
-        with self.ranks.whole(self.model):
-            with nullcontext() if self.compiled is None else self.compiled.watched():
+        with self.ranks.restore_buffers(self.model):
+            with nullcontext() if self.compiled is None else self.compiled.timed():
                 share = self._backward(batch, rows or batch.num_rows)
             loss = self.ranks.sum(share)
             self.ranks.sum_gradients(self.model)
@@ -87,7 +90,7 @@ class Step:
         return loss
 
     def _update(self) -> None:
-        """Change the weights by their gradients; with scaled losses not where one of those overflowed."""
+        """Clip the gradients and update the weights; with loss scaling, skip an overflowed step."""
         self.scaler.unscale_(self._optimizer)
         if self.config.max_grad_norm is not None:
             clip(self._optimizer, self.config.max_grad_norm)
@@ -95,80 +98,86 @@ class Step:
         self.scaler.update()
 
     def autocast(self) -> torch.autocast:
-        """Return a context in which the model computes in the chosen precision."""
+        """Return the autocast context of the chosen precision."""
         dtype = _DTYPES.get(self.precision)
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     def _backward(self, batch: Batch, rows: int) -> Tensor:
-        """Add up the gradients of the mean loss; return this rank's share of that mean."""
+        """Accumulate the gradients of the mean loss over parts; return this rank's share of the mean."""
         total = torch.zeros((), device=self.device)
-        mean_of = self.compiled or self.model.loss
+        mean_loss = self.compiled or self.model.loss
         for part, first_row in self._parts(batch, rows):
-            self._place_dropout(first_row)
+            self._seed_dropout(first_row)
             with record_function(FORWARD), self.autocast():
-                loss = mean_of(part) if part.num_rows else self.model.without_rows(part)
+                loss = mean_loss(part) if part.num_rows else self.model.without_rows(part)
                 loss = loss * (part.num_rows / rows)
             with record_function(BACKWARD):
                 self.scaler.scale(loss).backward()
             total += loss.detach()
         return total
 
-    def _place_dropout(self, first_row: int) -> None:
-        """Let rows lose the same elements whichever rank has them; other models have more, or fewer, rows than the batch."""
+    def _seed_dropout(self, first_row: int) -> None:
+        """Seed dropout by row, for the same masks on any number of ranks.
+
+        Models without `row_dropout` are left out: their activations have other rows than the batch.
+        """
         for number, module in enumerate(self._dropouts):
             module.seed_rows(mix(self.config.seed, self._number, number, _DROPOUT), first_row)
 
     def _parts(self, batch: Batch, rows: int) -> Iterator[tuple[Batch, int]]:
-        """Cut this rank's rows as the loader has put them together, a piece of each part of the step; in order.
+        """Split this rank's rows into its pieces of the parts of the step (gradient accumulation).
 
-        Yields each piece, and the place in the step of its first row.
+        A part without rows on any rank is skipped. A part without rows on this rank may still need collectives, except
+        for models trained on users.
 
-        Nothing is to be done for a part that has no rows anywhere. Without rows here there may be something to compute with other
-        ranks, but not for a model that learns from users.
+        Yields:
+            Each piece, and the position of its first row in the step.
         """
         number, ranks = self.config.gradient_accumulation_steps, self.ranks
-        alone = ranks.world_size == 1 or self.model.rows == "users"
+        is_local = ranks.world_size == 1 or self.model.rows == "users"
         start = 0
         for part, (first, last) in enumerate(pieces(rows, parts=number, rank=ranks.rank, world_size=ranks.world_size)):
             stop = start + last - first
-            there = stop > start if alone else rows * (part + 1) // number > rows * part // number
-            if there:
+            has_rows = stop > start if is_local else rows * (part + 1) // number > rows * part // number
+            if has_rows:
                 yield batch if number == 1 else batch.span(start, stop), first
             start = stop
 
 
 class MultiOptimizer(Uncompiled):
-    """Several optimizers as one: a gradient of one that overflows, or a norm over all, concerns the step of each.
+    """Several optimizers as one, for a joint gradient norm and a joint skip after an overflow.
 
     Args:
-        several: What it stands for. It shares their groups of parameters, and has no state of its own.
+        optimizers: The optimizers; their parameter groups are shared, and there is no state besides theirs.
     """
 
-    def __init__(self, several: Sequence[Optimizer]) -> None:
-        super().__init__(list(chain.from_iterable(optimizer.param_groups for optimizer in several)), {})
-        self._several = several
+    def __init__(self, optimizers: Sequence[Optimizer]) -> None:
+        super().__init__(list(chain.from_iterable(optimizer.param_groups for optimizer in optimizers)), {})
+        self._optimizers = optimizers
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Make the step of each."""
+        """Step every optimizer."""
         loss = closure() if closure is not None else None
-        for optimizer in self._several:
+        for optimizer in self._optimizers:
             optimizer.step()
         return loss
 
 
-def clip(optimizer: Optimizer, longest: float) -> Tensor:
-    """Shorten all gradients together to a Euclidean norm; return the norm that they had.
+def clip(optimizer: Optimizer, max_norm: float) -> Tensor:
+    """Clip the gradients in place to a global Euclidean norm.
 
-    Sparse gradients count by what they hold, each row once.
+    Sparse gradients count with their coalesced values.
+
+    Returns:
+        The norm before clipping.
     """
     parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
-    found = [_values(parameter) for parameter in parameters if parameter.grad is not None]
-    norms = [torch.linalg.vector_norm(values) for values in found]
-    norm = torch.linalg.vector_norm(
-        torch.stack([one.to(norms[-1].device) for one in norms])
-    )  # tables may be on the host
-    factor = (longest / (norm + 1e-6)).clamp(max=1.0)
-    for values in found:
+    gradients = [_values(parameter) for parameter in parameters if parameter.grad is not None]
+    norms = [torch.linalg.vector_norm(values) for values in gradients]
+    same_device = [norm.to(norms[-1].device) for norm in norms]  # tables may be on the host
+    norm = torch.linalg.vector_norm(torch.stack(same_device))
+    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+    for values in gradients:
         values.mul_(factor.to(values.device))
     return norm
 

@@ -1,4 +1,4 @@
-"""The trainer: epochs, validation, checkpoints, resume and several processes of one run."""
+"""Trainer: epochs, validation, checkpoints, resume and several processes of one run."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ from recsys_cli.training.validation import Validation, not_finite
 from recsys_cli.workspace import TrainedRun
 
 WAITING = "recsys: waiting for data"
-"""Name of the profiler range before a batch is there."""
+"""Name of the profiler range of the wait for a batch."""
 _VALIDATING = 1
-_LOOK_STEPS = 50
+_CHECK_STEPS = 50
 """Steps between checks of the loss on a GPU, where a check synchronizes. On a CPU every step is checked."""
 
 
 class Trainer:
     """Trains a model with gradient steps.
 
-    `fit` completes a run in a folder. `events` is the bare loop, for a caller who keeps nothing or saves by himself: model,
-    optimizers and progress are consistent at every event.
+    `fit` completes a run in a folder. `events` is the bare loop without files; model, optimizers and progress are
+    consistent at every event.
 
     Args:
-        model: On its device.
+        model: Model on its device.
         data: Training and validation batches of this rank.
-        config: How to train.
-        objective: Label, weighting of rows and monitored metric.
+        config: `train` section of the config.
+        objective: Label, row weights and monitored metric.
         ranks: Processes of the run, each with its share of the batches; None for a single process.
         emit: Receives messages and progress of `fit`.
     """
@@ -86,16 +86,16 @@ class Trainer:
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
 
     def fit(self, run: TrainedRun, *, key: str, settings: Mapping[str, Any], resume: bool = False) -> TrainingResult:
-        """Train to the end; keep metrics and checkpoints in the folder of a run.
+        """Train to the end, with metrics and checkpoints in the folder of a run.
 
         Args:
-            run: Where to write.
-            key: Hash of the inputs of the run; kept in `last`, and equal on all ranks.
-            settings: The whole config as plain values, for trackers.
+            run: Folder of the run.
+            key: Hash of the inputs of the run, stored in `last` and equal on all ranks.
+            settings: Config as plain values, for trackers.
             resume: Continue from the `last` checkpoint, if there is one.
 
         Raises:
-            TrainingError: The loss is not finite, or `last` does not fit.
+            TrainingError: The loss is not finite, or `last` does not fit the model.
             LostRankError: Another process is gone.
             KeyboardInterrupt: After Ctrl-C on any rank, with `last` written.
         """
@@ -109,7 +109,7 @@ class Trainer:
             self.emit(Message(f"resuming {run.folder.name} at step {self.progress.total_steps + 1}"))
         self.ranks.agree({"the run": key, "the step": self.progress.total_steps})
         series = Series(run, settings, self.progress.total_steps)
-        with trackers.following(series, seen=logged), deferred_interrupt() as interrupted:
+        with trackers.session(series, logged=logged), deferred_interrupt() as interrupted:
             try:
                 for event in self.events():
                     recorder.record(event, steps_per_epoch=len(self.data.train))
@@ -121,11 +121,11 @@ class Trainer:
                 self._save_after_loss(recorder)
                 raise
         if (compiled := self.step.compiled) is not None:
-            self.emit(Message(f"{compiled.seconds:.1f} s of that went into compiling"))
+            self.emit(Message(f"compilation took {compiled.seconds:.1f} s of that"))
         return self._result()
 
     def events(self) -> Iterator[TrainingEvent]:
-        """Train to the end from the current state; yields after each step, validation batch and epoch.
+        """Train from the current state to the end; yield after each step, validation batch and epoch.
 
         Raises:
             TrainingError: The loss is not finite.
@@ -159,16 +159,16 @@ class Trainer:
             return checkpoint.weights(self.model)
 
     def state(self) -> Checkpoint:
-        """Return everything that resuming needs, as references to live tensors.
+        """Return the full training state, as references to live tensors.
 
         Raises:
             TrainingError: The loss or a weight is not finite.
         """
-        self._look()
+        self._check_loss()
         weights = checkpoint.weights(self.model)
-        if (broken := checkpoint.not_finite(weights)) is not None:  # a finite loss may have a gradient that is not
+        if (name := checkpoint.not_finite(weights)) is not None:  # the gradient of a finite loss may be infinite
             raise TrainingError(
-                f"{broken} is not finite after {self.progress.position}",
+                f"{name} is not finite after {self.progress.position}",
                 hint="try a smaller train.learning_rate or train.precision=fp32",
             )
         tensors = {
@@ -179,7 +179,7 @@ class Trainer:
         return Checkpoint(tensors, {"progress": asdict(self.progress), "scaler": self.step.scaler.state_dict()})
 
     def restore(self, saved: Checkpoint) -> None:
-        """Continue from a state: to the same weights as without a break, bit for bit on a CPU.
+        """Load a training state; on a CPU, training then gives the same weights bit for bit as without a break.
 
         Raises:
             TrainingError: The state does not fit the model.
@@ -196,7 +196,7 @@ class Trainer:
         self.model.train()
         self.data.train.set_epoch(progress.epoch)
         self.data.train.load_state_dict({"epoch": progress.epoch, "step": progress.step})
-        if progress.step >= num_steps:  # interrupted while validating
+        if progress.step >= num_steps:  # interrupted during validation
             return
         batches = iter(self.data.train)
         for _ in range(progress.step, num_steps):
@@ -209,8 +209,8 @@ class Trainer:
             progress.step += 1
             progress.total_steps += 1
             progress.rows += rows
-            if self.device.type == "cpu" or progress.step % _LOOK_STEPS == 0 or progress.step == num_steps:
-                self._look()
+            if self.device.type == "cpu" or progress.step % _CHECK_STEPS == 0 or progress.step == num_steps:
+                self._check_loss()
             progress.waiting += waited
             progress.seconds += time.perf_counter() - start
             yield Stepped(
@@ -220,31 +220,31 @@ class Trainer:
 
     def _step(self, batch: Batch, rows: int) -> None:
         qualities = (self.objective.monitor.quality(record.valid) for record in self.progress.history)
-        known = [quality for quality in qualities if quality is not None and quality > -math.inf]
-        place = TrainingPosition(self.progress.total_steps, len(self.data.train), self.config.epochs, known)
-        loss = self.step(apply_label_smoothing(batch, self.objective), place, rows=rows)
+        defined = [quality for quality in qualities if quality is not None and quality > -math.inf]
+        position = TrainingPosition(self.progress.total_steps, len(self.data.train), self.config.epochs, defined)
+        loss = self.step(apply_label_smoothing(batch, self.objective), position, rows=rows)
         if self._average is not None:
-            self._average.update(place.step)
+            self._average.update(position.step)
         self._loss_sum += loss.double() * rows
 
-    def _look(self) -> None:
-        """Copy the sum of losses to the host; it stays NaN after the first NaN, so not every step needs a check."""
+    def _check_loss(self) -> None:
+        """Copy the loss sum to the host and check it; NaN persists in a sum, so not every step needs a check."""
         progress = self.progress
         progress.loss = float(self._loss_sum)
         if not math.isfinite(progress.loss):
             when = "at" if self.device.type == "cpu" else "at or before"
             text = f"the loss is not a finite number {when} {progress.position}"
-            raise not_finite(text, "train", self.ranks.union(self._broken_columns()))
+            raise not_finite(text, "train", self.ranks.union(self._not_finite_columns()))
 
-    def _broken_columns(self) -> list[str]:
-        """Read the batches since the last check again; return their columns with values that are not finite."""
+    def _not_finite_columns(self) -> list[str]:
+        """Read the batches since the last check again; return their columns with NaN or infinite values."""
         last = self.progress.step
-        first = max(0, last - (1 if self.device.type == "cpu" else _LOOK_STEPS))
+        first = max(0, last - (1 if self.device.type == "cpu" else _CHECK_STEPS))
         self.data.train.load_state_dict({"epoch": self.progress.epoch, "step": first})
         return [name for batch in islice(self.data.train, last - first) for name in batch.not_finite()]
 
     def _validate(self) -> Generator[Validating, None, Figures]:
-        """Measure the model on the validation split, if there is one."""
+        """Compute the metrics of the valid split, if there is one."""
         if self.data.valid is None:
             return {}
         self.model.eval()
@@ -261,9 +261,12 @@ class Trainer:
         return nullcontext() if self._average is None else self._average.applied()
 
     def _save_after_loss(self, recorder: Recorder) -> None:
-        """Save the last step, unless a GPU may have used a broken sum, or tables were sharded over the lost process."""
+        """Save `last` after the loss of a process, on a CPU without sharded tables.
+
+        A GPU may have applied an incomplete gradient sum, and sharded tables lost the part of that process.
+        """
         if self.device.type == "cpu" and not checkpoint.sharded_tables(self.model):
-            text = f"a process is gone: keeping what step {self.progress.total_steps} left"
+            text = f"a process is gone: saving the state after step {self.progress.total_steps}"
             self.emit(Message(text, "warning"))
             recorder.save_last()
 

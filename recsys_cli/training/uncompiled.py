@@ -1,4 +1,4 @@
-"""Torch's optimizers without torch's compiler. Their methods load it only to be left out of it, and that takes two seconds."""
+"""Torch's optimizers without the wrappers for torch.compile, whose import takes two seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 
 class Uncompiled(Optimizer):
-    """An optimizer with the methods that torch wraps for its compiler as they are inside: what is compiled here is losses."""
+    """Optimizer base with unwrapped methods; only losses are compiled here."""
 
     add_param_group = inspect.unwrap(Optimizer.add_param_group)
     zero_grad = inspect.unwrap(Optimizer.zero_grad)
@@ -18,6 +18,6 @@ class Uncompiled(Optimizer):
 
 
 class AdamW(Uncompiled, torch.optim.AdamW):
-    """Torch's, which makes its steps without gradients of its own."""
+    """torch.optim.AdamW with an unwrapped step."""
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))

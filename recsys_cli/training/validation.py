@@ -1,4 +1,4 @@
-"""Validation: the loss, the default metric of the label and the monitored metric of the model as it is."""
+"""Validation: loss, default metric of the label, and monitored metric."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from recsys_cli.training.distributed.ranks import Ranks
 from recsys_cli.training.objective import Objective, ValidationScores
 
 
-def not_finite(what: str, split: str, columns: Sequence[str]) -> TrainingError:
-    """Return the error of a number that is not finite, with the columns of the batch that it comes from.
+def not_finite(message: str, split: str, columns: Sequence[str]) -> TrainingError:
+    """Return the error of a loss or score that is not finite.
 
     Args:
-        what: What was found.
-        split: Where the batch is from.
-        columns: Those of its columns that are not finite either.
+        message: Text of the error.
+        split: Split of the batch.
+        columns: Columns of the batch with NaN or infinite values.
     """
     if not columns:
         hint = "try a smaller train.learning_rate or train.precision=fp32"
-        return TrainingError(what, hint=hint)
+        return TrainingError(message, hint=hint)
     names = ", ".join(columns)
     return TrainingError(
-        f"{what}: {names} of {split} has nulls or infinite numbers",
-        hint=f"put FillMissing or FillMedian for {names} into features.ops, before Normalize, then recsys etl",
+        f"{message}: {names} of {split} has nulls or infinite numbers",
+        hint=f"put FillMissing or FillMedian for {names} into features.ops, before Normalize; then run recsys etl",
     )
 
 
 class Validation:
-    """Figures of one pass, gathered batch by batch; keeps 8 bytes a row on the host and nothing on the device.
+    """Metrics of one pass over the valid split, batch by batch; 8 bytes per row on the host, none on the device.
 
     Args:
         num_rows: Rows of the split.
-        objective: Which label the scores are for, and what to measure beside the loss.
-        ranks: Who else scores a piece of each batch; everyone gets to know all scores, in the order of the rows.
+        objective: Label of the scores and monitored metric.
+        ranks: Processes of the run; every rank receives all scores, in row order.
     """
 
     def __init__(self, num_rows: int, objective: Objective, ranks: Ranks) -> None:
@@ -47,42 +47,46 @@ class Validation:
         self._ranks = ranks
         self._scores = np.empty(num_rows, dtype=np.float32)
         self._labels = np.empty(num_rows, dtype=np.float32)
-        self._loss: float | None = None  # of a model that has none for single rows
+        self._loss: float | None = None  # stays None for models without a loss per row
         self.rows = 0
 
     @torch.no_grad()
     def add(self, model: Model, batch: Batch) -> None:
-        """Score a batch; the model has to be in evaluation mode.
+        """Score a batch.
+
+        Args:
+            model: Model in evaluation mode.
+            batch: This rank's share of the batch.
 
         Raises:
-            TrainingError: A score or the loss is no finite number.
+            TrainingError: A score or the loss is not finite.
         """
         scores = model.score(batch)
         labels = batch.labels[self._objective.label]
-        found = self._ranks.gather_rows(torch.stack([scores.float(), labels.float()], dim=1).cpu()).numpy()
-        here = slice(self.rows, self.rows + len(found))
+        gathered = self._ranks.gather_rows(torch.stack([scores.float(), labels.float()], dim=1).cpu()).numpy()
+        span = slice(self.rows, self.rows + len(gathered))
         if model.rows == "interactions":
             loss = float(model.loss(batch, scores=scores)) * batch.num_rows if batch.num_rows else 0.0
             self._loss = (self._loss or 0.0) + float(self._ranks.sum(torch.tensor(loss, dtype=torch.float64)))
-        if not (math.isfinite(self._loss or 0.0) and np.isfinite(found[:, 0]).all()):
+        if not (math.isfinite(self._loss or 0.0) and np.isfinite(gathered[:, 0]).all()):
             raise not_finite(
                 "a score of the valid split is not a finite number", "valid", self._ranks.union(batch.not_finite())
             )
-        self._scores[here], self._labels[here] = found[:, 0], found[:, 1]
-        self.rows = here.stop
+        self._scores[span], self._labels[span] = gathered[:, 0], gathered[:, 1]
+        self.rows = span.stop
 
     def figures(self, model: Model) -> dict[str, float | None]:
-        """Return the figures of the rows so far, by name; None for what is not defined.
+        """Return the metrics of the rows so far by name; None for an undefined one.
 
         Args:
-            model: The one that scored them.
+            model: The scored model.
         """
         scored = ValidationScores(model, self._scores[: self.rows], self._labels[: self.rows])
         monitor = self._objective.monitor
         others = {} if monitor.measure is None else {monitor.name: monitor.measure}
         loss = math.nan if self._loss is None else self._loss / self.rows
         default = self._objective.default
-        found = {"loss": loss, default.name: default.of_rows(scored.labels, scored.scores)}
-        found |= {name: measure(scored) for name, measure in others.items()}
-        figures = {name: value if math.isfinite(value) else None for name, value in found.items()}
-        return dict(self._ranks.from_first(figures))  # what follows from them has to be the same decision everywhere
+        values = {"loss": loss, default.name: default.of_rows(scored.labels, scored.scores)}
+        values |= {name: measure(scored) for name, measure in others.items()}
+        figures = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        return dict(self._ranks.from_first(figures))  # equal on all ranks, for equal decisions

@@ -1,4 +1,4 @@
-"""`recsys train --continue RUN` on a grown table keeps the learned weights."""
+"""`recsys train --continue RUN` on a command line: more table rows, without loss of the weights."""
 
 from __future__ import annotations
 

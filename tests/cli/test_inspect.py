@@ -115,14 +115,14 @@ def test_item_has_rank_and_users_of_its_recommendations(trained: Recsys) -> None
     assert recommended["systems"]["model"] == recommended["systems"]["popularity"] == 1
     assert recommended["users"] == [{"user": "cem", "place": 1, "hit": True}]
     assert found["nearest"] == []
-    assert found["notes"] == ["no nearest items: popularity has no vectors of items to compare"]
+    assert found["notes"] == ["no nearest items: popularity has no item vectors"]
 
 
 def test_item_of_an_unevaluated_run_has_a_note(trained: Recsys) -> None:
     found = trained("inspect", "item", "3", "--json").json
 
     assert found["recommended"] is None
-    assert "who it is recommended to is not known before recsys evaluate" in found["notes"]
+    assert "no users with this recommendation before recsys evaluate" in found["notes"]
 
 
 def test_default_run_is_of_the_last_config(trained: Recsys) -> None:

@@ -1,4 +1,4 @@
-"""Looking at training before it: --plan and --profile, as tables and as JSON, and nothing among the runs."""
+"""--plan and --profile as tables and as JSON, without a run."""
 
 from __future__ import annotations
 

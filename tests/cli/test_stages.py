@@ -1,4 +1,4 @@
-"""Commands call the stages with the right arguments and show the results."""
+"""The command layer calls the right stage with the right arguments, and shows its result."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from conftest import Recsys
 
 from recsys_cli.events import Message
-from recsys_cli.stages import Made
+from recsys_cli.stages import StageResult
 from recsys_cli.workspace import RawData, Workspace
 
 
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Record the calls of stages instead of running them."""
+    """Replace stages and record their calls."""
     calls: dict[str, Any] = {}
 
     def note(stage: str) -> Any:
@@ -83,10 +83,12 @@ def test_train_takes_the_number_of_processes_from_its_line(recsys: Recsys, spy: 
     assert spy["train"][0][0].train.devices == 2
 
 
-def test_only_rank_0_prints_and_writes(recsys: Recsys, ratings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stage(config: Any, workspace: Workspace, **options: Any) -> Made[RawData]:
+def test_of_several_processes_the_first_alone_prints_and_writes(
+    recsys: Recsys, ratings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stage(config: Any, workspace: Workspace, **options: Any) -> StageResult[RawData]:
         options["emit"](Message("at work"))
-        return Made(RawData(workspace.root), up_to_date=True)
+        return StageResult(RawData(workspace.root), up_to_date=True)
 
     monkeypatch.setattr("recsys_cli.stages.train.train", stage)
     monkeypatch.setattr("recsys_cli.cli.results.train.result", lambda made: {"run": "x"})
@@ -178,7 +180,9 @@ def test_made_shows_where_the_dataset_is(recsys: Recsys, monkeypatch: pytest.Mon
     folder = tmp_path / "raw"
     folder.mkdir()
     (folder / "manifest.json").write_text(json.dumps({"key": "k", "dataset": "movielens-1m", "facts": {}}))
-    monkeypatch.setattr("recsys_cli.stages.download.download", lambda *_, **__: Made(RawData(folder), up_to_date=True))
+    monkeypatch.setattr(
+        "recsys_cli.stages.download.download", lambda *_, **__: StageResult(RawData(folder), up_to_date=True)
+    )
     answer = recsys("download", "movielens-1m")
     assert answer.out.startswith(f"movielens-1m is up to date: {folder}, ")
     assert "next: recsys etl CONFIG" in answer.out

@@ -33,7 +33,7 @@ from recsys_cli.models.retrieval.model import RetrievalModel
 from recsys_cli.models.two_tower import model as two_tower
 from recsys_cli.training import optimizers
 from recsys_cli.training.distributed.environment import Member
-from recsys_cli.training.distributed.ranks import Ranks, joined
+from recsys_cli.training.distributed.ranks import Ranks, process_group
 from recsys_cli.training.step import Step
 
 RANKS = 2
@@ -149,7 +149,7 @@ def of_case(name: str, options: dict[str, Any]) -> str:
 def in_a_process() -> dict[str, Trail]:
     member = Member.from_environment()
     assert member is not None
-    with joined(member, torch.device("cpu")) as ranks:
+    with process_group(member, torch.device("cpu")) as ranks:
         return all_cases(ranks)
 
 

@@ -41,9 +41,9 @@ def test_time_on_the_gpu_is_told_by_phase(make_prepared: MakePrepared, workspace
 def test_tables_that_do_not_fit_on_the_gpu_are_advised_to_the_host(make_prepared: MakePrepared) -> None:
     data = make_prepared(users=200_000)
     there = {"host": 1 << 40, "device": 20_000_000}
-    found = plan_on(data, a_config(), there=there)
+    found = plan_on(data, a_config(), free=there)
     assert [(place["place"], place["fits"]) for place in found["places"]] == [("host", True), ("device", False)]
     assert found["ways"][-1] == {"set": "model.embedding.placement=host", "short": 0, "fits": True}
-    moved = plan_on(data, a_config(placement="host"), there=there)
+    moved = plan_on(data, a_config(placement="host"), free=there)
     assert all(place["fits"] for place in moved["places"])
     assert {need["place"] for need in moved["needs"] if "tables" in need["what"]} == {"host", "device"}

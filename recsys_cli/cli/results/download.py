@@ -11,12 +11,12 @@ from recsys_cli.cli.tables import line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.stages import Made
+    from recsys_cli.stages import StageResult
     from recsys_cli.workspace import RawData
 
 
-def result(made: Made[RawData]) -> dict[str, Any]:
-    """Return path, size and facts of the raw data as plain values."""
+def result(made: StageResult[RawData]) -> dict[str, Any]:
+    """Gather what is known about the dataset."""
     folder = made.artifact.folder
     return {
         "dataset": made.artifact.manifest["dataset"],

@@ -11,14 +11,14 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.stages import Made
+    from recsys_cli.stages import StageResult
     from recsys_cli.workspace import PreparedData
 
 _FACTS = ("rows", "vocabularies", "quality", "cold", "bad_rows", "engine", "seconds", "peak_memory")
 
 
-def result(made: Made[PreparedData]) -> dict[str, Any]:
-    """Return the main facts of the manifest as plain values."""
+def result(made: StageResult[PreparedData]) -> dict[str, Any]:
+    """Gather what the manifest says."""
     manifest = made.artifact.manifest
     return {
         "up_to_date": made.up_to_date,

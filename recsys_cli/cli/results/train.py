@@ -11,12 +11,12 @@ from recsys_cli.cli.tables import line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.stages import Made
+    from recsys_cli.stages import StageResult
     from recsys_cli.workspace import TrainedRun
 
 
-def result(made: Made[TrainedRun]) -> dict[str, Any]:
-    """Return the manifest of the run as plain values."""
+def result(made: StageResult[TrainedRun]) -> dict[str, Any]:
+    """Gather what the manifest says."""
     run = made.artifact
     return {
         "run": run.folder.name,

@@ -12,12 +12,12 @@ from recsys_cli.tuning.facts import caveat
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from recsys_cli.stages import Made
+    from recsys_cli.stages import StageResult
     from recsys_cli.workspace import TunedStudy
 
 
-def result(made: Made[TunedStudy]) -> dict[str, Any]:
-    """Return the manifest of the study as plain values."""
+def result(made: StageResult[TunedStudy]) -> dict[str, Any]:
+    """Gather what the manifest says."""
     study = made.artifact
     manifest = study.manifest
     return {

@@ -12,9 +12,10 @@ from recsys_cli.models.options import HistoryOptions
 class SequenceOptions(HistoryOptions):
     """Options of sequence length, sampled negatives and training."""
 
-    # A batch is a set of users, and MovieLens has few: small batches give enough steps per epoch. The batch size grows with the
-    # number of users, see `loader.users.users_of_a_step`. Item embeddings use row-wise Adagrad: Adam moves rare items, with
-    # hardly a gradient beyond sampled negatives, as far as all others, and takes five times the epochs to rank as well.
+    # A step is of users, and MovieLens has few of them: small batches make steps enough of an epoch. They grow with the users, see
+    # `loader.users.auto_batch_size`. Items are moved by
+    # row-wise Adagrad: Adam moves rare items, which are hardly more than drawn, as far as all others, and takes five times the
+    # epochs to rank as well.
     train_defaults: ClassVar[dict[str, Any]] = {
         "epochs": 20,
         "batch_size": "auto",

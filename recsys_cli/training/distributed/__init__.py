@@ -1,1 +1,1 @@
-"""Several processes that train one model: how they are started, meet, share gradients, and fail together."""
+"""Distributed training: launch, process group, gradient exchange and failure handling."""

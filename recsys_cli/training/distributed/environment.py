@@ -1,4 +1,4 @@
-"""What torchrun, or whoever starts several processes of one run, tells each of them through its environment. No torch here."""
+"""Rank and world size from the environment variables of torchrun. Free of torch imports."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from recsys_cli.errors import ConfigError
 
 @dataclass(frozen=True)
 class Member:
-    """Which one of the processes that train together this is.
+    """Position of this process among the processes of a run.
 
     Attributes:
-        rank: Its number, from 0.
-        world_size: How many there are, on all machines.
-        local_rank: Its number among those on this machine, which is that of its GPU.
-        local_world_size: How many are on this machine.
+        rank: Rank of the process, from 0.
+        world_size: Number of processes on all machines.
+        local_rank: Rank on this machine, also the index of the GPU.
+        local_world_size: Number of processes on this machine.
     """
 
     rank: int
@@ -27,36 +27,36 @@ class Member:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Member | None:
-        """Read RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; None where this process is alone.
+        """Read RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; None for a single process.
 
-        Without the last two, all processes are taken to be on one machine.
+        Without the two local variables, all processes are assumed to run on one machine.
 
         Raises:
-            ConfigError: They are not numbers, or do not go together.
+            ConfigError: A variable is not a number, or they contradict each other.
         """
-        given = os.environ if environment is None else environment
-        if given.get("WORLD_SIZE", "1") == "1" or "RANK" not in given:
+        variables = os.environ if environment is None else environment
+        if variables.get("WORLD_SIZE", "1") == "1" or "RANK" not in variables:
             return None
         try:
-            rank, world_size = int(given["RANK"]), int(given["WORLD_SIZE"])
-            local_rank = int(given.get("LOCAL_RANK", rank))
-            local_world_size = int(given.get("LOCAL_WORLD_SIZE", world_size))
+            rank, world_size = int(variables["RANK"]), int(variables["WORLD_SIZE"])
+            local_rank = int(variables.get("LOCAL_RANK", rank))
+            local_world_size = int(variables.get("LOCAL_WORLD_SIZE", world_size))
         except ValueError as error:
-            raise _impossible(given) from error
+            raise _impossible(variables) from error
         if not (0 <= rank < world_size and 0 <= local_rank < local_world_size <= world_size):
-            raise _impossible(given)
+            raise _impossible(variables)
         return cls(rank, world_size, local_rank, local_world_size)
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes and speaks for all."""
+        """Whether this is the first rank, the one with output."""
         return self.rank == 0
 
 
-def _impossible(given: Mapping[str, str]) -> ConfigError:
+def _impossible(variables: Mapping[str, str]) -> ConfigError:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    found = ", ".join(f"{name}={given[name]}" for name in names if name in given)
+    text = ", ".join(f"{name}={variables[name]}" for name in names if name in variables)
     return ConfigError(
-        f"the environment names an impossible process: {found}",
-        hint="start the processes with torchrun, or with recsys train --devices N; or unset RANK and WORLD_SIZE",
+        f"the environment variables describe an impossible process: {text}",
+        hint="start the processes with torchrun or `recsys train --devices N`, or unset RANK and WORLD_SIZE",
     )

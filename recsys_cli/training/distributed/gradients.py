@@ -1,6 +1,6 @@
-"""Gradients of several processes, added up: dense ones in few large messages, sparse ones by exchanging their rows.
+"""Gradient sums over ranks: dense gradients in few large messages, sparse gradients by an exchange of rows.
 
-Both ways end in the same bits on every rank, on any device, so that copies of a model do not drift apart.
+Sums are equal bit for bit on all ranks and devices, so the replicas of a model stay identical.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from torch import Tensor, nn
 from recsys_cli.training.rows.gradient import of_rows, rows_of
 
 _BUCKET = 1 << 23
-"""Elements of a message, about: smaller gradients travel together, larger ones alone and without a copy."""
+"""Approximate elements of a message: smaller gradients share one, a larger one is sent without a copy."""
 _NONE, _DENSE = -2, -1
-"""What stands in the place of a sparse gradient's number of rows."""
+"""Codes for no gradient and a dense gradient, in place of the number of rows of a sparse one."""
 
 
-def add_up(parameters: Sequence[nn.Parameter]) -> None:
-    """Replace the gradient of each parameter by the sum over all ranks.
+def sum_over_ranks(parameters: Sequence[nn.Parameter]) -> None:
+    """Replace the gradient of each parameter by its sum over all ranks.
 
-    A parameter that has none on some ranks counts as zero there; one that has none anywhere is left without.
+    A gradient missing on some ranks counts as zero there; one missing on all ranks stays missing.
 
     Args:
-        parameters: The same ones, in the same order, on every rank.
+        parameters: The same parameters in the same order on every rank.
     """
-    kinds = torch.tensor([_kind(parameter) for parameter in parameters])
+    kinds = torch.tensor([_num_rows(parameter) for parameter in parameters])
     everywhere = gather(kinds)
     dense = (everywhere == _DENSE).any(0).tolist()
     sparse = (everywhere >= 0).any(0)
-    _add_dense([parameter for parameter, one in zip(parameters, dense, strict=True) if one])
+    _sum_dense([parameter for parameter, one in zip(parameters, dense, strict=True) if one])
     tables = [parameter for parameter, one in zip(parameters, sparse.tolist(), strict=True) if one]
     if tables:
-        _add_sparse(tables, everywhere[:, sparse].clamp(min=0))
+        _sum_sparse(tables, everywhere[:, sparse].clamp(min=0))
 
 
 def gather(value: Tensor) -> Tensor:
-    """Return a tensor of all ranks, of one shape on each; shape (ranks, ...)."""
+    """Gather a tensor of the same shape from all ranks; shape (ranks, ...)."""
     everywhere = value.new_empty((dist.get_world_size(), *value.shape))
     dist.all_gather(list(everywhere.unbind()), value.contiguous())
     return everywhere
 
 
 def gather_rows(rows: Tensor) -> Tensor:
-    """Return the rows of all ranks in their order; shape (n, ...) with another n on each rank."""
+    """Concatenate the rows of all ranks in rank order; the number of rows may differ by rank."""
     counts = gather(torch.tensor([rows.shape[0]])).flatten().tolist()
     return torch.cat(_gather_uneven(rows, counts))
 
 
-def _kind(parameter: nn.Parameter) -> int:
+def _num_rows(parameter: nn.Parameter) -> int:
     if parameter.grad is None:
         return _NONE
     if not parameter.grad.is_sparse:
@@ -59,13 +59,13 @@ def _kind(parameter: nn.Parameter) -> int:
     return rows_of(parameter)[0].numel()
 
 
-def _add_dense(parameters: Sequence[nn.Parameter]) -> None:
-    found = []
+def _sum_dense(parameters: Sequence[nn.Parameter]) -> None:
+    gradients = []
     for parameter in parameters:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-        found.append(parameter.grad)
-    for bucket in _buckets(found):
+        gradients.append(parameter.grad)
+    for bucket in _buckets(gradients):
         if len(bucket) == 1 and bucket[0].is_contiguous():
             dist.all_reduce(bucket[0])
             continue
@@ -76,10 +76,10 @@ def _add_dense(parameters: Sequence[nn.Parameter]) -> None:
             gradient.copy_(part.view_as(gradient))
 
 
-def _buckets(found: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Cut into runs of one type, in order, each as long as fits a message."""
+def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Group consecutive gradients of one dtype up to the size of a message."""
     bucket: list[Tensor] = []
-    for gradient in found:
+    for gradient in gradients:
         size = sum(one.numel() for one in bucket) + gradient.numel()
         if bucket and (size > _BUCKET or gradient.dtype != bucket[0].dtype):
             yield bucket
@@ -89,17 +89,17 @@ def _buckets(found: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
-def _add_sparse(tables: Sequence[nn.Parameter], counts: Tensor) -> None:
-    """Add up the gradients of tables: all ids in one message and all rows in another, however many tables there are.
+def _sum_sparse(tables: Sequence[nn.Parameter], counts: Tensor) -> None:
+    """Sum the gradients of tables: one message for the ids and one for the rows of all tables.
 
     Args:
-        tables: With sparse gradients.
+        tables: Tables with sparse gradients.
         counts: Rows of the gradients; shape (ranks, tables).
     """
     widths = torch.tensor([table.shape[1] for table in tables])
-    held = [_held(table) for table in tables]
-    every_ids = _gather_uneven(torch.cat([ids for ids, _ in held]), counts.sum(1).tolist())
-    flat = torch.cat([values.reshape(-1) for _, values in held])
+    local = [_ids_and_rows(table) for table in tables]
+    every_ids = _gather_uneven(torch.cat([ids for ids, _ in local]), counts.sum(1).tolist())
+    flat = torch.cat([values.reshape(-1) for _, values in local])
     every_values = _gather_uneven(flat, (counts * widths).sum(1).tolist())
     ids_by_rank = [ids.split(sizes) for ids, sizes in zip(every_ids, counts.tolist(), strict=True)]
     values_by_rank = [one.split(sizes) for one, sizes in zip(every_values, (counts * widths).tolist(), strict=True)]
@@ -109,32 +109,32 @@ def _add_sparse(tables: Sequence[nn.Parameter], counts: Tensor) -> None:
         table.grad = _merged(ids, rows, table)
 
 
-def _held(table: nn.Parameter) -> tuple[Tensor, Tensor]:
+def _ids_and_rows(table: nn.Parameter) -> tuple[Tensor, Tensor]:
     if table.grad is None:
         return torch.empty(0, dtype=torch.int64, device=table.device), table.new_empty((0, table.shape[1]))
     return table.grad._indices()[0], table.grad._values()
 
 
 def _merged(ids: Sequence[Tensor], rows: Sequence[Tensor], table: nn.Parameter) -> Tensor:
-    """Add rows of the same id, rank by rank: no id comes twice in one addition, so that GPUs add in one order too."""
-    together = _distinct(torch.cat(list(ids)))
-    total = rows[0].new_zeros((together.numel(), table.shape[1]))
-    for some_ids, some_rows in zip(ids, rows, strict=True):
-        total.index_add_(0, torch.searchsorted(together, some_ids), some_rows)
-    return of_rows(together, total, table.shape)
+    """Sum rows by id, rank by rank: without repeated ids in an addition, GPUs add in a fixed order too."""
+    distinct = _distinct(torch.cat(list(ids)))
+    total = rows[0].new_zeros((distinct.numel(), table.shape[1]))
+    for rank_ids, rank_rows in zip(ids, rows, strict=True):
+        total.index_add_(0, torch.searchsorted(distinct, rank_ids), rank_rows)
+    return of_rows(distinct, total, table.shape)
 
 
 def _distinct(ids: Tensor) -> Tensor:
-    if ids.device.type == "cpu":  # numpy's vectorised sort is over ten times faster than torch's here
+    if ids.device.type == "cpu":  # numpy's vectorized sort is over ten times faster than torch's here
         return torch.from_numpy(np.unique(ids.numpy()))
     return torch.unique(ids)
 
 
-def _gather_uneven(mine: Tensor, counts: Sequence[int]) -> list[Tensor]:
-    """Return what each rank has, of shape (count, ...); padded on the way, because messages have to be of one size."""
+def _gather_uneven(local: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """Gather a tensor of shape (count, ...) from each rank, padded because all_gather needs equal shapes."""
     longest = max(counts)
     if not longest:
-        return [mine] * len(counts)
-    padded = mine.new_zeros((longest, *mine.shape[1:]))
-    padded[: mine.shape[0]] = mine
+        return [local] * len(counts)
+    padded = local.new_zeros((longest, *local.shape[1:]))
+    padded[: local.shape[0]] = local
     return [part[:count] for part, count in zip(gather(padded), counts, strict=True)]

@@ -1,7 +1,7 @@
-"""Start the processes of a run on this machine, pass on what they tell, and see that all of them end, however one ends.
+"""Launcher of worker processes on this machine, with the environment variables of torchrun.
 
-For the processes it is as if torchrun had started them. What torchrun does not have: events come to the caller, the error
-that is raised is that of the rank that failed first, and Ctrl-C stops all of them between two steps.
+Unlike torchrun, it forwards events to the caller, raises the error of the first failed rank, and on Ctrl-C stops all
+workers between two steps. All workers end, however one of them ends.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from recsys_cli.training.distributed import wire
 from recsys_cli.training.interrupt import deferred_interrupt
 
 INTERRUPTED = 130
-"""The exit code of a process that stopped because it was asked to."""
+"""Exit code of an interrupted worker."""
 _HERE = "127.0.0.1"
 _POLL = 0.2
-"""Seconds between two looks at whether a process has ended."""
+"""Seconds between checks for ended workers."""
 _GRACE = 30.0
-"""Seconds that the others have to end after one failed."""
+"""Seconds for the other workers to end after a failure."""
 _SAVING = 600.0
-"""The same, for one that said since then that it is still at work."""
+"""Seconds for a worker with messages after the failure, such as one at a checkpoint."""
 _READING = 5.0
-"""Seconds to wait for the last lines of a process that has ended; one that it forked may hold the pipe."""
+"""Seconds to wait for the last lines of an ended worker, because a fork of it may hold the pipe."""
 _LINES = 40
-"""How much is kept of what a process writes to stderr, to show where it ends without a word."""
+"""Number of stderr lines in the error of a worker that ends without an error message."""
 
 
 @dataclass
-class _Process:
-    """One of the processes.
+class _Worker:
+    """A worker process.
 
     Attributes:
-        rank: Its number.
+        rank: Rank of the worker.
         popen: The process.
-        readers: Threads that read what it writes.
-        error: What it said when it failed.
-        failed: When it said so.
-        lost: Whether that was only that another one is gone.
-        heard: When it last said something.
-        killed: Whether it was ended from here.
-        stderr: The last lines that it wrote.
+        readers: Threads on its stdout and stderr.
+        error: Reported error.
+        failed: Time of that report.
+        is_secondary: Whether the error is only the loss of another rank.
+        last_message: Time of the last message.
+        killed: Whether the launcher killed it.
+        stderr: Last lines of its stderr.
     """
 
     rank: int
@@ -63,83 +63,84 @@ class _Process:
     readers: list[threading.Thread] = field(default_factory=list)
     error: Exception | None = None
     failed: float | None = None
-    lost: bool = False
-    heard: float = 0.0
+    is_secondary: bool = False
+    last_message: float = 0.0
     killed: bool = False
     stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES))
 
     @property
     def died(self) -> bool:
-        """Whether it ended by itself, in another way than well or as it was asked to."""
+        """Whether the worker ended on its own with a failure code."""
         return not self.killed and self.popen.poll() not in (None, 0, INTERRUPTED)
 
-    def last_words(self) -> TrainingError:
-        """Return what there is to say of a process that ended without saying why."""
+    def exit_error(self) -> TrainingError:
+        """Return the error of a worker that ended without an error message."""
         code = self.popen.returncode
-        how, hint = f"ended with code {code}", "recsys train --resume goes on from the last checkpoint"
+        cause, hint = f"ended with code {code}", "continue from the last checkpoint with `recsys train --resume`"
         if code < 0:
             names = {number.value: number.name for number in signal.Signals}
-            how = f"was killed by {names.get(-code, f'signal {-code}')}"
-            hint = "look at the memory: the system kills who takes too much; recsys train --resume goes on"
+            cause = f"was killed by {names.get(-code, f'signal {-code}')}"
+            hint = "check the memory, because the kernel may have killed it; continue with `recsys train --resume`"
         wrote = "".join(self.stderr).strip()
-        return TrainingError(f"rank {self.rank} {how}" + (f"; it wrote:\n{wrote}" if wrote else ""), hint=hint)
+        return TrainingError(f"rank {self.rank} {cause}" + (f"; it wrote:\n{wrote}" if wrote else ""), hint=hint)
 
 
-_Said = queue.Queue[tuple[_Process, str, dict[str, Any]]]
+_Messages = queue.Queue[tuple[_Worker, str, dict[str, Any]]]
 
 
 def launch(module: str, job: Mapping[str, Any], *, devices: int, emit: Emit) -> None:
-    """Run `python -m module` in so many processes until all of them are done.
+    """Run `python -m module` in several worker processes until all of them end.
 
-    Each reads its job, one line of JSON, from stdin, and writes lines of `wire` to stdout. The end of stdin, which comes
-    with Ctrl-C here and with the end of this process, asks it to stop; see `served`.
+    Each worker reads its job, one line of JSON, from stdin, and writes lines of `wire` to stdout. The end of stdin, on
+    Ctrl-C or the end of this process, interrupts the worker (`worker_session`).
 
     Args:
-        module: What to run.
-        job: What to do; plain values.
-        devices: How many processes, which is how many GPUs where it is GPUs.
-        emit: Is told what the processes tell.
+        module: Module of the worker.
+        job: Plain values for the worker.
+        devices: Number of workers, one per GPU on GPUs.
+        emit: Receives the workers' events.
 
     Raises:
-        RecsysError: What the rank that failed first said; or that it ended without a word.
-        KeyboardInterrupt: There was a Ctrl-C, and all have stopped.
+        RecsysError: Error of the first failed rank, or its exit without an error message.
+        KeyboardInterrupt: Ctrl-C; all workers have stopped.
     """
-    # The store through which they meet outlives any of them, because it is here.
+    # The rendezvous store lives in this process and so outlives every worker.
     store = TCPStore(_HERE, 0, is_master=True, wait_for_workers=False)
-    said: _Said = queue.Queue()
-    processes: list[_Process] = []
+    messages: _Messages = queue.Queue()
+    workers: list[_Worker] = []
     try:
         for rank in range(devices):
-            processes.append(_start(module, wire.line("job", **job), rank, devices, store.port))
-            _listen(processes[-1], said)
-        interrupted = _watch(processes, said, emit)
+            workers.append(_start(module, wire.line("job", **job), rank, devices, store.port))
+            _read_output(workers[-1], messages)
+        interrupted = _forward_messages(workers, messages, emit)
     finally:
-        for process in processes:
-            _kill(process)
-    if error := _cause(processes, interrupted=interrupted):
+        for worker in workers:
+            _kill(worker)
+    if error := _cause(workers, interrupted=interrupted):
         raise error
 
 
 @contextmanager
-def served() -> Iterator[tuple[dict[str, Any], TextIO]]:
-    """Be one of the processes that `launch` starts: give the job, and where to write lines.
+def worker_session() -> Iterator[tuple[dict[str, Any], TextIO]]:
+    """Run a block as a worker of `launch`; the end of stdin, or of the launcher, counts as Ctrl-C.
 
-    What else writes to stdout goes to stderr. When whoever started this ends stdin, or ends, it is as if Ctrl-C came.
+    Yields:
+        The job and the stream for lines of `wire`. Any other output to stdout goes to stderr.
     """
-    told = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which is off in what a shell runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs of a shell
     _, job = wire.parse(sys.stdin.readline())
 
     def wait_for_the_end() -> None:
-        os.read(0, 1)  # not through sys.stdin, whose lock the end of the interpreter would find taken
+        os.read(0, 1)  # not sys.stdin, whose lock would block the shutdown of the interpreter
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
-    yield job, told
+    yield job, out
 
 
-def _start(module: str, job: str, rank: int, devices: int, port: int) -> _Process:
+def _start(module: str, job: str, rank: int, devices: int, port: int) -> _Worker:
     environment = {
         **os.environ,
         "RANK": str(rank),
@@ -150,105 +151,105 @@ def _start(module: str, job: str, rank: int, devices: int, port: int) -> _Proces
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is not on rank 0
         "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // devices)),
-        "PYTHONPATH": os.pathsep.join(sys.path),  # a model of the user's own is found there as it is found here
+        "PYTHONPATH": os.pathsep.join(sys.path),  # makes a user's own model importable in the worker
     }
-    popen = subprocess.Popen(  # noqa: S603 - this interpreter, and a module of ours
-        # -P: not what happens to lie in the working directory. A session of its own: Ctrl-C comes through here alone.
+    popen = subprocess.Popen(  # noqa: S603 - this interpreter and a module of this package
+        # -P keeps the working directory off sys.path. In a new session, Ctrl-C reaches only the launcher.
         [sys.executable, "-P", "-m", module], env=environment, text=True, encoding="utf-8", errors="replace",
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
-    process = _Process(rank, popen)
-    with suppress(BrokenPipeError):  # it has ended already, and how is seen later
+    worker = _Worker(rank, popen)
+    with suppress(BrokenPipeError):  # an early exit is handled later
         _pipe(popen.stdin).write(job + "\n")
         _pipe(popen.stdin).flush()
-    return process
+    return worker
 
 
-def _listen(process: _Process, said: _Said) -> None:
-    """Read what a process writes, in two threads."""
+def _read_output(worker: _Worker, messages: _Messages) -> None:
+    """Read stdout and stderr of a worker in two threads."""
 
     def lines() -> None:
-        with _pipe(process.popen.stdout) as stream:
+        with _pipe(worker.popen.stdout) as stream:
             for text in stream:
                 try:
-                    said.put((process, *wire.parse(text)))
+                    messages.put((worker, *wire.parse(text)))
                 except ValueError:
-                    process.stderr.append(text)
+                    worker.stderr.append(text)
 
     def errors() -> None:
-        with _pipe(process.popen.stderr) as stream:
-            process.stderr.extend(stream)
+        with _pipe(worker.popen.stderr) as stream:
+            worker.stderr.extend(stream)
 
-    process.readers = [threading.Thread(target=target, daemon=True) for target in (lines, errors)]
-    for reader in process.readers:
+    worker.readers = [threading.Thread(target=target, daemon=True) for target in (lines, errors)]
+    for reader in worker.readers:
         reader.start()
 
 
-def _watch(processes: list[_Process], said: _Said, emit: Emit) -> bool:
-    """Pass on what is said until all processes have ended; whether they were asked to."""
+def _forward_messages(workers: list[_Worker], messages: _Messages, emit: Emit) -> bool:
+    """Forward messages until all workers have ended; return whether there was an interrupt."""
     failed = 0.0
     with deferred_interrupt() as interrupted:
-        while any(process.popen.poll() is None for process in processes):
+        while any(worker.popen.poll() is None for worker in workers):
             with suppress(queue.Empty):
-                _hear(*said.get(timeout=_POLL), emit)
+                _handle(*messages.get(timeout=_POLL), emit)
             if interrupted():
-                for process in processes:
-                    _close(process)
-            if not failed and any(process.failed or process.died for process in processes):
+                for worker in workers:
+                    _close(worker)
+            if not failed and any(worker.failed or worker.died for worker in workers):
                 failed = time.monotonic()
             if failed:
-                _kill_late(processes, since=failed)
-    for reader in (reader for process in processes for reader in process.readers):
+                _kill_late(workers, since=failed)
+    for reader in (reader for worker in workers for reader in worker.readers):
         reader.join(_READING)
-    while not said.empty():
-        _hear(*said.get(), emit)
+    while not messages.empty():
+        _handle(*messages.get(), emit)
     return interrupted()
 
 
-def _hear(process: _Process, kind: str, values: dict[str, Any], emit: Emit) -> None:
-    process.heard = time.monotonic()
+def _handle(worker: _Worker, kind: str, values: dict[str, Any], emit: Emit) -> None:
+    worker.last_message = time.monotonic()
     if kind == "error":
-        process.error, process.failed = wire.error_of(values, rank=process.rank), process.heard
-        process.lost = values.get("type") == "LostRankError"
+        worker.error, worker.failed = wire.error_of(values, rank=worker.rank), worker.last_message
+        worker.is_secondary = values.get("type") == "LostRankError"
     elif (event := wire.event_of(kind, values)) is not None:
         emit(event)
 
 
-def _kill_late(processes: list[_Process], *, since: float) -> None:
-    """Kill who is still there some time after one failed."""
+def _kill_late(workers: list[_Worker], *, since: float) -> None:
+    """Kill workers still alive some time after a failure."""
     now = time.monotonic()
-    for process in processes:
-        if now > (since + _GRACE if process.heard <= since else process.heard + _SAVING):
-            _kill(process)
+    for worker in workers:
+        if now > (since + _GRACE if worker.last_message <= since else worker.last_message + _SAVING):
+            _kill(worker)
 
 
-def _cause(processes: list[_Process], *, interrupted: bool) -> BaseException | None:
-    """Return what to raise: that another rank is gone is the least of what there is to say."""
-    failed = sorted((one for one in processes if one.error), key=lambda one: one.failed or 0)
-    for process in failed:
-        if not process.lost:
-            return process.error
-    for process in processes:
-        if process.died and not process.error:
-            return process.last_words()
-    if interrupted or any(process.popen.returncode == INTERRUPTED for process in processes):
-        return KeyboardInterrupt() if any(process.popen.returncode for process in processes) else None
+def _cause(workers: list[_Worker], *, interrupted: bool) -> BaseException | None:
+    """Return the error to raise, or None; the loss of another rank comes last, because it is only a consequence."""
+    failed = sorted((worker for worker in workers if worker.error), key=lambda worker: worker.failed or 0)
+    for worker in failed:
+        if not worker.is_secondary:
+            return worker.error
+    for worker in workers:
+        if worker.died and not worker.error:
+            return worker.exit_error()
+    if interrupted or any(worker.popen.returncode == INTERRUPTED for worker in workers):
+        return KeyboardInterrupt() if any(worker.popen.returncode for worker in workers) else None
     return failed[0].error if failed else None
 
 
-def _kill(process: _Process) -> None:
-    _close(process)
-    if process.popen.poll() is None:
-        process.killed = True
-        process.popen.kill()
-        process.popen.wait()
+def _kill(worker: _Worker) -> None:
+    _close(worker)
+    if worker.popen.poll() is None:
+        worker.killed = True
+        worker.popen.kill()
+        worker.popen.wait()
 
 
-def _close(process: _Process) -> None:
+def _close(worker: _Worker) -> None:
     with suppress(BrokenPipeError):
-        _pipe(process.popen.stdin).close()
+        _pipe(worker.popen.stdin).close()
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:
-    assert stream is not None  # Popen was told to make it
+    assert stream is not None  # Popen opens it with PIPE
     return stream

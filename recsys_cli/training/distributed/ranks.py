@@ -1,4 +1,4 @@
-"""The processes that train together: how they meet, what they tell each other, and what becomes of it when one is lost."""
+"""Process group of a training run: rendezvous, collectives, and the loss of a rank."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.training.distributed import gradients
 from recsys_cli.training.distributed.environment import Member
 
-MEETING = timedelta(minutes=5)
-"""How long the first process waits for the last to come."""
-SILENCE = timedelta(minutes=10)
-"""How long a rank waits in a collective for one that neither comes nor ends; writing a large checkpoint fits into it."""
-_LAST_WORDS = 1.0
-"""Seconds to wait for what a rank that failed may have to say: it breaks its connections a moment later."""
+RENDEZVOUS_TIMEOUT = timedelta(minutes=5)
+"""Longest wait of the first process for the last one."""
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+"""Longest wait in a collective for an unresponsive rank; long enough for a large checkpoint."""
+_CAUSE_TIMEOUT = 1.0
+"""Seconds to wait for the error of a failed rank, published just before its connections break."""
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 _FAILED = "failed"
 
 
 class LostRankError(TrainingError):
-    """A collective failed, because another rank is gone or does not answer: seldom the cause of what went wrong."""
+    """A collective failed, because another rank is gone or unresponsive; usually not the root cause."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """One process among those that train a model together; alone, everything here does nothing.
+    """This process in the process group of a run. With a world size of 1, all methods are no-ops.
 
-    All of them call the same methods in the same order. Values that are looked at, such as sizes, losses and decisions,
-    are CPU tensors and go through gloo, which notices at once when a process ends; gradients go where the model is.
+    All ranks call the same methods in the same order. Sizes, losses and decisions are CPU tensors and use gloo, which
+    detects the end of a process at once; gradients are exchanged on the device of the model.
 
     Attributes:
-        rank: Which one this is.
-        world_size: How many there are.
+        rank: Rank of this process.
+        world_size: Number of processes.
     """
 
     rank: int = 0
@@ -53,14 +53,14 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes."""
+        """Whether this is the first rank, the one with output."""
         return self.rank == 0
 
     def prepare(self, model: nn.Module) -> None:
-        """Give a model the weights that it has on the first rank, and let modules that look at all rows of a step see all ranks'.
+        """Broadcast the weights of the first rank, and connect modules with statistics over all rows to all ranks.
 
         Raises:
-            ConfigError: It normalises in a way that cannot see them.
+            ConfigError: The model has a batch normalization without support for several ranks.
         """
         if self.world_size == 1:
             return
@@ -71,10 +71,10 @@ class Ranks:
         }
         if others:
             raise ConfigError(
-                f"the model has {', '.join(sorted(others))}, which normalises the rows of each process apart",
-                hint="use recsys_cli.models.batch_norm.BatchNorm, or train.devices=1",
+                f"the model has {', '.join(sorted(others))}, which normalizes the rows of each process separately",
+                hint="use recsys_cli.models.batch_norm.BatchNorm, or set train.devices=1",
             )
-        with _speaking():
+        with _translated_errors():
             for tensor in (*model.parameters(), *model.buffers()):
                 dist.broadcast(tensor.detach(), 0)
         for module in model.modules():
@@ -82,8 +82,8 @@ class Ranks:
                 module.gather, module.rank = gather, self.rank
 
     @contextmanager
-    def whole(self, model: nn.Module) -> Iterator[None]:
-        """Undo what a forward pass did to the model's buffers where it is broken off because a rank is lost."""
+    def restore_buffers(self, model: nn.Module) -> Iterator[None]:
+        """Restore the buffers of a model if a block fails with the loss of a rank."""
         before = [buffer.clone() for buffer in model.buffers()] if self.world_size > 1 else []
         try:
             yield
@@ -93,46 +93,46 @@ class Ranks:
             raise
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Replace each gradient by the sum of that parameter's gradients on all ranks, the same bit for bit on each."""
+        """Replace each gradient by its sum over all ranks, equal bit for bit on all of them."""
         if self.world_size > 1:
-            with _speaking():
-                gradients.add_up(list(model.parameters()))
+            with _translated_errors():
+                gradients.sum_over_ranks(list(model.parameters()))
 
     def sum(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over all ranks."""
         if self.world_size == 1:
             return value
         total = value.clone()
-        with _speaking():
+        with _translated_errors():
             dist.all_reduce(total)
         return total
 
-    def any(self, here: bool) -> bool:
-        """Whether something is so on any of the ranks."""
-        return bool(self.sum(torch.tensor(int(here)))) if self.world_size > 1 else here
+    def any(self, flag: bool) -> bool:
+        """Return whether a flag is set on any rank."""
+        return bool(self.sum(torch.tensor(int(flag)))) if self.world_size > 1 else flag
 
     def gather_rows(self, rows: Tensor) -> Tensor:
-        """Return the rows of all ranks, in the order of the ranks; as many on each as there happen to be.
+        """Concatenate the rows of all ranks in rank order.
 
         Args:
-            rows: Shape (n, ...), with another n on each rank.
+            rows: Rows of this rank, shape (n, ...); n may differ by rank.
         """
         if self.world_size == 1:
             return rows
-        with _speaking():
+        with _translated_errors():
             return gradients.gather_rows(rows)
 
     def union(self, names: Sequence[str]) -> list[str]:
-        """Return the names that any rank has, each once, sorted."""
+        """Return the sorted union of the names of all ranks."""
         text = "".join(f"{name}\n" for name in names).encode()
         every = self.gather_rows(torch.tensor(list(text), dtype=torch.uint8))
         return sorted(set(bytes(every.tolist()).decode().splitlines()))
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """Make sure that something is the same on all ranks, such as what they read.
+        """Check that facts by name are equal on all ranks.
 
         Raises:
-            TrainingError: It is another thing here than on the first rank.
+            TrainingError: A fact differs from the first rank.
         """
         first = self.from_first(facts)
         others = [
@@ -141,11 +141,15 @@ class Ranks:
         if others:
             raise TrainingError(
                 f"rank {self.rank}: {'; '.join(others)}",
-                hint="start all processes with the same config, and give them the same workspace",
+                hint="start all processes with the same config and workspace",
             )
 
     def from_first(self, value: Any) -> Any:
-        """Return what the first rank has: a value that JSON can hold."""
+        """Return the value of the first rank.
+
+        Args:
+            value: JSON value of this rank.
+        """
         if self.world_size == 1:
             return value
         text = torch.tensor(list(json.dumps(value).encode()) if self.is_first else [], dtype=torch.uint8)
@@ -153,53 +157,53 @@ class Ranks:
 
 
 def gather(value: Tensor) -> Tensor:
-    """Return a tensor of all ranks, of one shape on each; shape (ranks, ...). No gradient flows through it."""
-    with _speaking():
+    """Gather a tensor of the same shape from all ranks, without gradient; shape (ranks, ...)."""
+    with _translated_errors():
         return gradients.gather(value)
 
 
 @contextmanager
-def joined(member: Member, device: torch.device, *, patience: timedelta = MEETING) -> Iterator[Ranks]:
-    """Meet the other processes of the run, and part from them at the end.
+def process_group(member: Member, device: torch.device, *, timeout: timedelta = RENDEZVOUS_TIMEOUT) -> Iterator[Ranks]:
+    """Join the process group of a run for the duration of a block.
 
-    A rank that fails says so to the others, so that they raise its error instead of that of a broken connection.
+    A failed rank publishes its error, and the others raise it in place of a broken connection.
 
     Args:
-        member: Which process this is.
-        device: Where it trains.
-        patience: How long to wait for the others.
+        member: Rank of this process.
+        device: Training device of this process.
+        timeout: Longest wait for the other processes.
 
     Raises:
-        TrainingError: Not all of them came; or another one failed, with what it said.
+        TrainingError: Not all processes joined, or another one failed.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store = _meet(member, patience)
-    with _speaking():
+    store = _rendezvous(member, timeout)
+    with _translated_errors():
         dist.init_process_group(
             _BACKENDS[device.type], store=dist.PrefixStore("group", store),
-            rank=member.rank, world_size=member.world_size, timeout=SILENCE,
+            rank=member.rank, world_size=member.world_size, timeout=COLLECTIVE_TIMEOUT,
         )  # fmt: skip
     ranks = Ranks(member.rank, member.world_size)
     try:
         yield ranks
-        ranks.any(False)  # whoever leaves first would break the connections that others still use
+        ranks.any(False)  # a barrier: an early exit would break connections still in use
     except Exception as error:
-        if (lost := _lost(error)) is not None:
+        if (lost := _lost_rank_error(error)) is not None:
             raise _cause(store, lost) from error
-        _tell(store, member, error)
+        _publish(store, member, error)
         raise
     finally:
-        if device.type == "cpu":  # NCCL would wait for what is lost; the end of the process frees it
+        if device.type == "cpu":  # NCCL would wait for a lost rank; the end of the process frees its resources
             dist.destroy_process_group()
 
 
 @contextmanager
-def alone(device: torch.device) -> Iterator[Ranks]:
-    """Be a process group of one: for tables that are sharded, which ask for a group whatever its size.
+def local_process_group(device: torch.device) -> Iterator[Ranks]:
+    """Create a process group of this process only, as sharded tables require a group of any size.
 
     Args:
-        device: Where this process trains.
+        device: Training device of this process.
     """
     dist.init_process_group(_BACKENDS[device.type], store=dist.HashStore(), rank=0, world_size=1)
     try:
@@ -208,76 +212,76 @@ def alone(device: torch.device) -> Iterator[Ranks]:
         dist.destroy_process_group()
 
 
-def _meet(member: Member, patience: timedelta) -> dist.Store:
-    """Return the store through which the processes find each other, once all of them are there."""
-    everyone = [f"here-{rank}" for rank in range(member.world_size)]
+def _rendezvous(member: Member, timeout: timedelta) -> dist.Store:
+    """Wait for all processes of a run, and return their store."""
+    keys = [f"here-{rank}" for rank in range(member.world_size)]
     store = None
     try:
-        found, _, _ = next(dist.rendezvous("env://", timeout=patience))
-        store = dist.PrefixStore("recsys", found)
-        store.set(everyone[member.rank], "")
-        store.wait(everyone, patience)
+        base, _, _ = next(dist.rendezvous("env://", timeout=timeout))
+        store = dist.PrefixStore("recsys", base)
+        store.set(keys[member.rank], "")
+        store.wait(keys, timeout)
     except (RuntimeError, ValueError) as error:
-        missing = [] if store is None else [str(r) for r, key in enumerate(everyone) if not store.check([key])]
-        who = f"rank {', '.join(missing)} of {member.world_size}" if missing else f"{member.world_size} ranks"
+        missing = [] if store is None else [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
+        ranks = f"rank {', '.join(missing)} of {member.world_size}" if missing else f"{member.world_size} ranks"
         raise TrainingError(
-            f"{who} did not come together within {patience.total_seconds():.0f} s: {_first_line(error)}",
-            hint="look whether all processes were started, and whether MASTER_ADDR and MASTER_PORT can be reached from each",
+            f"{ranks} did not join the run within {timeout.total_seconds():.0f} s: {_first_line(error)}",
+            hint="check that all processes are started and can reach MASTER_ADDR and MASTER_PORT",
         ) from error
     return store
 
 
 @contextmanager
-def _speaking() -> Iterator[None]:
-    """Turn an error of torch.distributed into one of ours."""
+def _translated_errors() -> Iterator[None]:
+    """Raise errors of torch.distributed as `LostRankError`."""
     try:
         yield
     except RuntimeError as error:
-        raise _gone(error) from error
+        raise _as_lost_rank(error) from error
 
 
-def _lost(error: Exception) -> LostRankError | None:
-    """Return what an error says of a rank that is gone; TorchRec, which speaks for itself, leaves torch's errors as they are."""
+def _lost_rank_error(error: Exception) -> LostRankError | None:
+    """Return the error of a lost rank, None for another error; TorchRec raises torch's errors untranslated."""
     if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
-        return _gone(error)
+        return _as_lost_rank(error)
     return error if isinstance(error, LostRankError) else None
 
 
-def _gone(error: Exception) -> LostRankError:
+def _as_lost_rank(error: Exception) -> LostRankError:
     return LostRankError(f"another rank of this run is gone: {_first_line(error)}", hint="recsys train --resume")
 
 
-def _tell(store: dist.Store, member: Member, error: Exception) -> None:
+def _publish(store: dist.Store, member: Member, error: Exception) -> None:
     message = error.message if isinstance(error, RecsysError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, RecsysError) else None
-    # The first to fail is the one to hear.
-    _quietly(lambda: store.compare_set(_FAILED, "", json.dumps([member.rank, message, hint])))
+    # Only the first failure is stored.
+    _without_store_errors(lambda: store.compare_set(_FAILED, "", json.dumps([member.rank, message, hint])))
 
 
 def _cause(store: dist.Store, lost: LostRankError) -> LostRankError:
-    """Return an error with what the rank that failed said, where it said something; its own error, if it is heard, says more."""
+    """Return the published error of the failed rank as a `LostRankError`, or `lost` without one."""
 
-    def listen() -> Any:
-        until = time.monotonic() + _LAST_WORDS
-        while not store.check([_FAILED]):  # `wait` would write to stderr when the time is over
+    def read() -> Any:
+        until = time.monotonic() + _CAUSE_TIMEOUT
+        while not store.check([_FAILED]):  # `wait` would write to stderr on a timeout
             if time.monotonic() > until:
                 return None
             time.sleep(0.02)
         return json.loads(store.get(_FAILED))
 
-    said = _quietly(listen)
-    return lost if said is None else LostRankError(f"rank {said[0]}: {said[1]}", hint=said[2])
+    published = _without_store_errors(read)
+    return lost if published is None else LostRankError(f"rank {published[0]}: {published[1]}", hint=published[2])
 
 
-def _quietly(do: Any) -> Any:
-    """Do what need not succeed: the store may be gone with the process that held it."""
+def _without_store_errors(call: Any) -> Any:
+    """Return the result of a call, or None if the store is gone together with its process."""
     try:
-        return do()
+        return call()
     except RuntimeError:
         return None
 
 
 def _first_line(error: Exception) -> str:
-    """Return what an error says, without where in gloo it was found and what is typical of it."""
+    """Return the first sentence of an error, without gloo's source position."""
     line = str(error).strip().partition("\n")[0]
     return re.sub(r"^\[\S+:\d+\] ", "", line).partition(". ")[0]

@@ -1,4 +1,4 @@
-"""What the processes of one run tell the one that started them: events and errors, each a line of JSON."""
+"""Events and errors of worker processes for their parent, one line of JSON each."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _EVENTS = {"message": Message, "progress": Progress}
 
 
 def line(kind: str, **values: Any) -> str:
-    """Return a line that says something; `parse` takes it apart again."""
+    """Encode a kind and its values as a line."""
     return json.dumps([kind, values], default=str)
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
-    """Return the kind of a line and its values.
+    """Decode a line into its kind and values.
 
     Raises:
-        ValueError: It is not a line of ours.
+        ValueError: The text is not a line of `line`.
     """
     kind, values = json.loads(text)
     return kind, values
 
 
 def event_line(event: Event) -> str:
-    """Return an event as a line."""
+    """Encode an event as a line."""
     return line("message" if isinstance(event, Message) else "progress", **asdict(event))
 
 
 def event_of(kind: str, values: dict[str, Any]) -> Event | None:
-    """Return the event that a line is of; None where it is of none."""
-    made = _EVENTS.get(kind)
-    return None if made is None else made(**values)
+    """Decode an event; None for another kind of line."""
+    event_type = _EVENTS.get(kind)
+    return None if event_type is None else event_type(**values)
 
 
 def error_line(error: Exception) -> str:
-    """Return an error as a line, with its traceback."""
+    """Encode an error and its traceback as a line."""
     text = "".join(traceback.format_exception(error))
     if isinstance(error, RecsysError):
         return line("error", type=type(error).__name__, message=error.message, hint=error.hint, traceback=text)
@@ -51,11 +51,11 @@ def error_line(error: Exception) -> str:
 
 
 def error_of(values: dict[str, Any], *, rank: int) -> Exception:
-    """Return the error that a line is of, as one that can be raised here.
+    """Decode an error into an exception for the parent process.
 
     Args:
-        values: Of the line.
-        rank: Which process said it.
+        values: Values of the line.
+        rank: Rank of the failed process.
     """
     if "errno" in values:
         error: Exception = OSError(values["errno"], values["message"], values["filename"])

@@ -1,1 +1,1 @@
-"""Memory estimate of a training run, before it starts."""
+"""Memory estimate of a training run before its start."""

@@ -1,4 +1,4 @@
-"""The context of a single batch: enough for a step of any model."""
+"""Training context of a single batch, sufficient for one step of any model."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from recsys_cli.models.model import TrainingContext
 
 
 def context_of_batch(batch: Batch, schema: Schema) -> TrainingContext:
-    """Return the rows of a batch as the only interactions, and of each id the features that its first row has.
+    """Return a training context with the rows of a batch as its interactions.
 
-    Ids that are not in the batch get the features of its first row.
+    The features of an id are those of its first row; an id absent from the batch gets the features of row 0.
 
     Args:
-        batch: With labels, on the CPU.
-        schema: Names the columns.
+        batch: Batch with labels, on the CPU.
+        schema: Schema of the batch.
     """
 
     def interactions() -> Interactions:
@@ -30,13 +30,13 @@ def context_of_batch(batch: Batch, schema: Schema) -> TrainingContext:
         )
 
     def join(ids: Mapping[str, Tensor]) -> Mapping[str, Feature]:
-        found: dict[str, Feature] = dict(ids)
-        for key, wanted in ids.items():
-            rows = _first_rows(_ids(batch, key), wanted)
+        features: dict[str, Feature] = dict(ids)
+        for key, key_ids in ids.items():
+            rows = _first_rows(_ids(batch, key), key_ids)
             for column in schema.in_table(key):
                 if column in schema.features:
-                    found[column.name] = _pick(batch.features[column.name], rows)
-        return found
+                    features[column.name] = _pick(batch.features[column.name], rows)
+        return features
 
     return TrainingContext(interactions, join)
 
@@ -47,11 +47,11 @@ def _ids(batch: Batch, name: str) -> Tensor:
     return ids.long()
 
 
-def _first_rows(ids: Tensor, wanted: Tensor) -> Tensor:
-    """Return the first row of each wanted id, 0 where there is none; shape as wanted."""
-    size = int(torch.cat([ids, wanted.long()]).max()) + 1
+def _first_rows(ids: Tensor, queries: Tensor) -> Tensor:
+    """Return the first row of each query id, 0 for an absent id; shape of `queries`."""
+    size = int(torch.cat([ids, queries.long()]).max()) + 1
     first = torch.full((size,), len(ids)).scatter_reduce_(0, ids, torch.arange(len(ids)), "amin")
-    return first[wanted.long()] % len(ids)
+    return first[queries.long()] % len(ids)
 
 
 def _pick(feature: Feature, rows: Tensor) -> Feature:
@@ -59,6 +59,6 @@ def _pick(feature: Feature, rows: Tensor) -> Feature:
         return feature[rows]
     starts, lengths = feature.offsets[rows], feature.offsets.diff()[rows]
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    places = torch.arange(int(offsets[-1])) + (starts - offsets[:-1]).repeat_interleave(lengths)
-    weights = None if feature.weights is None else feature.weights[places]
-    return Ragged(feature.values[places], offsets, weights)
+    positions = torch.arange(int(offsets[-1])) + (starts - offsets[:-1]).repeat_interleave(lengths)
+    weights = None if feature.weights is None else feature.weights[positions]
+    return Ragged(feature.values[positions], offsets, weights)

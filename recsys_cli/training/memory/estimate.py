@@ -1,4 +1,4 @@
-"""Memory estimate of training: exact sizes of parameters and optimizer state, a probe scaled to the batch, the rows of the data."""
+"""Memory estimate of training: parameters and optimizer state (exact), a scaled memory probe, rows of the data."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from recsys_cli.training.rows import RowOptimizer
 
 Kind = Literal["host", "device"]
 _READY = 5
-"""Batches that a loader has at a time: the one in use, and those that are ready or being built."""
+"""Batches of a loader in memory at a time: the current one and the prefetched ones."""
 
 
 @dataclass(frozen=True)
 class TableMemory:
-    """One embedding table, in bytes.
+    """Memory of one embedding table.
 
     Attributes:
-        name: Path of its module in the model.
-        rows: Its rows.
-        width: Elements of a row.
-        weights: The table itself.
-        state: Its optimizer state.
-        gradient: Its gradient: as large as the table, or with `train.sparse_embeddings` the rows of the batch alone.
+        name: Path of the module in the model.
+        rows: Number of rows.
+        width: Elements per row.
+        weights: Bytes of the table.
+        state: Bytes of the optimizer state.
+        gradient: Bytes of the gradient: the whole table, or with `train.sparse_embeddings` the rows of a batch.
     """
 
     name: str
@@ -47,11 +47,11 @@ class ModelMemory:
     """Memory of a model in training, in bytes.
 
     Attributes:
-        tables: The embedding tables, the largest first.
-        dense: All other parameters, and buffers.
-        dense_state: Their optimizer state.
-        dense_gradient: Their gradients.
-        average: The moving average of the weights; 0 without one.
+        tables: Embedding tables in descending order of size.
+        dense: Dense parameters and buffers.
+        dense_state: Optimizer state of dense parameters.
+        dense_gradient: Gradients of dense parameters.
+        average: Moving average of the weights; 0 without one.
     """
 
     tables: tuple[TableMemory, ...]
@@ -63,12 +63,12 @@ class ModelMemory:
 
 @dataclass(frozen=True)
 class DataMemory:
-    """Memory of the rows of the data, in bytes.
+    """Memory of the data, in bytes.
 
     Attributes:
-        train: All rows of train.
-        valid: All rows of valid.
-        joined: Dimension tables, for lookup joins of each batch.
+        train: Rows of train.
+        valid: Rows of valid.
+        joined: Dimension tables of lookup joins.
     """
 
     train: int
@@ -78,13 +78,13 @@ class DataMemory:
 
 @dataclass(frozen=True)
 class Hardware:
-    """The hardware to train on.
+    """Hardware of a training run.
 
     Attributes:
         on_gpu: Whether the model is on a GPU.
-        placement: Of its embedding tables.
+        placement: Placement of the embedding tables.
         processes: Ranks on this machine.
-        free: Free bytes of the GPU.
+        free: Free GPU memory in bytes.
     """
 
     on_gpu: bool = False
@@ -95,13 +95,13 @@ class Hardware:
 
 @dataclass(frozen=True)
 class MemoryItem:
-    """One line of the estimate.
+    """One line of the memory estimate.
 
     Attributes:
-        what: Its name.
-        place: Memory of the host, or of a GPU.
-        num_bytes: Size; on the host the sum over all processes, on a GPU for each.
-        note: A remark on it.
+        what: Name of the item.
+        place: Host memory or GPU memory.
+        num_bytes: Size in bytes: on the host the sum over processes, on a GPU per process.
+        note: Remark.
     """
 
     what: str
@@ -110,21 +110,21 @@ class MemoryItem:
     note: str = ""
 
 
-def model_memory(model: Model, config: TrainConfig, tried: MemoryProbe) -> ModelMemory:
-    """Measure a model on the meta device.
+def model_memory(model: Model, config: TrainConfig, probe: MemoryProbe) -> ModelMemory:
+    """Return the memory of a model in training.
 
     Args:
-        model: With all its rows.
-        config: How to train.
-        tried: Memory of a step.
+        model: Full-size model on the meta device.
+        config: `train` section of the config.
+        probe: Memory probe of a step.
     """
-    state = _remembered(optimizers.build(model, config))
+    state = _optimizer_state_bytes(optimizers.build(model, config))
     tables, rest = optimizers.split(model)
     names = table_names(model)
     measured = []
     for table in tables:
         name, (rows, width), whole = names[table], table.shape, table.nbytes
-        gradient = tried.gradients[name] * config.gradient_accumulation_steps if config.sparse_embeddings else whole
+        gradient = probe.gradients[name] * config.gradient_accumulation_steps if config.sparse_embeddings else whole
         measured.append(TableMemory(name, rows, width, whole, state[table], gradient))
     dense = num_bytes(rest) + num_bytes(model.buffers())
     return ModelMemory(
@@ -137,22 +137,22 @@ def model_memory(model: Model, config: TrainConfig, tried: MemoryProbe) -> Model
 
 
 def memory_items(
-    sizes: ModelMemory, tried: MemoryProbe, rows: DataMemory, config: TrainConfig, where: Hardware
+    model: ModelMemory, probe: MemoryProbe, data: DataMemory, config: TrainConfig, hardware: Hardware
 ) -> list[MemoryItem]:
-    """Return the items of memory of a training.
+    """Return the memory items of a training run, without empty ones.
 
     Args:
-        sizes: Of the model.
-        tried: Of one part of a rank's batch.
-        rows: Of the data.
-        config: How to train.
-        where: The hardware.
+        model: Memory of the model.
+        probe: Memory of a step over one part of a rank's batch.
+        data: Memory of the data.
+        config: `train` section of the config.
+        hardware: Hardware of the run.
     """
-    tables: Kind = "device" if where.on_gpu and where.placement != "host" else "host"
-    rest: Kind = "device" if where.on_gpu else "host"
-    parts = where.processes if where.placement == "sharded" else 1
-    sums = {field: sum(getattr(table, field) for table in sizes.tables) for field in ("weights", "state", "gradient")}
-    found = [
+    tables: Kind = "device" if hardware.on_gpu and hardware.placement != "host" else "host"
+    rest: Kind = "device" if hardware.on_gpu else "host"
+    parts = hardware.processes if hardware.placement == "sharded" else 1
+    sums = {field: sum(getattr(table, field) for table in model.tables) for field in ("weights", "state", "gradient")}
+    items = [
         MemoryItem("embedding tables", tables, sums["weights"] // parts),
         MemoryItem("their optimizer state", tables, sums["state"] // parts),
         MemoryItem(
@@ -161,47 +161,48 @@ def memory_items(
             sums["gradient"],
             "the rows of a batch" if config.sparse_embeddings else "whole tables",
         ),
-        MemoryItem("dense parameters", rest, sizes.dense),
-        MemoryItem("their optimizer state and gradients", rest, sizes.dense_state + sizes.dense_gradient),
-        MemoryItem("moving average", rest, sizes.average),
-        MemoryItem("activations of a batch", rest, tried.activations, f"{tried.rows:,} rows at a time"),
-        MemoryItem("joined tables", rest, rows.joined),
-        MemoryItem("batches that are ready", rest, tried.batch * config.gradient_accumulation_steps * _READY),
+        MemoryItem("dense parameters", rest, model.dense),
+        MemoryItem("their optimizer state and gradients", rest, model.dense_state + model.dense_gradient),
+        MemoryItem("moving average", rest, model.average),
+        MemoryItem("activations of a batch", rest, probe.activations, f"{probe.rows:,} rows at a time"),
+        MemoryItem("dimension tables", rest, data.joined),
+        MemoryItem("prefetched batches", rest, probe.batch * config.gradient_accumulation_steps * _READY),
     ]
-    left = where.free - total(found, "device")
-    found += [
-        _rows_of(split, size, config.memory_mib, left) for split, size in (("train", rows.train), ("valid", rows.valid))
+    left = hardware.free - total(items, "device")
+    items += [
+        _rows_of(split, size, config.memory_mib, left) for split, size in (("train", data.train), ("valid", data.valid))
     ]
-    every = [
-        replace(item, num_bytes=item.num_bytes * (where.processes if item.place == "host" else 1)) for item in found
-    ]
-    return [item for item in every if item.num_bytes]
+    processes = {"host": hardware.processes, "device": 1}
+    return [replace(item, num_bytes=item.num_bytes * processes[item.place]) for item in items if item.num_bytes]
 
 
 def _rows_of(split: str, size: int, memory: int, left: int) -> MemoryItem:
-    """Decide as the loader does: rows within its budget are resident, on the GPU if they take at most half of its free memory."""
+    """Return the item of a split's rows, by the rule of the loader.
+
+    Rows within the loader's budget are resident, on the GPU if they take at most half of its free memory.
+    """
     if size > memory << 20:
         return MemoryItem(f"rows of {split}", "host", memory << 20, f"streamed within train.memory_mib={memory}")
     return MemoryItem(f"rows of {split}", "device" if size <= left // 2 else "host", size, "kept in memory")
 
 
-def total(found: list[MemoryItem], place: Kind) -> int:
-    """Return the sum of the items of a place."""
-    return sum(item.num_bytes for item in found if item.place == place)
+def total(items: Iterable[MemoryItem], place: Kind) -> int:
+    """Return the bytes of all items in host or GPU memory."""
+    return sum(item.num_bytes for item in items if item.place == place)
 
 
-def _remembered(built: Iterable[Optimizer]) -> dict[Tensor, int]:
-    """Return the size of the optimizer state of each parameter of a model on the meta device, by creating it."""
-    found: dict[Tensor, int] = {}
-    for optimizer in built:
+def _optimizer_state_bytes(optimizers: Iterable[Optimizer]) -> dict[Tensor, int]:
+    """Return the bytes of the optimizer state of each parameter; creates the state on the meta device."""
+    sizes: dict[Tensor, int] = {}
+    for optimizer in optimizers:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if isinstance(optimizer, RowOptimizer):
-                    found[parameter] = num_bytes(optimizer.remembered(parameter).values())
+                    sizes[parameter] = num_bytes(optimizer.initial_state(parameter).values())
                 else:
                     parameter.grad = torch.empty_like(parameter)
-            group.update(fused=None, foreach=False)  # fused kernels refuse the meta device; they remember the same
+            group.update(fused=None, foreach=False)  # fused kernels, of the same state, reject the meta device
         if not isinstance(optimizer, RowOptimizer):
             optimizer.step()
-            found.update({parameter: num_bytes(state.values()) for parameter, state in optimizer.state.items()})
-    return found
+            sizes.update({parameter: num_bytes(state.values()) for parameter, state in optimizer.state.items()})
+    return sizes

@@ -1,7 +1,7 @@
-"""Memory probe: one training step with a small model counts the bytes of activations and gradients.
+"""Memory probe: one training step of a small model, with a count of the bytes of activations and gradients.
 
-The model gets tables with just the rows of the batch, and the tensors that its forward pass saves are counted. Parameters and
-optimizer state need no memory for their sizes: on torch's meta device a tensor has a shape alone.
+The tables have only the rows of the batch, and the tensors saved by the forward pass are counted. The sizes of
+parameters and optimizer state come from torch's meta device, without any memory.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from recsys_cli.training.step import Step
 
 @dataclass(frozen=True)
 class MemoryProbe:
-    """Memory of one step over some rows, in bytes.
+    """Memory of one training step, in bytes.
 
     Attributes:
-        rows: Their number.
-        activations: Tensors that the forward pass saves for the backward pass, without weights and the batch.
-        gradients: Gradient of the rows of the batch, by name of the table's module.
-        batch: The batch itself.
+        rows: Rows of the step.
+        activations: Tensors saved for the backward pass, without weights and the batch.
+        gradients: Sparse gradients of tables, by module name.
+        batch: The batch.
     """
 
     rows: int
@@ -40,7 +40,7 @@ class MemoryProbe:
     batch: int
 
     def scaled(self, rows: int) -> MemoryProbe:
-        """Scale to another number of rows: exact for memory per row, too high for memory that rows share."""
+        """Scale to another number of rows: exact for memory per row, too high for memory shared by rows."""
         factor = rows / self.rows
         return MemoryProbe(
             rows=rows,
@@ -51,15 +51,15 @@ class MemoryProbe:
 
 
 def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) -> MemoryProbe:
-    """Make one step on the CPU of this machine and count its memory.
+    """Run one step on the CPU and count its memory.
 
     Args:
-        model: On the meta device; useless afterwards.
-        config: How to train: `sparse_embeddings` as the model was built, and a precision other than `auto`.
-        batch: Rows of the data, on the CPU.
-        schema: Names their columns.
+        model: Model on the meta device; not usable afterwards.
+        config: `train` section of the config, with the model's `sparse_embeddings` and a precision other than `auto`.
+        batch: Batch of the data, on the CPU.
+        schema: Schema of the batch.
     """
-    few, rows = _renumbered(batch)
+    dense_batch, rows = _renumbered(batch)
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
             module.weight = nn.Parameter(torch.empty(rows, module.weight.shape[1], device="meta"))
@@ -67,38 +67,39 @@ def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) 
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
             tensor.zero_()
-    model.set_context(context_of_batch(few, schema))
+    model.set_context(context_of_batch(dense_batch, schema))
     step = Step(model.train(), config.model_copy(update={"gradient_accumulation_steps": 1, "compile": False}), Ranks())
-    known = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers(), *_tensors(few))}
+    inputs = (*model.parameters(), *model.buffers(), *_tensors(dense_batch))
+    excluded = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     saved: dict[int, int] = {}
 
     def count(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
+        if storage.data_ptr() not in excluded:
             saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        step(few, TrainingPosition(0, 1, 1, []))
+        step(dense_batch, TrainingPosition(0, 1, 1, []))
     names = table_names(model)
     gradients = {names[table]: _gradient_bytes(table.grad) for table in optimizers.split(model)[0]}
     return MemoryProbe(batch.num_rows, sum(saved.values()), gradients, num_bytes(_tensors(batch)))
 
 
 def table_names(model: nn.Module) -> dict[Tensor, str]:
-    """Return the paths of modules by their weights."""
+    """Return the module path of each weight."""
     return {parameter: name.removesuffix(".weight") for name, parameter in model.named_parameters()}
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the size of tensors."""
+    """Return the total bytes of tensors."""
     return sum(tensor.nbytes for tensor in tensors)
 
 
 def _renumbered(batch: Batch) -> tuple[Batch, int]:
-    """Return the batch with consecutive ids, and the highest number of distinct ids in a column.
+    """Return the batch with consecutive ids, and the highest number of distinct ids of a column.
 
-    Reserved ids stay: a model may look for padding.
+    Reserved ids stay as they are, because models may test for padding.
     """
     features: dict[str, Feature] = {}
     most = FIRST
@@ -114,11 +115,11 @@ def _renumbered(batch: Batch) -> tuple[Batch, int]:
 
 
 def _tensors(batch: Batch) -> list[Tensor]:
-    found = [*batch.labels.values()]
+    tensors = [*batch.labels.values()]
     for feature in batch.features.values():
         parts = (feature.values, feature.offsets, feature.weights) if isinstance(feature, Ragged) else (feature,)
-        found += [part for part in parts if part is not None]
-    return [*found, *([] if batch.weight is None else [batch.weight])]
+        tensors += [part for part in parts if part is not None]
+    return [*tensors, *([] if batch.weight is None else [batch.weight])]
 
 
 def _gradient_bytes(gradient: Tensor | None) -> int:

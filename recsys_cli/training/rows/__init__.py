@@ -1,4 +1,4 @@
-"""Optimizers for embedding tables that touch only the rows of the batch, each of them once: one file per rule."""
+"""Row-wise optimizers of embedding tables: sparse updates of the rows of a batch. One module per rule."""
 
 from __future__ import annotations
 

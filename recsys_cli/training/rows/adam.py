@@ -1,4 +1,4 @@
-"""Lazy Adam: what torch.optim.SparseAdam computes, in a fraction of its time."""
+"""Lazy Adam: the results of torch.optim.SparseAdam in a fraction of the time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from recsys_cli.training.rows.row_optimizer import RowOptimizer, parts
 
 
 class RowAdam(RowOptimizer):
-    """Adam for the rows of the batch; the others keep weights and moments, and the bias correction counts all steps.
+    """Adam for the rows of the batch; all other rows keep weights and moments. The bias correction counts all steps.
 
-    Equal to SparseAdam within rounding. Remembers two numbers for each number of the table.
+    Equal to SparseAdam up to rounding. The state takes twice the table's memory.
 
     Args:
-        params: Tables, shape (rows, D), whose gradients are sparse tensors.
+        params: Tables with sparse gradients, shape (rows, D).
         lr: Step size.
-        betas: Decay of the mean of the gradients and of their squares.
-        eps: Added to the root of the mean square, before its bias correction as SparseAdam does.
+        betas: Decay rates of the first and second moment.
+        eps: Added to the root of the second moment before the bias correction, as in SparseAdam.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class RowAdam(RowOptimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
-    def remembered(self, table: Tensor) -> dict[str, Tensor]:
-        """Return both moments, and how many steps there were."""
+    def initial_state(self, table: Tensor) -> dict[str, Tensor]:
+        """Return the step count and both moments."""
         return {
             "step": torch.zeros((), dtype=torch.float32, device=table.device),
             "exp_avg": torch.zeros_like(table),
@@ -46,17 +46,17 @@ class RowAdam(RowOptimizer):
     def update(
         self, table: Tensor, ids: Tensor, gradient: Tensor, state: Mapping[str, Tensor], options: Mapping[str, Any]
     ) -> None:
-        """Gather rows and moments, let torch's fused Adam kernel take them for a small parameter, and write them back."""
+        """Gather rows and moments, update them with torch's fused Adam kernel, and write them back."""
         beta1, beta2 = options["betas"]
-        # Adam adds eps after the bias correction of the mean square, SparseAdam before it.
+        # Adam adds eps after the bias correction of the second moment, SparseAdam before it.
         eps = options["eps"] / math.sqrt(1 - beta2 ** (float(state["step"]) + 1))
         tensors = (table, state["exp_avg"], state["exp_avg_sq"])
-        for some, some_gradient in parts(ids, gradient):
-            rows, mean, square = here = [tensor.index_select(0, some) for tensor in tensors]
+        for part_ids, part in parts(ids, gradient):
+            rows, first, second = gathered = [tensor.index_select(0, part_ids) for tensor in tensors]
             adam(
-                [rows], [some_gradient], [mean], [square], [], [state["step"].clone()], fused=True,
+                [rows], [part], [first], [second], [], [state["step"].clone()], fused=True,
                 amsgrad=False, beta1=beta1, beta2=beta2, lr=options["lr"], weight_decay=0.0, eps=eps, maximize=False,
             )  # fmt: skip
-            for tensor, values in zip(tensors, here, strict=True):
-                tensor.index_copy_(0, some, values)
+            for tensor, values in zip(tensors, gathered, strict=True):
+                tensor.index_copy_(0, part_ids, values)
         state["step"].add_(1)

@@ -1,7 +1,7 @@
-"""FBGEMM's kernels for rows on the CPU, where FBGEMM is installed: two to three times as fast as torch's own operators.
+"""Row-wise CPU kernels of FBGEMM, if installed: two to three times as fast as torch's own operators.
 
-FBGEMM offers them fused into the backward pass of its table-batched embeddings. Here the same kernels are called on a
-finished gradient, so that it can be clipped, scaled and added up over parts and ranks before; weights and state are ours.
+FBGEMM fuses them into the backward pass of its table-batched embeddings. Here they run on a finished gradient, after
+clipping, scaling, and sums over parts and ranks, with the weights and state of this package.
 """
 
 from __future__ import annotations
@@ -25,26 +25,29 @@ _SCHEMA = {
     "sgd": "grad_output host_weights weights_placements weights_offsets D_offsets max_D hash_size_cumsum "
     "total_hash_size_bits indices offsets pooling_mode indice_weights stochastic_rounding learning_rate_tensor output_dtype",
 }
-"""The arguments that are known here; a kernel that takes others is left alone."""
+"""Supported arguments of each kernel; a kernel with other arguments is not used."""
 
 
 def adagrad(table: Tensor, ids: Tensor, gradient: Tensor, total: Tensor, *, lr: float, eps: float) -> bool:
-    """Step by row-wise Adagrad, as `RowAdagrad` defines it; return whether FBGEMM is there and takes such a table.
+    """Update rows by row-wise Adagrad, as in `RowAdagrad`.
 
     Args:
-        table: Shape (rows, D).
-        ids: Of the rows to update, without repeats, all of them in the table; shape (U,).
-        gradient: Of these rows; shape (U, D).
-        total: The accumulator of each row of the table; shape (rows,).
+        table: Embedding table, shape (rows, D).
+        ids: Rows to update, unique and valid; shape (U,).
+        gradient: Gradient of these rows, shape (U, D).
+        total: Accumulator of each row of the table, shape (rows,).
         lr: Step size.
         eps: Added to the root of the accumulator.
+
+    Returns:
+        Whether FBGEMM is available and supports the table; otherwise nothing is updated.
     """
     zero = torch.zeros(1, dtype=torch.int64)
     return _run("rowwise_adagrad", table, ids, gradient, (total, zero.int(), zero, torch.tensor(lr), eps, 0.0, 0, 0.0))
 
 
 def sgd(table: Tensor, ids: Tensor, gradient: Tensor, *, lr: float) -> bool:
-    """Step by plain gradient descent; arguments and result as for `adagrad`."""
+    """Update rows by plain gradient descent; arguments and result as in `adagrad`."""
     return _run("sgd", table, ids, gradient, (torch.tensor(lr),))
 
 
@@ -68,14 +71,14 @@ def _run(rule: str, table: Tensor, ids: Tensor, gradient: Tensor, rest: tuple[An
 
 @cache
 def _kernel(rule: str) -> Any:
-    """Return the kernel of a rule; None where FBGEMM is not there, is for another torch, or has changed."""
-    fitting = f"1.{minor_for_torch()}."
-    if not any((installed(package) or "").startswith(fitting) for package in _PACKAGES):
+    """Return the kernel of a rule; None if FBGEMM is missing, built for another torch, or has other arguments."""
+    release = f"1.{minor_for_torch()}."
+    if not any((installed(package) or "").startswith(release) for package in _PACKAGES):
         return None
     try:
         import_module("fbgemm_gpu")
         schema = torch._C._get_schema(_NAME.format(rule), "")
     except (ImportError, OSError, RuntimeError):
         return None
-    known = [argument.name for argument in schema.arguments] == _SCHEMA[rule].split()
-    return getattr(torch.ops.fbgemm, schema.name.partition("::")[2]) if known else None
+    supported = [argument.name for argument in schema.arguments] == _SCHEMA[rule].split()
+    return getattr(torch.ops.fbgemm, schema.name.partition("::")[2]) if supported else None

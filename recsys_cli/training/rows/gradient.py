@@ -1,4 +1,4 @@
-"""What a sparse gradient holds: ascending ids without repeats, and a row for each. Whoever reads one asks here."""
+"""Sparse gradients as unique ascending ids and their rows."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ from torch import Tensor
 
 
 def rows_of(parameter: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ids of a sparse gradient, shape (U,), ascending without repeats, and its rows, shape (U, D).
+    """Return the ids and rows of a sparse gradient.
 
-    Where ids repeat, as they do after several backward passes, their rows are added up and the parameter's gradient is
-    replaced, so that this is done once however many ask. Whoever changes the rows in place changes the gradient.
+    Repeated ids, as after several backward passes, are coalesced first; the result replaces the gradient.
 
     Args:
-        parameter: With a sparse gradient.
+        parameter: Parameter with a sparse gradient.
+
+    Returns:
+        Unique ascending ids, shape (U,), and a view of their rows, shape (U, D).
     """
     gradient = parameter.grad
     assert gradient is not None
     ids = gradient._indices()[0]
-    # Backward passes lose the mark of being coalesced, so it is looked for in the ids: far cheaper than coalescing.
+    # The backward pass loses the coalesced flag; a test of the ids is far cheaper than coalescing.
     if not bool((ids[1:] > ids[:-1]).all()):
         gradient = parameter.grad = gradient.coalesce()
     return gradient._indices()[0], gradient._values()
 
 
 def of_rows(ids: Tensor, rows: Tensor, shape: torch.Size) -> Tensor:
-    """Return the sparse tensor of a shape that has some rows.
+    """Return a sparse gradient of ids and rows.
 
     Args:
-        ids: Ascending without repeats; shape (U,).
-        rows: Shape (U, D).
-        shape: (rows of the table, D).
+        ids: Unique ascending ids, shape (U,).
+        rows: Gradient rows, shape (U, D).
+        shape: Shape of the table, (rows, D).
     """
     return torch.sparse_coo_tensor(ids.unsqueeze(0), rows, shape, is_coalesced=True, check_invariants=False)

@@ -1,4 +1,4 @@
-"""What all row-wise optimizers do alike: find the rows of a gradient and the state of their table, and let a rule update them."""
+"""Base class of row-wise optimizers."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from recsys_cli.training.rows.gradient import rows_of
 from recsys_cli.training.uncompiled import Uncompiled
 
 _PART = 1 << 20
-"""Elements of a table that are updated at a time: bounds the memory that it takes to 4 MiB for each tensor."""
+"""Elements of a table updated at a time: bounds temporary tensors to 4 MiB each."""
 
 
 class RowOptimizer(Uncompiled):
-    """Updates the rows of tables that are in their gradients; all other rows keep their weights and their state.
+    """Optimizer with updates of the rows in sparse gradients; all other rows keep weights and state.
 
-    Torch's own optimizers add sparse tensors to sparse tensors and sort on the way. Here each used row, and what the rule
-    remembers of it, is read once and written once. State lies where the table lies; a table's first step makes it.
+    Each updated row and its state is read and written once; torch's own optimizers add and sort sparse tensors. The
+    first step of a table creates its state on the table's device.
     """
 
     @abstractmethod
-    def remembered(self, table: Tensor) -> dict[str, Tensor]:
-        """Return what the rule remembers of a table before its first step, by name."""
+    def initial_state(self, table: Tensor) -> dict[str, Tensor]:
+        """Return the optimizer state of a table before its first step, by name."""
 
     @abstractmethod
     def update(
         self, table: Tensor, ids: Tensor, gradient: Tensor, state: Mapping[str, Tensor], options: Mapping[str, Any]
     ) -> None:
-        """Change some rows of a table, and what is remembered of them.
+        """Update rows of a table and their state in place.
 
         Args:
-            table: Shape (rows, D).
-            ids: Of the rows, ascending without repeats; shape (U,).
-            gradient: Of these rows, not to be changed; shape (U, D).
-            state: What is remembered of the table, by name.
-            options: Of the parameter group: lr and the like.
+            table: Embedding table, shape (rows, D).
+            ids: Rows to update, unique and ascending; shape (U,).
+            gradient: Gradient of these rows, read-only; shape (U, D).
+            state: Optimizer state of the table by name.
+            options: Options of the parameter group, such as lr.
         """
 
     @torch.no_grad()
@@ -59,17 +59,17 @@ class RowOptimizer(Uncompiled):
     def _step(self, table: Tensor, group: Mapping[str, Any]) -> None:
         if not table.grad.is_sparse:  # type: ignore[union-attr]
             raise ConfigError(
-                "train.sparse_embeddings is true, and the model's embedding tables have dense gradients",
-                hint="build sparse tables where the model gets sparse=True, or set train.sparse_embeddings=false",
+                "train.sparse_embeddings=true, but the model's embedding tables have dense gradients",
+                hint="build the tables with the `sparse` argument of the model, or set train.sparse_embeddings=false",
             )
         state = self.state[table]
         if not state:
-            state.update(self.remembered(table))
+            state.update(self.initial_state(table))
         ids, gradient = rows_of(table)
         self.update(table, ids, gradient, state, group)
 
 
 def parts(ids: Tensor, gradient: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut rows into runs that need little memory beside them; for what is computed in several steps."""
+    """Split ids and rows into parts of at most `_PART` elements, to bound temporary memory."""
     size = max(1, _PART // gradient.shape[1])
     return zip(ids.split(size), gradient.split(size), strict=True)

@@ -1,4 +1,4 @@
-"""Gradient descent on the rows of the batch, which remembers nothing: the least memory that training can take."""
+"""Row-wise gradient descent without optimizer state, for the lowest memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class RowSGD(RowOptimizer):
     """Plain gradient descent: w -= lr · g, as torch.optim.SGD without momentum.
 
     Args:
-        params: Tables, shape (rows, D), whose gradients are sparse tensors.
+        params: Tables with sparse gradients, shape (rows, D).
         lr: Step size.
     """
 
     def __init__(self, params: Iterable[Tensor], *, lr: float) -> None:
         super().__init__(params, {"lr": lr})
 
-    def remembered(self, table: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 - of any table
-        """Return nothing."""
+    def initial_state(self, table: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 - stateless
+        """Return an empty state."""
         return {}
 
     def update(
@@ -31,9 +31,9 @@ class RowSGD(RowOptimizer):
         table: Tensor,
         ids: Tensor,
         gradient: Tensor,
-        state: Mapping[str, Tensor],  # noqa: ARG002 - there is none
+        state: Mapping[str, Tensor],  # noqa: ARG002 - stateless
         options: Mapping[str, Any],
     ) -> None:
-        """Step against the gradients."""
+        """Subtract the scaled gradient."""
         if not fbgemm.sgd(table, ids, gradient, lr=options["lr"]):
             table.index_add_(0, ids, gradient, alpha=-options["lr"])

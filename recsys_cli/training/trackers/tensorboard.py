@@ -1,4 +1,4 @@
-"""Event files for TensorBoard, in RUN/tensorboard: `tensorboard --logdir workspace/runs` shows all runs beside each other."""
+"""TensorBoard tracker: event files in RUN/tensorboard; `tensorboard --logdir workspace/runs` compares all runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from recsys_cli.training.trackers.tracker import Series, flat
 
 
 class TensorBoard:
-    """Write the numbers as scalars, and the config where TensorBoard's table of hyperparameters looks for it.
+    """Logs metrics as scalars, and the config as hyperparameters.
 
-    Events are written from here and not through tensorboardX's SummaryWriter: its thread dies of a full disk, and whoever
-    hands it the eleventh event after that waits for ever.
+    tensorboardX's SummaryWriter is not used: its thread dies on a full disk, and the eleventh event afterwards blocks
+    forever.
 
     Args:
-        series: What is logged; steps after `done` that an earlier file has are taken back.
+        series: Series to log; events of earlier files after step `done` are purged.
     """
 
     rewinds: ClassVar[bool] = True
@@ -30,7 +30,7 @@ class TensorBoard:
     def __init__(self, series: Series) -> None:
         folder = series.run.folder / "tensorboard"
         folder.mkdir(exist_ok=True)
-        # The name is TensorBoard's; the step keeps a run that is resumed within a second from the file it had before.
+        # TensorBoard's file name; the step makes it unique for a run resumed within a second.
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{series.done}"
         self._file = _Records(str(folder / name))
         try:
@@ -41,13 +41,13 @@ class TensorBoard:
             raise
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Write scalars."""
+        """Log scalars."""
         for name, value in values.items():
             self._write(step=step, summary=scalar(name, value))
         self._file.flush()
 
     def close(self, *, finished: bool) -> None:
-        """Mark the end, and close the file."""
+        """Write the end of the hyperparameters and close the file."""
         if finished:
             self._write(summary=self._end)
         self._file.close()
@@ -66,12 +66,12 @@ class TensorBoard:
 
 
 class _Records(RecordWriter):
-    """Hands each event to the system, so that a killed process loses none, and does not wait until the disk has it."""
+    """Record writer with a flush to the operating system but no fsync: a killed process loses no event."""
 
     def flush(self) -> None:
         self._writer.flush()
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, bool | float | str]:
-    """Return the config by dotted names; what is neither a number nor a truth value as text."""
+    """Return the config by dotted names, with all values except numbers and booleans as text."""
     return {name: value if isinstance(value, int | float) else str(value) for name, value in flat(config, ".").items()}

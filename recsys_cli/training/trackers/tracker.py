@@ -1,4 +1,4 @@
-"""What a tracker is. One of another package derives from `Tracker` (docs/security.md)."""
+"""Tracker protocol. A tracker of another package derives from `Tracker` (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from recsys_cli.workspace import TrainedRun
 
 @dataclass(frozen=True)
 class Series:
-    """What is about to be logged.
+    """Series of metrics of one run.
 
     Attributes:
-        run: The run; its folder's name is the name of the series.
-        config: The whole config, as plain values.
-        done: Steps that are done: 0, or where a resumed run goes on.
+        run: The run; the name of its folder names the series.
+        config: Config as plain values.
+        done: Finished steps: 0, or the step of a resumed run.
     """
 
     run: TrainedRun
@@ -25,11 +25,11 @@ class Series:
 
 
 class Tracker(Protocol):
-    """Writes numbers over steps to where another program shows them. Made as `Class(series)`; raises what it likes.
+    """Logs metrics by step to another program. Created as `Class(series)`; may raise any exception.
 
     Attributes:
-        rewinds: Whether it takes back what it has of later steps than `series.done`. One that cannot is not told those
-            steps of a resumed run that it was told before the break: they have the values that they had then.
+        rewinds: Whether it purges steps after `series.done`. Without it, a resumed run does not log these steps again;
+            their values are the same.
     """
 
     rewinds: ClassVar[bool]
@@ -37,25 +37,25 @@ class Tracker(Protocol):
     def __init__(self, series: Series) -> None: ...
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Write some numbers.
+        """Log metrics.
 
         Args:
-            step: Steps since the start of training; never less than in the call before.
-            values: By names such as `step/loss` and `epoch/valid/auc`; NaN where a number is not finite.
+            step: Steps since the start of training; never decreases between calls.
+            values: Metrics by names such as `step/loss` and `epoch/valid/auc`; NaN if not finite.
         """
 
     def close(self, *, finished: bool) -> None:
-        """Write what is still held, and let go of everything.
+        """Flush and release all resources.
 
         Args:
-            finished: Whether training came to its end; otherwise it may be resumed.
+            finished: Whether training is complete; otherwise it may be resumed.
         """
 
 
 def flat(values: Mapping[str, Any], separator: str, prefix: str = "") -> dict[str, Any]:
-    """Return nested values by the path of their keys; lists and other leaves are left as they are."""
-    found: dict[str, Any] = {}
+    """Flatten nested mappings to one level, with key paths as names; lists stay as they are."""
+    leaves: dict[str, Any] = {}
     for name, value in values.items():
         path = f"{prefix}{separator}{name}" if prefix else str(name)
-        found.update(flat(value, separator, path) if isinstance(value, Mapping) else {path: value})
-    return found
+        leaves.update(flat(value, separator, path) if isinstance(value, Mapping) else {path: value})
+    return leaves

@@ -1,4 +1,4 @@
-"""All trackers of a run together. Whatever happens to one of them is said once, and training goes on without it."""
+"""All trackers of a run. A failed tracker is reported once and dropped, and training continues."""
 
 from __future__ import annotations
 
@@ -14,49 +14,48 @@ from recsys_cli.training.trackers.tracker import Series, Tracker, flat
 
 
 def find(names: Sequence[str]) -> dict[str, type[Tracker]]:
-    """Import trackers, so that one that is missing is known before anything begins.
+    """Import tracker classes by name, before training starts.
 
     Raises:
-        ConfigError: A tracker is not known or not trusted, or it is no `Tracker`.
-        MissingExtraError: What it writes with is not installed.
+        ConfigError: A tracker is unknown or untrusted, or not a `Tracker`.
+        MissingExtraError: A package of a tracker is not installed.
     """
     return {name: _find(name) for name in names}
 
 
 def _find(name: str) -> type[Tracker]:
     path = lookup(TRACKERS, name, what="tracker")
-    found: type[Tracker] = load(path)
+    tracker: type[Tracker] = load(path)
     if not is_own(path):
-        require_subclass(found, Tracker, path)
-    return found
+        require_subclass(tracker, Tracker, path)
+    return tracker
 
 
 class Trackers:
-    """Feed the lines of metrics.jsonl to trackers.
+    """Passes the lines of metrics.jsonl to all trackers.
 
     Args:
-        classes: What `find` returned.
-        emit: Is told of a tracker that failed.
+        classes: Tracker classes by name, from `find`.
+        emit: Receives a warning for a failed tracker.
     """
 
     def __init__(self, classes: Mapping[str, type[Tracker]], emit: Emit) -> None:
         self._classes = classes
         self._emit = emit
         self._open: dict[str, Tracker] = {}
-        self._seen: Mapping[str, int] = {}
+        self._logged: Mapping[str, int] = {}
 
     @contextmanager
-    def following(self, series: Series, *, seen: Mapping[str, int]) -> Iterator[None]:
-        """Begin the series of a run, or go on with it; end it with the block.
+    def session(self, series: Series, *, logged: Mapping[str, int]) -> Iterator[None]:
+        """Start or resume a series for the duration of a block.
 
         Args:
-            series: What is going to be logged.
-            seen: The last step of each event that was logged before a break: a run that was killed had gone further than
-                its checkpoint.
+            series: Series to log.
+            logged: Last logged step of each event before an interruption; a killed run is ahead of its checkpoint.
         """
-        self._seen = seen
+        self._logged = logged
         for name, tracker in self._classes.items():
-            self._try(name, partial(self._begin, name, tracker, series))
+            self._try(name, partial(self._start, name, tracker, series))
         finished = False
         try:
             yield
@@ -67,27 +66,27 @@ class Trackers:
                 self._try(name, partial(opened.close, finished=finished))
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """Hand a line of metrics.jsonl on, as numbers by name: those of {"event": "step", "loss": 1.0} are `step/loss`."""
+        """Log a line of metrics.jsonl as numbers by name: `step/loss` from {"event": "step", "loss": 1.0}."""
         event, step = line["event"], line["step"]
         measured = {name: value for name, value in line.items() if name not in {"event", "step"}}
         values = {
             name: float(value) for name, value in flat(measured, "/", event).items() if isinstance(value, int | float)
         }
-        known = step <= self._seen.get(event, 0)
+        is_repeated = step <= self._logged.get(event, 0)
         for name, tracker in list(self._open.items()):
-            if tracker.rewinds or not known:
+            if tracker.rewinds or not is_repeated:
                 self._try(name, partial(tracker.log, step, values))
 
-    def _begin(self, name: str, tracker: type[Tracker], series: Series) -> None:
+    def _start(self, name: str, tracker: type[Tracker], series: Series) -> None:
         self._open[name] = tracker(series)
 
-    def _try(self, name: str, work: Callable[[], object]) -> None:
+    def _try(self, name: str, call: Callable[[], object]) -> None:
         try:
-            work()
-        except Exception as error:  # a tracker talks to disks and servers, and may be anybody's code
+            call()
+        except Exception as error:  # trackers depend on disks, servers and foreign code
             failed = self._open.pop(name, None)
             if failed is not None:
-                with suppress(Exception):  # it has said already what is wrong
+                with suppress(Exception):  # the first error is the one reported
                     failed.close(finished=False)
-            what = f"{type(error).__name__}: {error}"
-            self._emit(Message(f"the tracker {name} failed, and training goes on without it: {what}", "warning"))
+            cause = f"{type(error).__name__}: {error}"
+            self._emit(Message(f"the tracker {name} failed; training continues without it: {cause}", "warning"))

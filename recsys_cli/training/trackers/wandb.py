@@ -1,4 +1,4 @@
-"""Weights & Biases, offline: RUN/wandb holds what `wandb sync` sends when somebody wants it sent."""
+"""Weights & Biases tracker, offline: files in RUN/wandb for a later `wandb sync`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from recsys_cli.training.trackers.tracker import Series
 
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 try:
-    with warnings.catch_warnings(action="ignore"):  # of its dependencies' past
+    with warnings.catch_warnings(action="ignore"):  # deprecations in dependencies
         import wandb
 except ImportError as _error:
     raise MissingExtraError.for_extra("track", what="train.trackers: wandb") from _error
 
 
 class WandB:
-    """Write the numbers and the config as an offline run. A resumed run has a folder for each session, under one id.
+    """Logs metrics and config to an offline run. A resumed run has one folder per session, with the same id.
 
     Args:
-        series: What is logged.
+        series: Series to log.
     """
 
     rewinds: ClassVar[bool] = False
@@ -41,11 +41,11 @@ class WandB:
             )  # fmt: skip
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Write a row of the run's history."""
+        """Log a row of the run history."""
         with warnings.catch_warnings(action="ignore"):
             self._run.log(dict(values), step=step)
 
     def close(self, *, finished: bool) -> None:
-        """Say how the run ended."""
+        """Finish the run with its exit code."""
         with warnings.catch_warnings(action="ignore"):
             self._run.finish(exit_code=0 if finished else 1)

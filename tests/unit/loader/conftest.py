@@ -1,4 +1,4 @@
-"""Prepared data with every kind of column, in both layouts, whose rows are known."""
+"""Prepared data with every kind of column, in both layouts, with numbered rows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def schema(*, layout: str) -> Schema:
 def write_rows(
     folder: Path, *, splits: Mapping[str, int], shards: int = 2, layout: str = "star", group: int = 40
 ) -> PreparedData:
-    """Write splits in which row number i is told by its user id, i (the price is i / 2, the session has i % 4 ids)."""
+    """Write splits with numbered rows: row i has the user id i, the price i / 2 and a session of i % 4 ids."""
     data = PreparedData(folder)
     items = item_table()
     for split, rows in splits.items():
@@ -91,7 +91,7 @@ WriteRows = Callable[..., PreparedData]
 
 @pytest.fixture
 def numbered(tmp_path: Path) -> WriteRows:
-    """Write prepared data whose user ids number the rows: numbered(rows, shards=…, layout=…, group=rows of a row group)."""
+    """Write prepared data with user ids as row numbers: numbered(rows, shards=…, layout=…, group=rows of a row group)."""
 
     def write(rows: int, **how: Any) -> PreparedData:
         name = "-".join(str(part) for part in (rows, *how.values()))
@@ -102,7 +102,7 @@ def numbered(tmp_path: Path) -> WriteRows:
 
 @pytest.fixture(scope="session")
 def streamed(tmp_path_factory: pytest.TempPathFactory) -> WriteRows:
-    """60,000 rows that do not fit into 1 MiB, in small row groups: streamed(layout=…); written once, not to be changed."""
+    """60,000 rows in small row groups, more than 1 MiB: streamed(layout=…); written once, read-only."""
     written: dict[str, PreparedData] = {}
 
     def write(layout: str = "star") -> PreparedData:
@@ -139,7 +139,7 @@ def rows_of() -> Rows:
 
 @pytest.fixture
 def expected_row() -> Callable[[int], dict[str, Any]]:
-    """What row number i of `numbered` must look like in a batch."""
+    """Return the expected row i of `numbered` in a batch."""
     items = item_table().to_pylist()
 
     def row(number: int) -> dict[str, Any]:

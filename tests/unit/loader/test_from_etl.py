@@ -1,4 +1,4 @@
-"""What the ETL wrote of lists of numbers, weights and several labels, as it arrives in a batch."""
+"""Lists of numbers, weights and several labels from etl to a batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS = 60
 
 
 def raw(number: int) -> dict[str, Any]:
-    """An interaction; its number is found again in `row`."""
+    """An interaction with its number in `row`."""
     tags = [f"t{place}" for place in range(number % 4)]
     return {
         "row": float(number), "user": number % 7, "movie": number % 3, "tags": tags,

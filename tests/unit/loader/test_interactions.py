@@ -1,4 +1,4 @@
-"""What evaluation reads of prepared data: a bucket of values that train did not have is no user and no item."""
+"""Interactions of prepared data: a bucket of unseen values is neither a user nor an item."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Constant(Model):
 
 
 def with_buckets(data: PreparedData, **buckets: int) -> PreparedData:
-    """Say of the last ids of columns that they are those of buckets."""
+    """Declare the last ids of columns as buckets."""
     columns = (column.model_copy(update={"buckets": buckets.get(column.name, 0)}) for column in data.schema.columns)
     Schema(columns=tuple(columns)).write(data.folder / "schema.json")
     return data
@@ -85,7 +85,7 @@ def test_items_are_counted_without_buckets_and_rows_that_were_drawn(make_prepare
 
 
 def _with_drawn(data: PreparedData) -> PreparedData:
-    """Say of some rows that they were drawn."""
+    """Mark rows as sampled negatives."""
     for path in data.shards("train"):
         table = pq.read_table(path)
         drawn = np.arange(table.num_rows, dtype=np.int8) % 3 == 0

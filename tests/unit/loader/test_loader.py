@@ -1,4 +1,4 @@
-"""What a loader hands out: every row once and whole, in an order that (seed, epoch) decides; and where it goes on."""
+"""Loader: every row once, in an order given by (seed, epoch), and resumable."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Expected = Callable[[int], dict[str, Any]]
 
 
 def users(loader: Loader) -> list[int]:
-    """The user ids, which number the rows, in the order they come."""
+    """Return the user ids, the row numbers, in order."""
     return [user for batch in loader for user in batch.features["userId"].tolist()]  # type: ignore[union-attr]
 
 
 def same(one: list[Batch], two: list[Batch]) -> bool:
-    """Whether two lists of batches are the same, bit for bit."""
+    """Compare two lists of batches bit for bit."""
 
     def flat(batch: Batch) -> list[torch.Tensor]:
         features = {**batch.features, **batch.labels}
@@ -202,7 +202,7 @@ def test_loader_gives_ranks_without_rows_empty_batches(numbered: Make) -> None:
 
 
 def test_loader_refuses_a_split_that_is_not_there(numbered: Make) -> None:
-    with pytest.raises(DataError, match=r"no split 'test'; there are train, valid") as caught:
+    with pytest.raises(DataError, match=r"unknown split 'test'; the splits are train, valid") as caught:
         Loader(numbered(10), "test", batch_size=4)
     assert caught.value.hint == "recsys etl --force"
 
@@ -215,7 +215,7 @@ def test_loader_refuses_to_train_on_no_rows(numbered: Make) -> None:
 def test_loader_notices_lost_shards(numbered: Make) -> None:
     data = numbered(100)
     data.shards("train")[0].unlink()
-    with pytest.raises(DataError, match=r"holds 50 rows where the manifest says 100"):
+    with pytest.raises(DataError, match=r"has 50 rows, but the manifest says 100"):
         Loader(data, "train", batch_size=4)
 
 
@@ -236,18 +236,18 @@ def put(name: str, values: pa.Array) -> Callable[[pa.Table], pa.Table]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("itemId", pa.array([50])), r"00001\.parquet: column 'itemId' holds the id 50, but ids go from 0 to 49"),
+        (put("itemId", pa.array([50])), r"00001\.parquet: column 'itemId' holds the id 50, but ids range from 0 to 49"),
         (put("userId", pa.array([-1])), r"00001\.parquet: column 'userId' holds the id -1"),
-        (put("session", pa.array([[3, 300]])), r"column 'session' holds the id 300, but ids go from 0 to 299"),
-        (put("itemId", pa.array([None], pa.int32())), r"column 'itemId' holds 1 nulls where ids were expected"),
-        (lambda table: table.drop(["price"]), r"00001\.parquet: no column 'price', which schema\.json says is there"),
+        (put("session", pa.array([[3, 300]])), r"column 'session' holds the id 300, but ids range from 0 to 299"),
+        (put("itemId", pa.array([None], pa.int32())), r"column 'itemId' holds 1 nulls instead of ids"),
+        (lambda table: table.drop(["price"]), r"00001\.parquet: column 'price' of schema\.json is missing"),
         (
             lambda table: table.set_column(0, "userId", pa.array([[1]] * len(table))),
             r"column 'userId' does not hold single values",
         ),
         (
             lambda table: table.set_column(0, "userId", pa.array(["x"] * len(table))),
-            r"column 'userId' holds string where ids were expected",
+            r"column 'userId' holds string instead of ids",
         ),
         (
             lambda table: table.set_column(table.column_names.index("price"), "price", pa.array(["x"] * len(table))),
@@ -268,7 +268,7 @@ def test_loader_checks_ids_where_the_footer_does_not_tell(numbered: Make) -> Non
     data = numbered(100)
     path = data.shards("train")[0]
     pq.write_table(put("itemId", pa.array([77]))(pq.read_table(path)), path, write_statistics=False)
-    with pytest.raises(DataError, match=r"00000\.parquet: column 'itemId' holds the id 77, but ids go from 0 to 49"):
+    with pytest.raises(DataError, match=r"00000\.parquet: column 'itemId' holds the id 77, but ids range from 0 to 49"):
         Loader(data, "train", batch_size=4)
 
 

@@ -1,4 +1,4 @@
-"""The shuffle is a bijection and looks random; the deal gives each row to one rank, in equally many steps."""
+"""The shuffle is a bijection and looks random; the partition gives each row to one rank, with equal numbers of steps."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_deal_step_has_the_same_rows_for_any_number_of_ranks(num_rows: int, batc
 def test_a_part_of_a_step_is_the_same_rows_for_any_number_of_ranks(
     num_rows: int, batch_size: int, world_size: int, parts: int
 ) -> None:
-    """Ranks take the rows of their stretches in order, and cut them as `pieces` says: together they have each part's rows."""
+    """The pieces of all ranks cover each part of a step."""
     deal = BatchPartition(num_rows, batch_size, world_size, parts)
     for step in range(deal.num_steps):
         start, stop = deal.step(step)

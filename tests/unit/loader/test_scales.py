@@ -1,4 +1,4 @@
-"""The scale of a label is that of all of its rows, however many files and whatever its mean."""
+"""The scale of a label covers all rows, for any number of files and any mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A split larger than the memory it may take: the same rows, from windows, with bounded memory."""
+"""A split larger than its memory budget: the same rows, from windows, with bounded memory."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_streaming_finds_bad_ids_before_it_begins(numbered: Make) -> None:
     table = pq.read_table(path)
     pq.write_table(table.set_column(0, "userId", pa.array(range(30_000, 90_000, 4), pa.int32())), path)
     with pytest.raises(
-        DataError, match=r"00003\.parquet: column 'userId' holds the id 89996, but ids go from 0 to 69999"
+        DataError, match=r"00003\.parquet: column 'userId' holds the id 89996, but ids range from 0 to 69999"
     ):
         Loader(data, "train", batch_size=1_000, memory=1)
 

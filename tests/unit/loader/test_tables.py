@@ -62,7 +62,7 @@ def test_tables_refuse_ids_beyond_the_cardinality(numbered: Make) -> None:
     data = numbered(10)
     table = pq.read_table(data.table("itemId"))
     pq.write_table(table.set_column(0, "genres", pa.array([[9]] * 50, pa.list_(pa.int32()))), data.table("itemId"))
-    with pytest.raises(DataError, match=r"itemId\.parquet: column 'genres' holds the id 9, but ids go from 0 to 8"):
+    with pytest.raises(DataError, match=r"itemId\.parquet: column 'genres' holds the id 9, but ids range from 0 to 8"):
         DimensionTables(data)
 
 

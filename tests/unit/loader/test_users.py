@@ -1,4 +1,4 @@
-"""Batches of users: each user with two items once an epoch, in an order that (seed, epoch) decides; and where it goes on."""
+"""Batches of users: each user with two items once per epoch, in an order given by (seed, epoch), and resumable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader import UserLoader
-from recsys_cli.loader.users import users_of_a_step
+from recsys_cli.loader.users import auto_batch_size
 
 SCHEMA = Schema(
     columns=(
@@ -82,7 +82,7 @@ def test_users_go_on_where_they_were() -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 7])
-def test_ranks_share_the_users_of_a_step(ranks: int) -> None:
+def test_ranks_share_the_auto_batch_size(ranks: int) -> None:
     parts = [ids(loader(rank=rank, world_size=ranks)) for rank in range(ranks)]
     assert [list(chain.from_iterable(pieces)) for pieces in zip(*parts, strict=True)] == ids(loader())
 
@@ -104,7 +104,7 @@ def test_impossible_shares_of_users_are_refused() -> None:
     [(1, 32), (38_399, 32), (38_400, 64), (76_800, 128), (153_599, 128), (153_600, 256), (10_000_000, 256)],
 )
 def test_steps_grow_with_the_users_as_long_as_an_epoch_has_many(users: int, size: int) -> None:
-    assert users_of_a_step(users) == size
+    assert auto_batch_size(users) == size
 
 
 def test_a_loader_of_users_takes_its_size_from_them() -> None:

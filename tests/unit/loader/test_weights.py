@@ -43,7 +43,7 @@ SCHEMA = Schema(columns=(
 
 
 def a_row(number: int) -> dict[str, Any]:
-    """Row `number` as it is written, and as a batch has to hold it."""
+    """Return row `number` as written, and as expected in a batch."""
     return {
         "user": number,
         "item": number % 3,
@@ -77,7 +77,7 @@ def write(folder: Path, rows: list[dict[str, Any]], *, group: int = 1_500, **cha
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    """Rows enough to be streamed with 1 MiB."""
+    """Enough rows for streaming with 1 MiB."""
     return write(tmp_path_factory.mktemp("weights") / "data", [a_row(number) for number in range(ROWS)])
 
 
@@ -135,13 +135,13 @@ def test_lists_that_differ_in_length_are_named_with_their_row(tmp_path: Path) ->
     message = r"00000\.parquet: row 7 of row group 2 has 3 elements in 'tags' and 1 in 'scores'"
     with pytest.raises(DataError, match=message) as caught:
         Loader(data, "train", batch_size=8)
-    assert "the same to the other" in str(caught.value.hint)
+    assert "apply the same ops" in str(caught.value.hint)
 
 
 def test_weights_of_lists_have_to_be_finite_and_there(tmp_path: Path) -> None:
     rows = [a_row(number) for number in range(40)]
     rows[27]["scores"] = [1.0, float("nan"), 0.0]
-    with pytest.raises(DataError, match=r"row group 2 has elements of 'scores' that are no finite numbers"):
+    with pytest.raises(DataError, match=r"row group 2 has nulls or infinite numbers in 'scores'"):
         Loader(write(tmp_path / "nan", rows, group=10), "train", batch_size=8)
     rows = [a_row(number) for number in range(8)]
     texts = pa.array([["x"] * (number % 4) for number in range(8)])
@@ -167,15 +167,15 @@ def test_targets_that_are_right_pass(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (changed("clicked", 5, kind=pa.int8()), r"the label clicked goes from 0 to 5 in train, and has to be 0 or 1"),
-        (changed("bought", -0.5, 0.5), r"the label bought goes from -0\.5 to 0\.875 in train"),
+        (changed("clicked", 5, kind=pa.int8()), r"the label clicked ranges from 0 to 5 in train; it must be 0 or 1"),
+        (changed("bought", -0.5, 0.5), r"the label bought ranges from -0\.5 to 0\.875 in train"),
         (changed("bought", float("nan"), None), r"2 rows of train have no label bought"),
         (changed("clicked", None, kind=pa.int8()), r"1 rows of train have no label clicked"),
         (
             changed("weight", -1, kind=pa.int16()),
-            r"the weight weight goes from -1 to 4 in train, and has to be 0 or more",
+            r"the weight weight ranges from -1 to 4 in train; it must be 0 or more",
         ),
-        (changed("weight", float("inf")), r"goes from 0 to inf in train, and has to be 0 or more and finite"),
+        (changed("weight", float("inf")), r"ranges from 0 to inf in train; it must be 0 or more and finite"),
         (changed("weight", float("nan"), 2.0), r"1 rows of train have no weight in weight"),
         (changed("weight", None, kind=pa.int16()), r"1 rows of train have no weight in weight"),
     ],
@@ -192,7 +192,7 @@ def test_targets_of_valid_are_looked_at_too(tmp_path: Path) -> None:
     path = data.shards("valid")[0]
     table = pq.read_table(path)
     pq.write_table(table.set_column(table.column_names.index("weight"), "weight", pa.array([-2] * 40)), path)
-    with pytest.raises(DataError, match=r"the weight weight goes from -2 to -2 in valid"):
+    with pytest.raises(DataError, match=r"the weight weight ranges from -2 to -2 in valid"):
         check_targets(data)
 
 

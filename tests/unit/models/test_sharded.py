@@ -20,7 +20,7 @@ from recsys_cli.features.schema import Column, Kind, Role
 from recsys_cli.models.embedding import Embeddings, ShardedEmbeddings, sharding_plan, shards
 from recsys_cli.stages.train import train_on
 from recsys_cli.training.checkpoint import Checkpoint
-from recsys_cli.training.distributed.ranks import alone
+from recsys_cli.training.distributed.ranks import local_process_group
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 MakePrepared = Callable[..., PreparedData]
@@ -143,7 +143,7 @@ def tables() -> Iterator[ShardedEmbeddings]:
     torch.manual_seed(5)
     made = ShardedEmbeddings(COLUMNS, WIDTHS, sparse=True)
     made.write_rows("a.b", torch.tensor([19, 3]), torch.full((2, 6), 2.0))  # before they are sharded
-    with alone(torch.device("cpu")):
+    with local_process_group(torch.device("cpu")):
         made.distribute("adagrad", {"lr": 0.1, "eps": 1e-8}, torch.device("cpu"))
         yield made
 

@@ -1,4 +1,4 @@
-"""Applying a fitted plan to new rows: the same as the stage made of the same rows, and what new rows may lack."""
+"""A fitted plan on new rows: the same result as in etl, and missing columns."""
 
 from __future__ import annotations
 
@@ -345,12 +345,12 @@ def test_a_run_or_data_is_found_by_name_and_by_folder(here: Path, workspace: Wor
 def test_files_are_not_written_over(here: Path, workspace: Workspace) -> None:
     data = prepared(workspace)
     applied(data, workspace, "train.parquet")
-    with pytest.raises(ConfigError, match=r"train\.prepared\.parquet is there already"):
+    with pytest.raises(ConfigError, match=r"train\.prepared\.parquet already exists"):
         apply(str(data.folder), ["train.parquet"], workspace)
     applied(data, workspace, "train.parquet", force=True)
-    with pytest.raises(ConfigError, match=r"is one of the files to read"):
+    with pytest.raises(ConfigError, match=r"is one of the input files"):
         apply(str(data.folder), ["train.parquet"], workspace, output=here / "train.parquet", force=True)
-    with pytest.raises(ConfigError, match="no new rows are given"):
+    with pytest.raises(ConfigError, match="no files of new rows"):
         apply(str(data.folder), [], workspace)
     with pytest.raises(ConfigError, match=r"only etl\.engine, etl\.device, etl\.memory_mib go with --apply"):
         apply(str(data.folder), ["valid.parquet"], workspace, overrides=["etl.seed=1"])

@@ -1,4 +1,4 @@
-"""A bench on the checkerboard, where EASE learns what popularity cannot know; broken off, gone on with, and with failures."""
+"""A bench on the checkerboard, where EASE beats popularity; interrupted, resumed, and with failures."""
 
 from __future__ import annotations
 
@@ -152,9 +152,7 @@ def test_a_model_that_fails_is_told_and_the_others_go_on(
     assert "mlp, seeds 1, 2" in show(found)
     assert [one.label for one in found.standings if one.runs] == ["ease"]
     assert any(event.level == "warning" for event in events if isinstance(event, Message))
-    with pytest.raises(
-        TrainingError, match="none of 1 runs could be made; the last one, popularity: ValueError: shapes"
-    ):
+    with pytest.raises(TrainingError, match="all 1 runs failed; the last one, popularity: ValueError: shapes"):
         bench_on(data, a_config(data, "popularity"), workspace)
 
 

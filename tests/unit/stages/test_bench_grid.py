@@ -1,4 +1,4 @@
-"""In which order a bench goes through its models and seeds, and how long it says that it will take."""
+"""Order of the cells of a bench, and the estimate of its remaining time."""
 
 from __future__ import annotations
 

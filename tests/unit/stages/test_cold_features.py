@@ -1,4 +1,4 @@
-"""Users and items that train does not know, scored by what a joined table says of them: planted, so that features decide alone."""
+"""Cold-start users and items, scored by features of a joined table, on planted data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recsys_cli.evaluation import Evaluation
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.schema import UNSEEN, Role
 from recsys_cli.loader import Loader
-from recsys_cli.loader.footprint import contents
+from recsys_cli.loader.footprint import layout_of_split
 from recsys_cli.loader.streaming import Streaming
 from recsys_cli.stages.apply import apply
 from recsys_cli.stages.download import download
@@ -31,7 +31,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 GROUPS, USERS, ITEMS, EACH = 4, 240, 160, 30
 OLD_USERS, OLD_ITEMS = 160, 100
-"""Users and items below these numbers are in train; in test there are the others as well."""
+"""Users and items below these numbers are in train; test has all of them."""
 STEPS = {"epochs": 12, "batch_size": 128, "learning_rate": 0.01}
 TRAIN: dict[str, dict[str, Any]] = {"fm": STEPS, "mlp": STEPS, "two-tower": STEPS, "lightgbm": {}, "ease": {}}
 
@@ -50,7 +50,7 @@ def likes(user: np.ndarray, item: np.ndarray) -> np.ndarray:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Who likes what follows from a town and a genre; train knows a part of the users and items."""
+    """Labels follow from town and genre; train has a part of the users and items."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(5)
     for name, users, items in (("train", OLD_USERS, OLD_ITEMS), ("test", USERS, ITEMS)):
@@ -111,7 +111,7 @@ def cold_auc(found: Evaluation, name: str) -> float:
 
 
 def content(loader: Loader) -> list[tuple[Any, ...]]:
-    """Return the rows that a loader brings: label, town, genres, user and item."""
+    """Return the rows of a loader: label, town, genres, user and item."""
     rows: list[tuple[Any, ...]] = []
     for batch in loader:
         genres = batch.features["genres"]
@@ -149,7 +149,7 @@ def test_layouts_and_ways_to_load_give_the_same_rows(folder: Path, workspace: Wo
         assert content(Loader(star, split, batch_size=1_000)) == content(Loader(flat, split, batch_size=1_000))
 
     streamed = Loader(star, "test", batch_size=1_000)
-    layout, groups = contents(star, "test")
+    layout, groups = layout_of_split(star, "test")
     streamed._source = Streaming(layout, groups, budget=3 * layout.num_bytes(groups[:1]), seed=None)
     assert content(streamed) == content(Loader(star, "test", batch_size=1_000))
 

@@ -1,4 +1,4 @@
-"""Comparing runs that were really trained and evaluated: what is found, and which runs cannot be compared."""
+"""Comparison of trained and evaluated runs, and runs without a valid comparison."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def data(workspace: Workspace, make_prepared) -> PreparedData:
 
 @pytest.fixture
 def runs(data: PreparedData, workspace: Workspace) -> list[TrainedRun]:
-    """One that learns the checkerboard, and one that ranks by popularity, which says nothing there."""
+    """A run that learns the checkerboard, and a popularity run without skill."""
     return [trained(data, workspace, EASE), trained(data, workspace, {"name": "popularity"})]
 
 

@@ -1,4 +1,4 @@
-"""The etl stage: the artifact on real and on hand-made data, when it is redone, and what is left behind."""
+"""The etl stage: artifacts of real and hand-made data, repeated calls, and leftovers."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_a_given_vocabulary_is_part_of_what_the_data_depends_on(own_files: dict,
     assert not etl(config, workspace).up_to_date
 
     Path("genres.txt").unlink()
-    with pytest.raises(DataError, match=r"genres\.txt: cannot read it: No such file"):
+    with pytest.raises(DataError, match=r"genres\.txt: cannot be read: No such file"):
         etl(config, workspace)
 
 

@@ -1,4 +1,4 @@
-"""Users without an id are kept apart: those whom train does not have, and those whom a vocabulary leaves out."""
+"""Users without an id stay distinct: cold-start users, and users outside of the vocabulary."""
 
 from __future__ import annotations
 

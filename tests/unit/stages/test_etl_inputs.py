@@ -50,7 +50,7 @@ def as_csv(rows: pa.Table) -> bytes:
 
 @pytest.fixture(autouse=True)
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The interactions in the working directory, in every way; `items.parquet` beside them."""
+    """The interactions in the working directory in every format, and `items.parquet`."""
     monkeypatch.chdir(tmp_path)
     text = as_csv(INTERACTIONS)
     Path("one.csv").write_bytes(text)
@@ -95,14 +95,14 @@ def config(interactions: object, *, tables: object = "items.parquet", **sections
 
 
 def prepared(data: PreparedData) -> dict[str, bytes]:
-    """What training reads, by name; the config and the manifest name the files."""
+    """Return the files for training by name, without config and manifest."""
     files = [path for path in sorted(data.folder.rglob("*")) if path.suffix == ".parquet" or path.name == "schema.json"]
     return {str(path.relative_to(data.folder)): path.read_bytes() for path in files}
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What is prepared from one plain file."""
+    """Prepared data of one plain file."""
     folder = tmp_path_factory.mktemp("expected")
     (folder / "one.csv").write_bytes(as_csv(INTERACTIONS))
     pq.write_table(ITEMS, folder / "items.parquet")

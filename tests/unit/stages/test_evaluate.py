@@ -1,4 +1,4 @@
-"""The evaluate stage on a run that was really trained: what it writes, when it does nothing, and what it refuses."""
+"""The evaluate stage on a trained run: its files, repeated calls, and errors."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_sampled_evaluation_leaves_the_full_one_as_it_is(run: TrainedRun, work
 def test_rows_that_chose_the_epoch_are_marked(
     data: PreparedData, config: RunConfig, run: TrainedRun, workspace: Workspace
 ) -> None:
-    """Of several epochs valid chose one; of a single epoch it chose nothing."""
+    """Valid selects one of several epochs; a single epoch is no selection."""
     evaluate(run, workspace)
     found = Evaluation.read(run.evaluation)
     assert (found.split, found.selected) == ("valid", ("epoch",))

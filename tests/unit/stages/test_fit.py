@@ -1,4 +1,4 @@
-"""A run of a model that learns all at once is a run like any other: kept, measured, found again."""
+"""The run of a closed-form model is a run like any other."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_run_cannot_be_continued_all_at_once(make_prepared: MakePrepared, work
     shutil.copytree(data.folder, workspace.data(data.key).folder)
     before = train_on(data, a_config(), workspace).artifact.folder.name
 
-    with pytest.raises(ConfigError, match="popularity learns all at once, in one process and from nothing"):
+    with pytest.raises(ConfigError, match="popularity is fitted at once, in one process and without a warm start"):
         train_on(data, a_config(continue_from=before), workspace)
 
 

@@ -1,4 +1,4 @@
-"""What keys see: content and not times of files, versions of ops and models, code from elsewhere."""
+"""Inputs of keys: content of files without times, versions of ops and models, foreign code."""
 
 from __future__ import annotations
 

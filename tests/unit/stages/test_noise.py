@@ -1,4 +1,4 @@
-"""Where there is nothing to learn, nothing is found: interactions at random, with sampled negatives, through every stage."""
+"""No skill on noise: random interactions with sampled negatives, through every stage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ USERS, ITEMS, EACH = 400, 60, 24
 
 @pytest.fixture
 def config(tmp_path: Path) -> RunConfig:
-    """Users who have met 24 of 60 items chosen at random, and four negatives for each."""
+    """Users with 24 of 60 items at random, and four negatives per interaction."""
     rng = np.random.default_rng(7)
     items = np.argsort(rng.random((USERS, ITEMS)), axis=1)[:, :EACH].ravel()
     users = np.repeat(np.arange(USERS), EACH)
@@ -55,7 +55,7 @@ def keys(table: pa.Table) -> np.ndarray:
 
 
 def three_errors(labels: np.ndarray) -> float:
-    """Three standard errors of the AUC of scores that say nothing."""
+    """Three standard errors of the AUC of random scores."""
     positive = int(labels.sum())
     negative = len(labels) - positive
     return 3 * ((len(labels) + 1) / (12 * positive * negative)) ** 0.5

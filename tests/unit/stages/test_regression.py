@@ -1,4 +1,4 @@
-"""A label that is a number, from raw rows to a comparison: a planted sum of what users and items add, with noise that is known."""
+"""A numeric label from raw rows to a comparison: planted effects of users and items, with known noise."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LONG = "{op: LambdaOp, expression: seconds > 300, output: long, dtype: int8}"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Each user has met 80 % of the items; a row's seconds are 300 + user's + item's + noise, of deviations 40, 30 and 10."""
+    """Each user has 80 % of the items; seconds are 300 + user + item + noise, with deviations 40, 30 and 10."""
     made, rng = tmp_path_factory.mktemp("regression"), np.random.default_rng(0)
     users, items = rng.normal(0, 40, USERS), rng.normal(0, 30, ITEMS)
     rows = [(user, item) for user in range(USERS) for item in range(ITEMS) if rng.random() < 0.8]
@@ -84,7 +84,7 @@ def worse(folder: Path) -> TrainedRun:
 
 
 def rows_of(run: TrainedRun, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """What the run predicts for the rows of test, and what they are."""
+    """Return predictions and labels of the test rows."""
     kept = Rankings.read(run.rankings)
     return kept.logits, kept.labels
 
@@ -141,12 +141,12 @@ def test_training_goes_by_the_error_in_the_labels_units(logistic: TrainedRun, fo
 
 
 def train_here(data: PreparedData, config: RunConfig, root: Path) -> None:
-    """Train in this process, one of several perhaps."""
+    """Train in this process, possibly one of several."""
     train_on(data, config, Workspace(root))
 
 
 def test_processes_measure_what_one_measures(folder: Path, tmp_path: Path) -> None:
-    """Each has a part of the rows, and the scale is that of all."""
+    """Each rank has a part of the rows; the scale covers all."""
     config = config_of(folder, "{name: fm, embedding_dim: 4}", "train.epochs=2")
     data = etl(config, Workspace(folder / "workspace")).artifact
     alone = train_on(data, config, Workspace(tmp_path / "one")).artifact
@@ -210,7 +210,7 @@ def test_ranking_models_learn_numbers(model: str, folder: Path) -> None:
 
 
 def test_a_number_beside_a_label_of_0_and_1(folder: Path) -> None:
-    """Either may be the main one; that decides what is measured, and both are learnt."""
+    """Either label may be the main one for the metrics; the model learns both."""
     run = run_of(folder, "{name: logistic}", label=f"[long, {NUMBER}]")
     found = Evaluation.read(run.evaluation)
     assert found.pointwise["model"]["auc"].value > 0.9
@@ -255,7 +255,7 @@ def test_what_is_of_labels_of_0_and_1_is_refused(folder: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=what):
             config_of(folder, "{name: fm}", override)
-    with pytest.raises(ConfigError, match="auc is a figure of labels of 0 and 1, and the label seconds is a number"):
+    with pytest.raises(ConfigError, match="auc is a metric of binary labels, but the label seconds is numeric"):
         run_of(folder, "{name: fm}", "train.monitor=auc")
 
 
@@ -280,13 +280,13 @@ def test_what_is_gone_by_follows_from_the_label_unless_it_is_said(folder: Path) 
 
 
 def test_a_number_that_is_not_said_to_be_one_is_refused_and_the_error_says_how(folder: Path) -> None:
-    with pytest.raises(DataError, match="has to be 0 or 1") as found:
+    with pytest.raises(DataError, match="must be 0 or 1") as found:
         run_of(folder, "{name: fm}", label="seconds")
     assert "features.label: {name: seconds, task: regression}" in (found.value.hint or "")
 
 
 def test_an_infinite_or_missing_number_is_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"goes from .* to inf in train, and has to be finite"):
+    with pytest.raises(DataError, match=r"ranges from .* to inf in train; it must be finite"):
         run_of(folder, "{name: fm}", *_ops("seconds / (seconds - seconds)"), label=NUMBER.replace("seconds", "made"))
 
 
@@ -299,7 +299,7 @@ def _ops(expression: str) -> list[str]:
 
 
 def test_weights_and_two_losses_add_up(folder: Path) -> None:
-    """An eighth of the squared error in standard deviations, and the cross-entropy, each times its weight; by hand."""
+    """An eighth of the squared error in standard deviations, plus the cross-entropy, each times its weight."""
     config = config_of(folder, "{name: logistic, label_weights: {seconds: 3}}", label=f"[{NUMBER}, long]")
     workspace = Workspace(folder / "workspace")
     data: PreparedData = etl(config, workspace).artifact

@@ -31,7 +31,7 @@ from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.models.popularity.config import Config as PopularityConfig
 from recsys_cli.models.popularity.model import Model as Popularity
 from recsys_cli.models.sequence.histories import Histories
-from recsys_cli.stages import Made
+from recsys_cli.stages import StageResult
 from recsys_cli.stages.apply import apply
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
@@ -43,7 +43,7 @@ RNG = np.random.default_rng(5)
 
 
 def events(rows: int = USERS * EACH) -> pa.Table:
-    """Return events in the order in which they happened: users take turns, and each item of a user is another one."""
+    """Return events in time order: users alternate, and the items of a user are distinct."""
     users = [f"u{row % USERS}" for row in range(rows)]
     return pa.table({"user": users, "item": [f"i{row // USERS:03d}" for row in range(rows)], "label": [1] * rows})
 
@@ -70,7 +70,7 @@ def prepare(
 
 
 def histories(data: PreparedData, *splits: str) -> dict[str, list[str]]:
-    """Return the raw items of each user, as a model of sequences reads them."""
+    """Return the raw item sequence of each user."""
     users, items = (
         pq.read_table(data.vocabulary(data.schema.only(role).name))["value"].to_pylist()
         for role in (Role.USER, Role.ITEM)
@@ -168,7 +168,7 @@ def test_row_numbers_run_on_over_given_files(tmp_path: Path) -> None:
 
 
 def at(place: int) -> datetime:
-    """Return the time of an event: five hours apart, so that all hours and days above 12 are there."""
+    """Return the time of an event: five hours apart, to include all hours, and days above 12."""
     return START + timedelta(hours=5 * int(place))
 
 
@@ -368,12 +368,12 @@ def test_a_report_that_fails_costs_the_report_alone(tmp_path: Path, monkeypatch:
     assert data.rows("train") == whole.rows("train")
     assert [path.read_bytes() for path in data.shards("train")] == [path.read_bytes() for path in whole.shards("train")]
     assert "no &lt;rows&gt;" in data.report.read_text(encoding="utf-8")
-    assert "ZeroDivisionError" in etl_result(Made(data, up_to_date=False))["findings"][0]["text"]
+    assert "ZeroDivisionError" in etl_result(StageResult(data, up_to_date=False))["findings"][0]["text"]
 
 
 @every_engine
 def test_units_of_time_mean_the_same_to_ops_and_engines(name: str, tmp_path: Path) -> None:
-    """Hours, windows and differences of the same events are the same in every unit, and so are the histories."""
+    """Hours, windows, differences and histories do not depend on the unit."""
     moments = [at(place) + timedelta(microseconds=int(place)) for place in MOMENTS]
     micros = np.array(
         [int((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1)) for moment in moments]

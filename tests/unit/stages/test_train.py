@@ -1,4 +1,4 @@
-"""Training over prepared data whose right answer is known: users like the items of their own half of a checkerboard."""
+"""Training on planted data: users like the items of their own half of a checkerboard."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lines(run: TrainedRun) -> list[dict[str, Any]]:
 
 
 def same_weights(one: TrainedRun, other: TrainedRun, which: str = "last") -> bool:
-    """Whether all tensors of two checkpoints (weights, optimizer states, generators) are equal bit for bit."""
+    """Compare all tensors of two checkpoints (weights, optimizer states) bit for bit."""
     a, b = load_file(one.checkpoint(which)), load_file(other.checkpoint(which))
     return a.keys() == b.keys() and all(a[name].tobytes() == b[name].tobytes() for name in a)
 
@@ -161,7 +161,7 @@ def test_runs_of_one_second_have_folders_of_their_own(make_prepared: MakePrepare
 
 
 def test_best_is_the_best_epoch_not_the_last(make_prepared: MakePrepared, workspace: Workspace) -> None:
-    """Few rows and a wide network: it soon knows the rows by heart, and gets worse on others."""
+    """Few rows and a wide network, for early overfitting."""
     config = a_config(
         epochs=30, early_stopping=2, learning_rate=0.05, batch_size=128, model={"name": "mlp", "embedding_dim": 16}
     )
@@ -182,7 +182,7 @@ def test_without_valid_the_best_is_the_last(make_prepared: MakePrepared, workspa
     assert (run.manifest["best_epoch"], run.manifest["valid"]) == (2, None)
     said = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
     assert len(said) == 1
-    assert "no valid split: early stopping has nothing to go by, and the best checkpoint is the last" in said[0]
+    assert "no valid split: early stopping has no effect, and the best checkpoint is the last" in said[0]
     last, best = load_file(run.checkpoint("last")), load_file(run.checkpoint("best"))
     assert all((best[name] == last[name]).all() for name in best)
 
@@ -278,7 +278,7 @@ except KeyboardInterrupt:
 
 
 def stopped_by(number: signal.Signals, data: PreparedData, config: RunConfig, root: Path, *, step: int) -> int:
-    """Train in another process, which sends itself a signal in a step; returns its exit status."""
+    """Train in a subprocess with a signal in a step; return its exit status."""
     root.mkdir(parents=True, exist_ok=True)
     (root / "child.json").write_text(config.model_dump_json())
     arguments = [str(root / "child.json"), str(data.folder), str(root), str(int(number)), str(step)]
@@ -289,7 +289,7 @@ def stopped_by(number: signal.Signals, data: PreparedData, config: RunConfig, ro
 def test_a_killed_run_resumes_to_the_same_bits(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, sparse: bool
 ) -> None:
-    """8 steps an epoch and a checkpoint every 3: killed in step 14, it goes on from step 12, in the second of 4 epochs."""
+    """8 steps per epoch and a checkpoint every 3: killed in step 14, the run resumes from step 12 of 4 epochs."""
     data, config = make_prepared(), a_config(epochs=4, sparse_embeddings=sparse, checkpoint_steps=3)
     whole = train_on(data, config, workspace).artifact
     broken = Workspace(tmp_path / "broken")
@@ -312,7 +312,7 @@ def test_a_killed_run_resumes_to_the_same_bits(
 def test_ctrl_c_keeps_the_very_step_and_can_be_resumed(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """So do the signals of whoever ends processes, and of a terminal that is closed."""
+    """SIGTERM, and SIGHUP of a closed terminal, end training in the same way."""
     data, config = make_prepared(), a_config(epochs=2)
     whole = train_on(data, config, workspace).artifact
     broken = Workspace(tmp_path / "broken")
@@ -380,5 +380,5 @@ def test_label_that_is_no_probability_is_refused(make_prepared, workspace: Works
     pq.write_table(table.set_column(place, "label", pa.array([4] * table.num_rows, pa.int8())), path)
     reseal(data)
 
-    with pytest.raises(DataError, match="the label label goes from 0 to 4 in train, and has to be 0 or 1"):
+    with pytest.raises(DataError, match="the label label ranges from 0 to 4 in train; it must be 0 or 1"):
         train_on(data, a_config(), workspace)

@@ -1,4 +1,4 @@
-"""Which epoch a run keeps where that is hard to say: figures that are not defined or no numbers, users whom train does not know."""
+"""Selection of the best epoch in hard cases: undefined or infinite metrics, cold-start users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_config(model: dict[str, Any], **train: Any) -> RunConfig:
 
 
 def test_a_monitor_that_is_never_defined_keeps_the_last_epoch_and_says_so(make_prepared, workspace: Workspace) -> None:
-    """A model that learns from users has no loss of rows."""
+    """A model trained on users has no loss of rows."""
     told: list[Event] = []
     config = a_config(SASREC, monitor="loss", early_stopping=1)
     run = train_on(make_prepared(), config, workspace, emit=told.append).artifact
@@ -54,7 +54,7 @@ def test_a_monitor_that_is_never_defined_keeps_the_last_epoch_and_says_so(make_p
 def test_a_best_epoch_that_is_the_last_is_told(
     make_prepared, workspace: Workspace, options: dict[str, Any], last: bool
 ) -> None:
-    """Of a checkerboard more is learnt in each epoch; where nothing is learnt, the first epoch is as good as any."""
+    """The checkerboard improves in each epoch; without learning, the first epoch is the best."""
     model = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.0, "embedding_dropout": 0.0}
     config = a_config(model, **{"batch_size": 256, "learning_rate": 0.003, "monitor": "ndcg@10", **options})
     run = train_on(make_prepared(), config, workspace).artifact
@@ -69,7 +69,7 @@ def test_a_best_epoch_that_is_the_last_is_told(
 
 
 def aged(broken: str | None) -> RunConfig:
-    """Rows of train and valid with the user's age, of which one is missing."""
+    """Rows of train and valid with the user's age, and one null."""
     rng = np.random.default_rng(0)
     for split, number in (("train", 400), ("valid", 100)):
         rows = [
@@ -129,7 +129,7 @@ def test_every_process_names_the_column_wherever_the_row_is(
 def test_after_a_split_by_user_models_that_fold_in_are_monitored_as_they_are_evaluated(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: dict[str, Any]
 ) -> None:
-    """Everybody goes around a circle of items; so what comes next is learnt of some and holds for all."""
+    """All users walk around a circle of items, so the next item generalizes to all users."""
     monkeypatch.chdir(tmp_path)
     rows = [f"u{user},i{(user * 7 + step) % 30},5,{step}" for user in range(120) for step in range(12)]
     Path("ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n")

@@ -1,4 +1,4 @@
-"""Training with several processes: the same steps as one, whoever dies, and whoever started them."""
+"""Training with several processes: the same steps as with one, with failures, for all launchers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def trained(
     stop: int = 0,
     eps: float = 1e-3,
 ) -> tuple[TrainedRun, list[dict[str, Any]]]:
-    """Train in so many processes; return the run, and what `train_here` told in each."""
+    """Train in several processes; return the run and the reports of `train_here`."""
     told = on_ranks(ranks, train_here, data, config, root, resume, stop, eps)
     assert all(isinstance(one, dict) for one in told), told
     (run,) = Workspace(root).runs()
@@ -123,7 +123,7 @@ def measured(run: TrainedRun) -> list[list[float]]:
 def test_any_number_of_ranks_makes_the_same_steps(
     make_prepared: MakePrepared, tmp_path: Path, train: dict[str, Any]
 ) -> None:
-    """1,009 rows, which is prime, so that pieces differ; one file has no rows."""
+    """1,009 rows, a prime, for pieces of different sizes; one file has no rows."""
     data = make_prepared(rows=1_009)
     first = data.shards("train")[0]
     pq.write_table(pq.read_table(first).slice(0, 0), first.with_name("99999.parquet"))
@@ -148,7 +148,7 @@ def test_any_number_of_ranks_makes_the_same_steps(
 def test_any_number_of_ranks_drops_the_same_elements(
     make_prepared: MakePrepared, tmp_path: Path, train: dict[str, Any]
 ) -> None:
-    """At a small rate, because a large one makes much of what rounding begins."""
+    """A small learning rate, because a large one amplifies rounding errors."""
     data = make_prepared(rows=1_009)
     model = {"name": "mlp", "embedding_dim": 8, "hidden_dims": [16], "dropout": 0.2, "embedding_dropout": 0.3}
     config = a_config(model=model, **train | {"learning_rate": 0.001})
@@ -167,7 +167,7 @@ def test_more_ranks_than_rows_make_the_same_steps(make_prepared: MakePrepared, t
 
 
 def test_what_is_measured_is_exactly_the_same_for_the_same_weights(make_prepared: MakePrepared, tmp_path: Path) -> None:
-    """A rate of almost nothing leaves the weights where they were, so that only the measuring is done in pieces."""
+    """A tiny learning rate keeps the weights, so that only the validation differs."""
     data, config = make_prepared(rows=500), a_config(epochs=1, learning_rate=1e-12)
     one, two, three = (measured(trained(data, config, tmp_path / str(ranks), ranks=ranks)[0]) for ranks in (1, 2, 3))
     assert one[0][1] == two[0][1] == three[0][1]
@@ -221,7 +221,7 @@ def test_learning_rates_follow_the_batch_size_where_that_is_wanted(
     said = [
         event.text for event in events if isinstance(event, Message) and "learning rates are multiplied" in event.text
     ]
-    assert [f"by {factor:g}, because batch_size is 400 and they are meant for 100" in text for text in said] == (
+    assert [f"by {factor:g} for batch_size 400 instead of 100" in text for text in said] == (
         [] if rule == "none" else [True]
     )
 
@@ -231,7 +231,7 @@ def test_learning_rates_follow_the_batch_size_where_that_is_wanted(
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes that are started."""
+    """The launched processes."""
     found: list[subprocess.Popen[str]] = []
 
     class Noted(subprocess.Popen[str]):
@@ -264,7 +264,7 @@ def test_a_rank_that_is_killed_ends_the_run_which_goes_on_where_it_was(
     done = len(curve(left))
     assert done >= 9
     kept = next(event.text for event in events if isinstance(event, Message) and event.level == "warning")
-    assert kept == f"a process is gone: keeping what step {done} left"
+    assert kept == f"a process is gone: saving the state after step {done}"
     train_on(data, config, workspace, resume=True, emit=events.append)
     assert any(isinstance(event, Message) and f"at step {done + 1}" in event.text for event in events)
     whole, _ = trained(data, config, tmp_path / "whole", ranks=2, eps=1e-8)

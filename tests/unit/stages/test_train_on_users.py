@@ -1,4 +1,4 @@
-"""Training by users instead of by rows: it is measured as any other, goes on where it was, and ranks share it."""
+"""Training on users: metrics, resume, and several ranks."""
 
 from __future__ import annotations
 
@@ -97,5 +97,5 @@ def test_ranks_make_the_same_steps_even_with_fewer_users_than_ranks(
 
 
 def test_a_model_of_users_is_not_planned(make_prepared: MakePrepared) -> None:
-    with pytest.raises(ConfigError, match="sasrec learns from whole histories of users"):
+    with pytest.raises(ConfigError, match="sasrec reads user histories in a step"):
         plan_on(make_prepared(), a_config())

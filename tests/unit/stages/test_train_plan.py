@@ -1,4 +1,4 @@
-"""What a plan says beside what training then takes: exact where it can be, near where it is measured."""
+"""The memory estimate against the memory of training: exact for tensors, close for the probe."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def a_config(*, dim: int = 8, placement: str = "device", **train: Any) -> RunCon
 
 
 def needed(plan: dict[str, Any]) -> dict[str, int]:
-    """What is needed, by name; the two lines of optimizer state are told apart by their order."""
+    """Return the bytes of memory items, summed by name."""
     found: dict[str, int] = {}
     for need in plan["needs"]:
         found[need["what"]] = found.get(need["what"], 0) + need["num_bytes"]
@@ -49,7 +49,7 @@ def needed(plan: dict[str, Any]) -> dict[str, int]:
 
 
 def trained(data: PreparedData, config: RunConfig, workspace: Workspace, *, steps: int = 1) -> Trainer:
-    """Make some real steps."""
+    """Run some training steps."""
     training = trainer_of(new_model(data, config.model, config.train), "mlp", data, config.train, ranks=Ranks())
     events = training.events()
     for _ in range(steps):
@@ -201,8 +201,8 @@ def room(data: PreparedData, config: RunConfig) -> int:
     return int(plan_on(data, config)["places"][0]["needed"])
 
 
-def ways(data: PreparedData, there: int, **train: Any) -> list[tuple[str, bool]]:
-    found = plan_on(data, a_config(**train), there={"host": there})["ways"]
+def ways(data: PreparedData, free: int, **train: Any) -> list[tuple[str, bool]]:
+    found = plan_on(data, a_config(**train), free={"host": free})["ways"]
     return [(way["set"], way["fits"]) for way in found]
 
 
@@ -212,7 +212,7 @@ def test_nothing_is_advised_where_it_fits(make_prepared: MakePrepared) -> None:
 
 
 def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None:
-    """Tables of 3.2 MB: whole gradients go with sparse, the moments with Adagrad, and then there is nothing but fewer rows."""
+    """Tables of 3.2 MB: sparse updates remove whole gradients, Adagrad the moments; then only fewer rows help."""
     data = make_prepared(users=100_000)
     assert ways(data, room(data, a_config(sparse_embeddings=True))) == [("train.sparse_embeddings=true", True)]
     both = [("train.sparse_embeddings=true", False), ("train.embedding_optimizer=adagrad", True)]
@@ -224,9 +224,9 @@ def test_settings_are_advised_until_it_fits(make_prepared: MakePrepared) -> None
     )
     counted(data, [500] * 20_000 + [12] * 30_000 + [4] * 50_000)
     (*_, last) = ways(data, small - 1_000_000)
-    assert last == ("freq_threshold: 5 in features.ops, where Categorify is", True)
+    assert last == ("freq_threshold: 5 in Categorify of features.ops", True)
     (*_, last) = ways(data, small - 2_500_000)
-    assert last == ("freq_threshold: 15 in features.ops, where Categorify is", True)
+    assert last == ("freq_threshold: 15 in Categorify of features.ops", True)
 
 
 def test_smaller_parts_of_a_batch_are_advised_where_activations_are_the_most(make_prepared: MakePrepared) -> None:
@@ -237,7 +237,7 @@ def test_smaller_parts_of_a_batch_are_advised_where_activations_are_the_most(mak
 
 def test_where_nothing_helps_it_is_said(make_prepared: MakePrepared) -> None:
     (*_, last) = ways(make_prepared(), 1)
-    assert last == ("num_buckets in features.ops, where Categorify is, or a smaller model.embedding_dim", False)
+    assert last == ("num_buckets in Categorify of features.ops, or a smaller model.embedding_dim", False)
 
 
 @pytest.mark.parametrize("name", ["mf", "two-tower"])
@@ -254,5 +254,5 @@ def test_models_that_draw_items_are_tried_with_those_of_the_rows(name: str, make
 
 def test_what_looks_at_everything_has_no_plan_of_rows(make_prepared: MakePrepared) -> None:
     config = RunConfig.model_validate({**a_config().model_dump(), "model": {"name": "lightgcn"}})
-    with pytest.raises(ConfigError, match="lightgcn looks at everything in every step"):
+    with pytest.raises(ConfigError, match="lightgcn reads the whole interaction matrix in a step"):
         plan_on(make_prepared(), config)

@@ -1,4 +1,4 @@
-"""Searching where the best is known: on the checkerboard steps of 0.000001 learn nothing in three epochs, of 0.05 everything."""
+"""Search with a known optimum: on the checkerboard, a learning rate of 0.000001 learns nothing, 0.05 everything."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ranking(study: TunedStudy) -> list[dict[str, Any]]:
 
 
 def tried(study: TunedStudy) -> list[tuple[Any, ...]]:
-    """What each trial tried and came to, in their order: everything but how long it took."""
+    """Return values and results of all trials in order, without durations."""
     entries = sorted(ranking(study), key=lambda entry: entry["trial"])
     return [(entry["changes"], entry["state"], entry["value"], entry["curve"]) for entry in entries]
 
@@ -194,7 +194,7 @@ def test_where_all_fail_the_last_reason_is_told(make_prepared: MakePrepared, wor
     config = a_config({"train.learning_rate": {"choices": [1e30]}, "model.hidden_dims": {"choices": [[]]}}, trials=2)
     data = make_prepared()
     for _ in range(2):  # the second time there is nothing left to try
-        with pytest.raises(TrainingError, match="none of 2 trials could be finished; the last one: the same values as"):
+        with pytest.raises(TrainingError, match="all 2 trials failed; the last one: the same values as"):
             tune_on(data, config, workspace)
 
 
@@ -236,7 +236,7 @@ def test_without_valid_rows_there_is_nothing_to_compare_by(
 ) -> None:
     data = make_prepared(rows=300)
     reseal(data, rows={"train": data.rows("train")})
-    with pytest.raises(DataError, match="no valid split to compare trials by"):
+    with pytest.raises(DataError, match="no valid split to compare trials"):
         tune_on(data, a_config(), workspace)
 
 
@@ -277,7 +277,7 @@ tune_on(PreparedData(Path(data)), load(Path(config)), Workspace(Path(root)), emi
 def child(
     data: PreparedData, config: RunConfig, root: Path, *, number: int = 0, step: int = -1
 ) -> subprocess.Popen[bytes]:
-    """Tune in another process, which sends itself a signal in a step."""
+    """Tune in a subprocess with a signal in a step."""
     root.mkdir(parents=True, exist_ok=True)
     (root / "child.yaml").write_text(dump(config))
     arguments = [str(root / "child.yaml"), str(data.folder), str(root), str(number), str(step)]
@@ -300,7 +300,7 @@ def breaks_off(error: BaseException, *, step: int) -> Callable[[Event], None]:
 def test_a_killed_study_goes_on_to_the_same_trials(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """8 steps an epoch, 24 a trial: killed in the second epoch of the third trial, it goes on after the first."""
+    """8 steps per epoch, 24 per trial: killed in the second epoch of the third trial, it resumes after the first."""
     data, config = make_prepared(), a_config(RANGE)
     whole = tune_on(data, config, workspace).artifact
     broken = Workspace(tmp_path / "broken")
@@ -315,13 +315,13 @@ def test_a_killed_study_goes_on_to_the_same_trials(
 
 
 class Killed(BaseException):
-    """Leaves as a killed process does: without a word to anybody."""
+    """Exits like a killed process, without any message."""
 
 
 def test_a_trial_that_is_interrupted_often_goes_on_and_one_that_is_killed_often_is_failed(
     make_prepared: MakePrepared, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """As the system kills one that takes more memory than there is."""
+    """Like a kill for lack of memory."""
     data, config = make_prepared(), a_config(RANGE, trials=2, train={"epochs": 1})
     for _ in range(4):
         with pytest.raises(KeyboardInterrupt):
@@ -334,7 +334,7 @@ def test_a_trial_that_is_interrupted_often_goes_on_and_one_that_is_killed_often_
     study = tune_on(data, config, other).artifact
     assert [state for _, state, *_ in tried(study)] == ["failed", "finished"]
     (message,) = [entry["message"] for entry in ranking(study) if entry["trial"] == 1]
-    assert "ended 3 times without a word" in message
+    assert "its process was killed 3 times" in message
 
 
 def test_a_line_that_was_cut_off_is_forgotten(make_prepared: MakePrepared, workspace: Workspace) -> None:

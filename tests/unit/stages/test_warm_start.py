@@ -1,4 +1,4 @@
-"""A run that begins with another's weights, on data with more values, in another order."""
+"""Warm start on data with more values in another order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def data(make_prepared: MakePrepared, workspace: Workspace) -> PreparedData:
 
 @pytest.fixture
 def grown(make_prepared: MakePrepared, workspace: Workspace) -> PreparedData:
-    """60 users, 50 movies: user of value v has the id 62 - v and not v + 3; movies of values 0 and 1 are there no more."""
+    """60 users, 50 movies: the user of value v has the id 62 - v instead of v + 3; movies 0 and 1 are gone."""
     made = make_prepared(users=60, items=50)
     users = pa.table({"value": np.arange(60, dtype=np.int32)[::-1], "count": np.ones(60, np.int64)})
     movies = pa.table({"value": np.arange(2, 52, dtype=np.int64), "count": np.ones(50, np.int64)})
@@ -165,7 +165,7 @@ def test_other_columns_are_named(data: PreparedData, grown: PreparedData, worksp
         if column["name"] == "genres":
             column["name"] = "tags"
     (grown.folder / "schema.json").write_text(json.dumps(schema))
-    with pytest.raises(ConfigError, match=r"the column tags is new\n  the column genres is not there any more"):
+    with pytest.raises(ConfigError, match=r"the column tags is new\n  the column genres is missing now"):
         continued(run, grown, workspace)
 
 
@@ -176,7 +176,7 @@ def test_a_run_has_to_be_there_whole_and_named_in_full(
     name = run.folder.name
     with pytest.raises(MissingArtifactError, match=rf"no run 'mpl'.*there are: {name}"):
         start_of("mpl", workspace)
-    with pytest.raises(ConfigError, match="has to be the whole name"):
+    with pytest.raises(ConfigError, match="must be the full name"):
         start_of(name[-8:], workspace)
     data.folder.rename(tmp_path / "gone")
     with pytest.raises(MissingArtifactError, match=r"the training data of .*, .* does not exist"):

@@ -1,4 +1,4 @@
-"""The moving average against one that is written out, and that the model underneath is never the worse for it."""
+"""The moving average of weights against a reference, and the unchanged model underneath."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tensors(model: Model) -> dict[str, Tensor]:
 
 
 def trained(model: Model, average: Average, steps: int) -> list[dict[str, Tensor]]:
-    """Change the model at random, step by step; returns what it was after each."""
+    """Change the model at random; return its weights after each step."""
     draw, seen = torch.Generator().manual_seed(0), []
     for step in range(steps):
         with torch.no_grad():

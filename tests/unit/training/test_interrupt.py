@@ -1,4 +1,4 @@
-"""Signals that ask training to end: it is told between two steps, and a terminal that is gone takes nothing with it."""
+"""Signals end training between two steps; a closed terminal loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of two epochs is the better one."""
+"""Comparison of epochs by the monitored metric."""
 
 from __future__ import annotations
 

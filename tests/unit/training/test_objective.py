@@ -1,4 +1,4 @@
-"""What training makes of labels, against numbers worked out by hand."""
+"""Row weights and label smoothing, against numbers computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps under the profiler: what is slow by construction is what it finds, and each phase is there once a step."""
+"""Profiled steps: the slow part is found, and each phase occurs once per step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from recsys_cli.models import build
 from recsys_cli.stages.profile import profile_on
 from recsys_cli.training.data import TrainingData
 from recsys_cli.training.objective import Objective
-from recsys_cli.training.profile import STEPS, WARM_UP, profiled
+from recsys_cli.training.profile import STEPS, WARM_UP, profile_steps
 from recsys_cli.training.trainer import Trainer
 from recsys_cli.workspace import PreparedData, Workspace
 
@@ -61,7 +61,7 @@ def test_a_profile_keeps_a_trace_and_no_run(make_prepared: MakePrepared, workspa
 
 
 class Slow(Loader):
-    """A loader that takes its time."""
+    """A slow loader."""
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in super().__iter__():
@@ -81,7 +81,7 @@ def test_what_is_slow_is_found(make_prepared: MakePrepared, tmp_path: Path, monk
     monkeypatch.setattr(model, "loss", slow_loss)
     trainer = Trainer(model, TrainingData(Slow(data, "train", batch_size=256)), config, objective=Objective("label"))
     done: list[int] = []
-    found = profiled(trainer, tmp_path / "trace.json", tell=done.append)
+    found = profile_steps(trainer, tmp_path / "trace.json", on_step=done.append)
     assert done == list(range(1, WARM_UP + STEPS + 1))
     phases = {phase.name: phase.seconds for phase in found.phases}
     assert phases["waiting for data"] >= 0.01

@@ -1,4 +1,4 @@
-"""One step against what it has to come to: the same gradient in any number of parts, and no step where one overflows."""
+"""Training steps: equal gradients for any number of parts, and a skipped step after an overflow."""
 
 from __future__ import annotations
 
@@ -51,11 +51,12 @@ def a_batch(num_rows: int, *, weights: bool = False) -> Batch:
     return Batch({"user": ids(num_rows, 30), "item": ids(num_rows, 20), "keys": keys}, {"label": label}, weight)
 
 
-def a_step(*, hidden: tuple[int, ...] = (), sparse: bool = False, **config: Any) -> Step:
-    """A step of a small network; without hidden layers there is no BatchNorm, which looks at the rows of a part together."""
+def a_step(*, hidden_dims: tuple[int, ...] = (), sparse_embeddings: bool = False, **config: Any) -> Step:
+    """Step of a small network; without hidden layers it has no batch normalization over the rows of a part."""
     torch.manual_seed(0)
-    model = build("mlp", {"embedding_dim": 4, "hidden_dims": hidden, **WITHOUT_DROPOUT}, SCHEMA, sparse=sparse)
-    return Step(model, TrainConfig(sparse_embeddings=sparse, **{"precision": "fp32", **config}), Ranks())
+    options = {"embedding_dim": 4, "hidden_dims": hidden_dims, **WITHOUT_DROPOUT}
+    model = build("mlp", options, SCHEMA, sparse=sparse_embeddings)
+    return Step(model, TrainConfig(sparse_embeddings=sparse_embeddings, **{"precision": "fp32", **config}), Ranks())
 
 
 def gradients(step: Step, batch: Batch) -> dict[str, Tensor]:
@@ -79,7 +80,7 @@ def test_parts_of_a_batch_have_its_gradient_together(rows: int, parts: int, spar
 
 
 def test_a_table_may_have_no_rows_in_the_first_part_of_a_step() -> None:
-    """A list column that few rows have: its gradient begins with nothing, and grows."""
+    """A list column that is empty in most rows: the first part has no gradient."""
     batch = a_batch(64)
     keys = batch.features["keys"]
     assert isinstance(keys, Ragged)
@@ -123,7 +124,7 @@ def test_the_rate_of_each_group_is_what_the_schedule_makes_of_it() -> None:
 
 
 def two_parameters(dense: list[float], sparse: list[float]) -> torch.optim.SGD:
-    """A dense gradient, and one of the rows 1 and 3 of a table, where row 3 comes in two pieces."""
+    """A dense gradient, and a sparse gradient of rows 1 and 3 with a repeated row 3."""
     one, table = torch.zeros(len(dense), requires_grad=True), torch.zeros(5, 1, requires_grad=True)
     one.grad = torch.tensor(dense)
     first, second = sparse
@@ -165,7 +166,7 @@ def test_a_step_clips_what_it_has() -> None:
 
 
 class Chosen(Model):
-    """Two parameters, a dense one and a table, whose gradients of a batch are the numbers in it."""
+    """A dense parameter and a table; their gradients are the numbers of the batch."""
 
     def __init__(self, *, sparse: bool) -> None:
         super().__init__()
@@ -202,7 +203,7 @@ def chosen_step(**config: Any) -> Step:
 def test_an_overflow_anywhere_skips_the_step_of_all_and_halves_the_scale(
     overflow: tuple[float, float], longest: float | None
 ) -> None:
-    """A finite loss whose scaled gradient is not: 1e36 times 65,536 is more than a float32 holds."""
+    """A finite loss with an infinite scaled gradient: 1e36 times 65,536 overflows float32."""
     step = chosen_step(max_grad_norm=longest)
     before, scale = weights(step), step.scaler.get_scale()
     loss = step(numbers(*overflow), START)
@@ -241,7 +242,7 @@ TORCH_WARNS = pytest.mark.filterwarnings("ignore")  # of its own ways, while it 
 
 @pytest.fixture
 def compiled_afresh() -> Iterator[None]:
-    """Without what the vector units of this processor are good for, which takes a compiler long to find out."""
+    """Disable vectorization, for faster compilation."""
     from torch._inductor import config
 
     with config.patch({"force_disable_caches": True, "cpp.simdlen": 1}):
@@ -266,7 +267,7 @@ def test_a_loss_is_compiled_and_the_time_taken() -> None:
 @TORCH_WARNS
 @pytest.mark.usefixtures("compiled_afresh")
 def test_a_compiled_step_is_the_step_also_where_others_share_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Traced and differentiated as ever, and not made into machine code, which takes most of the time."""
+    """Trace and differentiate without code generation, the slowest part of compilation."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     monkeypatch.setattr(
         BatchNorm, "gather", staticmethod(lambda value: torch.stack([value, 0 * value]))

@@ -1,4 +1,4 @@
-"""Starting processes and seeing them end, with processes that only say what they are told to, so that no torch is loaded."""
+"""Launch and end of workers, with scripted workers that load no torch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOST = '["error", {"type": "LostRankError", "message": "another rank is gone", "
 
 @pytest.fixture(autouse=True)
 def puppet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module `puppet`, found where the path of this process finds it."""
+    """The module `puppet` on the path of this process."""
     (tmp_path / "puppet.py").write_text(PUPPET)
     monkeypatch.syspath_prepend(tmp_path)
 

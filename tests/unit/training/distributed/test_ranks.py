@@ -1,4 +1,4 @@
-"""What ranks tell each other, in real processes: sums, normalisation, and what they say when one of them fails."""
+"""Collectives in real processes: sums, batch normalization, and errors of a failed rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.training.distributed import gradients
 from recsys_cli.training.distributed.environment import Member
-from recsys_cli.training.distributed.ranks import LostRankError, Ranks, joined
+from recsys_cli.training.distributed.ranks import LostRankError, Ranks, process_group
 
 CPU = torch.device("cpu")
 
@@ -52,7 +52,7 @@ def test_an_impossible_process_is_refused(given: dict[str, str]) -> None:
 
 
 def tell() -> dict[str, Any]:
-    with joined(member(), CPU) as ranks:
+    with process_group(member(), CPU) as ranks:
         return {
             "sum": ranks.sum(torch.tensor([1.0, ranks.rank])).tolist(),
             "any": [ranks.any(ranks.rank == 1), ranks.any(False)],
@@ -81,7 +81,7 @@ def test_one_process_tells_itself() -> None:
 
 
 def parameters(rank: int) -> list[nn.Parameter]:
-    """Parameters with gradients of every sort, each other numbers on each rank."""
+    """Parameters with all kinds of gradients, different on each rank."""
     random = torch.Generator().manual_seed(rank)
     dense = [nn.Parameter(torch.zeros(*shape)) for shape in ((3,), (2, 2), (100,), (7,), (1,))]
     tables = [nn.Parameter(torch.zeros(10, 4)) for _ in range(4)]
@@ -103,7 +103,7 @@ def parameters(rank: int) -> list[nn.Parameter]:
 
 def added() -> list[tuple[Tensor, Tensor | None] | None]:
     gradients._BUCKET = 8  # so that some travel together and some alone
-    with joined(member(), CPU) as ranks:
+    with process_group(member(), CPU) as ranks:
         mine = parameters(ranks.rank)
         ranks.sum_gradients(nn.ParameterList(mine))
         return [
@@ -146,7 +146,7 @@ def rows_and_factors(number: int) -> tuple[Tensor, Tensor]:
 
 
 def normalised(pieces: Sequence[int], dtype: torch.dtype) -> dict[str, Tensor]:
-    with joined(member(), CPU) as ranks:
+    with process_group(member(), CPU) as ranks:
         net, stop = network(), list(accumulate(pieces))[ranks.rank]
         here = slice(stop - pieces[ranks.rank], stop)
         ranks.prepare(net)
@@ -183,20 +183,20 @@ def test_a_batch_in_bf16_is_normalised_over_all_ranks() -> None:
 
 
 def prepare_another() -> None:
-    with joined(member(), CPU) as ranks:
+    with process_group(member(), CPU) as ranks:
         ranks.prepare(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
 
 
 def test_a_normalisation_that_sees_one_piece_is_refused() -> None:
     said = on_ranks(2, prepare_another)[0]
-    assert "the model has BatchNorm1d, which normalises the rows of each process apart" in said
+    assert "the model has BatchNorm1d, which normalizes the rows of each process separately" in said
 
 
 # -- when one fails ---------------------------------------------------------------------------------------------------
 
 
 def one_reads_nonsense() -> None:
-    with joined(member(), CPU) as ranks:
+    with process_group(member(), CPU) as ranks:
         if ranks.rank == 1:
             raise DataError("part 7 is broken", hint="mend it")
         ranks.any(False)
@@ -213,9 +213,9 @@ def test_the_others_say_what_went_wrong_on_the_rank_that_failed() -> None:
 def one_dies() -> str:
     net = network()
     try:
-        with joined(member(), CPU) as ranks:
+        with process_group(member(), CPU) as ranks:
             ranks.prepare(net)
-            with ranks.whole(net):
+            with ranks.restore_buffers(net):
                 net[0](torch.ones(2, 5))
                 if ranks.rank == 1:
                     os._exit(9)
@@ -235,7 +235,7 @@ def test_a_rank_that_dies_is_noticed_and_the_step_is_undone() -> None:
 
 
 def they_disagree() -> None:
-    with joined(member(), CPU) as ranks:
+    with process_group(member(), CPU) as ranks:
         ranks.agree({"the step": 3, "the run": "abc"})
         ranks.agree({"the step": 3 + ranks.rank, "the run": "abc"})
 
@@ -247,10 +247,10 @@ def test_ranks_that_read_other_things_are_told_apart() -> None:
 
 
 def wait_briefly() -> None:
-    with joined(member(), CPU, patience=timedelta(seconds=1)):
+    with process_group(member(), CPU, timeout=timedelta(seconds=1)):
         pass
 
 
 def test_a_rank_that_never_comes_is_named() -> None:
     (said,) = on_ranks(3, wait_briefly, ranks=range(1))
-    assert said.startswith("TrainingError: rank 1, 2 of 3 did not come together within 1 s: ")
+    assert said.startswith("TrainingError: rank 1, 2 of 3 did not join the run within 1 s: ")

@@ -1,4 +1,4 @@
-"""When FBGEMM's kernels are used, and when they are left alone."""
+"""Conditions for the use of FBGEMM's kernels."""
 
 from __future__ import annotations
 

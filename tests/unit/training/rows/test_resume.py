@@ -1,4 +1,4 @@
-"""Training with each rule, broken off and gone on with, comes to the same bits; and it learns."""
+"""Interrupted and resumed training with each row-wise optimizer gives the same bits, and learns."""
 
 from __future__ import annotations
 

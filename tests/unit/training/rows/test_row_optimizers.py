@@ -1,4 +1,4 @@
-"""Each rule beside what others compute of the same gradients: torch's own optimizers, a formula by hand, FBGEMM."""
+"""Row-wise optimizers against torch's own optimizers, a formula, and FBGEMM."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ every_rule = pytest.mark.parametrize("rule", RULES)
 
 @pytest.fixture(params=["torch", "fbgemm"], autouse=True)
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Everything here holds with FBGEMM's kernels and without."""
+    """Run every test with and without FBGEMM's kernels."""
     if request.param == "torch":
         monkeypatch.setattr(fbgemm, "_kernel", lambda _: None)
     elif fbgemm._kernel("sgd") is None:
@@ -47,7 +47,7 @@ def new_table() -> Tensor:
 
 
 class DenseAdagrad:
-    """Row-wise Adagrad over a whole dense gradient: rows of zeros stay as they are by themselves."""
+    """Reference row-wise Adagrad of a dense gradient; zero rows do not change."""
 
     def __init__(self, table: Tensor) -> None:
         self.table = table
@@ -85,7 +85,7 @@ def test_a_rule_equals_what_others_compute(
 
 @pytest.mark.parametrize("rule", ["adam", "adagrad"])
 def test_tiny_gradients_meet_eps_as_others_add_it(rule: str) -> None:
-    """Gradients of 1e-8 are as large as eps: whether it is added before or after the bias correction is most of the step."""
+    """Gradients as small as eps, 1e-8: the position of eps, before or after the bias correction, decides the step."""
     ours, theirs = new_table(), new_table()
     our_optimizer, peer = RULES[rule](ours), PEERS[rule](theirs)
     for gradient in gradients(10):

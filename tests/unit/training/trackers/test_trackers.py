@@ -1,4 +1,4 @@
-"""One run, broken and resumed, as each tracker shows it: the lines of metrics.jsonl, each once."""
+"""An interrupted and resumed run in each tracker: each line of metrics.jsonl once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class KilledError(Exception):
 
 
 def breaks_in(step: int) -> Callable[[Event], None]:
-    """Return what ends training as a kill does: without a word, and nothing is saved."""
+    """Return a function that ends training like a kill, without saving."""
     steps = 0
 
     def emit(event: Event) -> None:
@@ -53,7 +53,7 @@ def breaks_in(step: int) -> Callable[[Event], None]:
 
 
 def broken_and_resumed(data: PreparedData, config: RunConfig, workspace: Workspace) -> TrainedRun:
-    """Train 3 epochs of 8 steps; break in step 14, which has its line, and no checkpoint; resume from step 12."""
+    """Train 3 epochs of 8 steps; kill in step 14, after its line in metrics.jsonl; resume from step 12."""
     with pytest.raises(KilledError):
         train_on(data, config, workspace, emit=breaks_in(14))
     return train_on(data, config, workspace, resume=True).artifact
@@ -64,7 +64,7 @@ def lines_of(run: TrainedRun) -> list[dict[str, Any]]:
 
 
 def expected(run: TrainedRun) -> Points:
-    """What metrics.jsonl has of the figures that do not depend on the clock."""
+    """Return the time-independent metrics of metrics.jsonl."""
     points: Points = {}
     for line in lines_of(run):
         figures = {
@@ -114,7 +114,7 @@ def in_wandb(run: TrainedRun) -> tuple[Points, dict[str, Any]]:
 
 
 def leveldb_records(data: bytes, *, ahead: int, block: int = 32_768) -> list[bytes]:
-    """Put the records of a LevelDB log together; `ahead` bytes of the first block were cut off."""
+    """Join the records of a LevelDB log; the first block lacks `ahead` bytes."""
     records, parts, place = [], b"", 0
     while place + 7 <= len(data):
         left = block - (place + ahead) % block
@@ -132,7 +132,7 @@ def leveldb_records(data: bytes, *, ahead: int, block: int = 32_768) -> list[byt
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse connections that leave the machine, and forget what the developer has told the trackers."""
+    """Refuse connections to other machines, and clear the developer's settings of trackers."""
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
     connect = socket.socket.connect
@@ -222,7 +222,7 @@ def test_a_tracker_that_fails_is_told_of_once_and_training_goes_on(
     run = train_on(make_prepared(), a_config(FRAGILE, "tensorboard"), workspace, emit=events.append).artifact
     said = [event.text for event in events if isinstance(event, Message) and event.level == "warning"]
     assert len(said) == 1
-    assert "training goes on without it: OSError: [Errno 28] No space left on device" in said[0]
+    assert "training continues without it: OSError: [Errno 28] No space left on device" in said[0]
     assert [step for step, _ in Fragile.told] == [1, 2]
     assert Fragile.ended == [False]
     assert run.manifest["steps"] == 24
@@ -234,7 +234,7 @@ def test_a_full_disk_ends_the_event_file_and_nothing_else(tmp_path: Path) -> Non
         pytest.skip("no /dev/full here")
     events: list[Event] = []
     trackers = Trackers(find(["tensorboard"]), events.append)
-    with trackers.following(Series(TrainedRun(tmp_path), {}), seen={}):
+    with trackers.session(Series(TrainedRun(tmp_path), {}), logged={}):
         (written,) = trackers._open.values()
         written._file._writer.close()  # type: ignore[attr-defined]
         written._file._writer = Path("/dev/full").open("wb")  # type: ignore[attr-defined]  # noqa: SIM115
@@ -265,14 +265,14 @@ def test_a_tracker_that_cannot_open_is_left_out(tmp_path: Path) -> None:
     events: list[Event] = []
     (tmp_path / "tensorboard").write_text("a file where the folder would be")
     trackers = Trackers(find(["tensorboard"]), events.append)
-    with trackers.following(Series(TrainedRun(tmp_path), {}), seen={}):
+    with trackers.session(Series(TrainedRun(tmp_path), {}), logged={}):
         trackers.log({"event": "step", "step": 1, "loss": 1.0})
     assert [event.level for event in events if isinstance(event, Message)] == ["warning"]
 
 
 def test_what_was_seen_is_not_told_again_and_the_end_is_told(tmp_path: Path) -> None:
     trackers = Trackers(find([FRAGILE]), lambda event: pytest.fail(str(event)))
-    with trackers.following(Series(TrainedRun(tmp_path), {}, done=4), seen={"step": 6, "epoch": 4}):
+    with trackers.session(Series(TrainedRun(tmp_path), {}, done=4), logged={"step": 6, "epoch": 4}):
         for step in (5, 6, 7):
             trackers.log({"event": "step", "step": step, "loss": 1, "rows_per_second": None})
         trackers.log({"event": "epoch", "step": 6, "valid": {"auc": 0.5}})
