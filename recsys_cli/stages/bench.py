@@ -112,7 +112,7 @@ def _bench_section(config: RunConfig) -> BenchConfig:
 def _metrics(config: RunConfig, section: BenchConfig, metric: str | None) -> tuple[str, ...]:
     """Return the metrics of the leaderboard by their names in evaluations; the sort metric comes first."""
     if metric is not None:
-        check_figure(metric)
+        check_reported(metric)
     chosen = dict.fromkeys((*(() if metric is None else (metric,)), *section.metrics))
     if missing := not_measured(chosen, config.evaluate.k, config.evaluate.metrics):
         raise ConfigError("; ".join(missing), hint="such as evaluate.k=[10,50]")

@@ -136,7 +136,7 @@ def _measure(
     device = hardware.device(run_config.train.device)
     settings = ComputeSettings(device=device, memory=run_config.train.memory_mib, emit=emit)
     keep_freed_memory()
-    measurements, rankings = measure(model_of(run, run_config, data).to(device), data, config, place=settings)
+    measurements, rankings = measure(model_of(run, run_config, data).to(device), data, config, compute=settings)
     leakage = getattr(run_config.split, "leakage", None)
     notes = (*measurements.notes, *([_sentence(leakage)] if isinstance(leakage, str) else []))
     return measurements.model_copy(update={"notes": notes}), rankings

@@ -37,7 +37,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
 
     Returns:
         JSON values: run, user, features, label (column name), mean (of a numeric label in train, else null), split (the
-        held-out one, or null), rows and positive (by split), history (newest first), to_find, recommended (best first),
+        held-out one, or null), rows and positive (by split), history (newest first), find_ground_truth, recommended (best first),
         notes.
 
     Raises:
@@ -49,7 +49,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
     rows = rows_of(context.data, Role.USER, user_idx)
     history = newest_first(rows, context.earlier)
     held_out = (context.split,) if context.split else ()
-    relevant = to_find(rows, held_out, history, relevant=context.config.evaluate.relevance)
+    relevant = find_ground_truth(rows, held_out, history, relevant=context.config.evaluate.relevance)
     ground_truth, seen = ({interaction.item_idx for interaction in part} for part in (relevant, history))
     recommender = context.recommender(rows)
     can = recommender.why_not is None
@@ -66,7 +66,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
             {**context.item(one.item_idx), "label": one.label, "time": context.seconds(one.time), "split": one.split}
             for one in history[:k]
         ],
-        "to_find": len(relevant),
+        "find_ground_truth": len(relevant),
         "recommended": [
             {"place": place, **context.item(one.item_idx), "score": one.score, "hit": one.item_idx in ground_truth}
             for place, one in enumerate(best, start=1)
@@ -212,7 +212,7 @@ def _recommended_to(item_idx: int, rankings: Rankings, names: IdNames, *, k: int
         "k": min(k, max(rankings.k)),
         "split": rankings.split,
         "users_ranked": len(rankings.users),
-        "sampled": rankings.drawn.shape[1] > 0,
+        "sampled": rankings.sampled.shape[1] > 0,
         "systems": {system: int(np.count_nonzero(hits)) for system, hits in in_top_k.items()},
         "users": [
             {

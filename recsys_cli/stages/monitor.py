@@ -43,7 +43,7 @@ def monitor_of(name: str, data: PreparedData, model: Model, *, emit: Emit) -> Mo
         return monitor
     if isinstance(metric, CutOff):
         settings = ComputeSettings(device=model.device, emit=emit)
-        ranked = of_rankings(model, metric, data, config=EvaluateConfig(), place=settings)
+        ranked = of_rankings(model, metric, data, config=EvaluateConfig(), compute=settings)
         return replace(monitor, measure=lambda _: ranked())
     return replace(monitor, measure=lambda scored: metric.of_rows(scored.labels, scored.scores))
 

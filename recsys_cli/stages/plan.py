@@ -139,7 +139,7 @@ class _Planner:
 
         def on_meta(*, sparse: bool) -> Model:
             with torch.device("meta"):
-                return trained(build(config.name, config.options, self.data.schema, sparse=sparse))
+                return require_gradient_trained(build(config.name, config.options, self.data.schema, sparse=sparse))
 
         model = on_meta(sparse=train.sparse_embeddings)
         if model.rows == "users" or model.dense_gradients:

@@ -34,7 +34,7 @@ def result(leaderboard: Leaderboard, *, html: Path | None) -> dict[str, Any]:
 
 def draw(to: Console, result: Mapping[str, Any]) -> None:
     """Draw the leaderboard, the failures and the models statistically tied with the best."""
-    from recsys_cli.evaluation.compare.leaderboard import AGAIN, Leaderboard, failures_in_words, in_words
+    from recsys_cli.evaluation.compare.leaderboard import RETRY_NOTE, Leaderboard, failures_in_words, in_words
     from recsys_cli.metrics.named import title_of
 
     board = Leaderboard.model_validate({key: value for key, value in result.items() if key != "report"})
@@ -46,7 +46,7 @@ def draw(to: Console, result: Mapping[str, Any]) -> None:
     for run, message, hint in failures_in_words(board):
         line(to, f"{run} failed: {message}{f' ({hint})' if hint else ''}", style="yellow")
     if board.failures:
-        line(to, AGAIN, style="dim")
+        line(to, RETRY_NOTE, style="dim")
     if result["report"]:
         line(to, f"page: {result['report']}")
 

@@ -63,12 +63,12 @@ class NVTabularEngine:
         """Return the reason against computing an op; None for supported ops."""
         return refusal(op, "nvtabular", MODULES)
 
-    def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
+    def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
         """Apply and fit the steps of `walk` on a shard of train; return its partial aggregates."""
         self._report_device()
         if ROW_WEIGHT in rows.column_names:
             rows = repeated(rows)  # NVTabular does not support weights
-        learnt: Learnt = {}
+        learnt: Aggregates = {}
         with self._folder() as folder:
             for position, (step, verb) in enumerate(walk):
                 if verb == "apply":

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recsys_cli.etl.cold_keys import locate
 from recsys_cli.etl.counts import count
-from recsys_cli.etl.engine import Learnt, Walk
+from recsys_cli.etl.engine import Aggregates, PassSteps
 from recsys_cli.etl.polars_engine import count_check
 from recsys_cli.etl.polars_engine.categorify import encode
 from recsys_cli.etl.polars_engine.encoder import encoder_of
@@ -40,7 +40,7 @@ class Direct:
     rest: list[tuple[PlanStep, Literal["fit", "apply"]]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
+    def of(cls, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Direct:
         """Run each Categorify and Locate without a dependency on a remaining step."""
         done = cls(rows)
         read: set[str] = set()

@@ -59,7 +59,7 @@ class PolarsEngine:
         """Return the reason against computing an op; None for supported ops."""
         return refusal(op, "polars", MODULES)
 
-    def learn(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Learnt:
+    def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
         """Apply and fit the steps of `walk` on a shard of train; return its partial aggregates.
 
         Raises:
@@ -92,7 +92,7 @@ class PolarsEngine:
         frame = pl.LazyFrame(direct.rows)
         return self._applied([step for step, _ in direct.rest], fitted, frame).collect().to_arrow()
 
-    def _direct(self, walk: Walk, fitted: FittedPlan, rows: pa.Table) -> Direct:
+    def _direct(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Direct:
         """Run the steps that need no query; on a GPU every step is a query."""
         return Direct.of(walk, fitted, rows) if self._gpu is None else Direct(rows, rest=list(walk))
 

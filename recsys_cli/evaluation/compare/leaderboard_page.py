@@ -43,11 +43,15 @@ def standings(board: Leaderboard) -> Markup:
         for score in [one.scores[board.metric]]
         if score.value is not None and score.low is not None and score.high is not None
     ]
-    title = title_of(found.metric)
-    names = [(_BEST, "the best, and what cannot be told apart from it"), (_OTHERS, "others"), (_BASELINES, "baselines")]
-    there = {one.color for one in drawn}
-    axis = Axis(f"{title}, with 95 % interval")
-    return intervals(f"Models by {title}", drawn, x=axis, names=[one for one in names if one[0] in there])
+    title = title_of(board.metric)
+    names = [
+        (_BEST, "the best, and models without a significant difference from it"),
+        (_OTHERS, "others"),
+        (_BASELINES, "baselines"),
+    ]
+    used = {one.color for one in marks}
+    axis = Axis(f"{title}, with 95 % confidence interval")
+    return intervals(f"Models by {title}", marks, x=axis, names=[one for one in names if one[0] in used])
 
 
 def _colour(one: LeaderboardRow) -> int:

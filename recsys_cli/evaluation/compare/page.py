@@ -47,8 +47,10 @@ def differences(comparison: Comparison, label: str) -> Markup:
         f"{label} minus {comparison.against}, with 95 % confidence interval", low=min(*ends, 0.0), high=max(*ends, 0.0)
     )
     names = [(colour, _NAMES[verdict]) for verdict, colour in _COLOURS.items()]
-    there = {one.color for one in drawn}
-    return intervals(f"{label} less {found.against}", drawn, x=axis, names=[one for one in names if one[0] in there])
+    used = {one.color for one in bars}
+    return intervals(
+        f"{label} minus {comparison.against}", bars, x=axis, names=[one for one in names if one[0] in used]
+    )
 
 
 def _rows(comparison: Comparison) -> Iterator[list[str]]:

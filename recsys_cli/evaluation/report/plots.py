@@ -30,10 +30,10 @@ def learning(history: TrainingHistory) -> dict[str, Markup]:
     charts = {}
     for name, curve in history.valid.items():
         title = title_of(name)
-        # of the same colour as its loss
+        # same colour as the validation loss
         mark = LineSeries(*_points(curve), name="valid", markers=True, color=2)
-        found[title] = chart(f"{title} over steps", [mark], x=Axis("step"), y=Axis(title))
-    return found if len(history.train_loss.x) else {}
+        charts[title] = chart(f"{title} over steps", [mark], x=Axis("step"), y=Axis(title))
+    return charts if len(history.train_loss.x) else {}
 
 
 def reliability(curve: Curve, name: str) -> Markup:
