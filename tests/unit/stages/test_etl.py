@@ -166,7 +166,7 @@ def test_etl_skips_bad_rows_and_keeps_them(tmp_path: Path, workspace: Workspace,
 def test_etl_needs_its_dataset(workspace: Workspace) -> None:
     config = RunConfig.model_validate({"dataset": {"name": "movielens-1m"}, "features": RECIPE})
 
-    with pytest.raises(MissingArtifactError, match="movielens-1m is not there") as found:
+    with pytest.raises(MissingArtifactError, match="movielens-1m is missing") as found:
         etl(config, workspace)
     assert "recsys download movielens-1m" in str(found.value.hint)
 

@@ -245,7 +245,7 @@ def test_sparse_leaves_unused_rows_as_they_began(make_prepared: MakePrepared, wo
 
 
 def test_train_without_data_says_what_to_run_first(workspace: Workspace) -> None:
-    with pytest.raises(MissingArtifactError, match="synthetic-small is not there") as caught:
+    with pytest.raises(MissingArtifactError, match="synthetic-small is missing") as caught:
         train(a_config(), workspace)
     assert str(caught.value.hint).startswith("recsys download synthetic-small")
 

@@ -44,7 +44,7 @@ def test_a_monitor_that_is_never_defined_keeps_the_last_epoch_and_says_so(make_p
     assert note.startswith("train.monitor=loss was not defined in any epoch, so the last epoch is kept; ")
     assert "ndcg@10" in note
     warnings = [event.text for event in told if isinstance(event, Message) and event.level == "warning"]
-    assert any("keeps the last epoch; train.monitor=ndcg@10 would choose" in text for text in warnings)
+    assert any("keeps the last epoch; select the best one with train.monitor=ndcg@10" in text for text in warnings)
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_named(data: PreparedData, grown: PreparedData, wor
         continued(run, grown, workspace, embedding_dim={"movieId": 16, "userId": 8, "genres": 8})
     with pytest.raises(ConfigError, match=r"first\.linear\.weight is 5 × 24 and was 16 × 24"):
         continued(run, grown, workspace, hidden_dims=[5])
-    with pytest.raises(ConfigError, match=r"rest\.5\.weight is 1 × 16 and was not there"):
+    with pytest.raises(ConfigError, match=r"rest\.5\.weight is 1 × 16 and was missing"):
         continued(run, grown, workspace, hidden_dims=[16, 16])
 
 
