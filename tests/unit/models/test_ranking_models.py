@@ -169,7 +169,7 @@ def test_neumf_without_content_reads_only_ids() -> None:
 
 
 def test_neumf_needs_ids_of_users_and_items() -> None:
-    with pytest.raises(ConfigError, match="exactly one item column and has 0"):
+    with pytest.raises(ConfigError, match="exactly one item column, but has 0"):
         build("neumf", {}, Schema(columns=(IDS[0], LABEL)))
     with pytest.raises(ConfigError, match="neumf needs categorical user and item columns, and age is none"):
         build("neumf", {}, Schema(columns=(IDS[0], numeric("age", Role.ITEM), LABEL)))
