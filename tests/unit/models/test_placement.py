@@ -132,12 +132,12 @@ def test_a_run_of_any_placement_is_evaluated_in_one_process(
         (
             "sharded",
             {"sparse_embeddings": False},
-            "placement=sharded moves the rows of a batch only, and needs train.sparse_embeddings=true",
+            "placement=sharded updates only the rows of a batch: set train.sparse_embeddings=true",
         ),
-        ("sharded", {"max_grad_norm": 1.0}, "does not go with train.max_grad_norm=1.0"),
-        ("sharded", {"gradient_accumulation_steps": 2}, "does not go with train.gradient_accumulation_steps=2"),
-        ("sharded", {"precision": "fp16"}, "does not go with train.precision=fp16"),
-        ("sharded", {"compile": True}, "does not go with train.compile=True"),
+        ("sharded", {"max_grad_norm": 1.0}, "does not support train.max_grad_norm=1.0"),
+        ("sharded", {"gradient_accumulation_steps": 2}, "does not support train.gradient_accumulation_steps=2"),
+        ("sharded", {"precision": "fp16"}, "does not support train.precision=fp16"),
+        ("sharded", {"compile": True}, "does not support train.compile=True"),
     ],
 )
 def test_options_in_conflict_with_a_placement_are_config_errors(
@@ -160,7 +160,7 @@ train: {sparse_embeddings: false}
     [
         ("placment: host", r"config.yaml:4: model.embedding.placment: unknown key \(did you mean placement\?\)"),
         ("placement: gpu", r"config.yaml:4: model.embedding.placement: .*device.*host.*sharded"),
-        ("placement: host", r"model.embedding.placement=host .* needs train.sparse_embeddings=true"),
+        ("placement: host", r"model.embedding.placement=host .* set train.sparse_embeddings=true"),
     ],
 )
 def test_errors_name_the_line_of_the_config_file(tmp_path: Path, text: str, message: str) -> None:
