@@ -39,7 +39,7 @@ def test_ls_lists_and_explains_everything(recsys: Recsys, kind: str) -> None:
 
 def test_ls_explains_an_op_from_its_docstring_and_fields(recsys: Recsys) -> None:
     found = recsys("ls", "ops", "JoinExternal", "--json").json
-    assert found["summary"].startswith("Bring columns")
+    assert found["summary"].startswith("Join columns")
     assert "left join" in found["meaning"]
     assert [option["name"] for option in found["options"]] == ["table", "on", "columns"]
     assert all(option["meaning"] for option in found["options"])

@@ -66,7 +66,7 @@ def test_sparse_takes_the_optimizer_that_is_named(name: Any, kind: type) -> None
 
 @pytest.mark.parametrize("name", ["adagrad", "sgd"])
 def test_an_optimizer_of_rows_needs_sparse(name: Any) -> None:
-    with pytest.raises(ValidationError, match=f"embedding_optimizer: {name} .* needs sparse_embeddings: true"):
+    with pytest.raises(ValidationError, match=f"embedding_optimizer: {name} .* set sparse_embeddings: true"):
         TrainConfig(embedding_optimizer=name)
 
 
