@@ -37,7 +37,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
 
     Returns:
         JSON values: run, user, features, label (column name), mean (of a numeric label in train, else null), split (the
-        held-out one, or null), rows and positive (by split), history (newest first), find_ground_truth, recommended (best first),
+        held-out one, or null), rows and positive (by split), history (newest first), to_find, recommended (best first),
         notes.
 
     Raises:
@@ -66,7 +66,7 @@ def inspect_user(run: TrainedRun, workspace: Workspace, name: str, *, k: int) ->
             {**context.item(one.item_idx), "label": one.label, "time": context.seconds(one.time), "split": one.split}
             for one in history[:k]
         ],
-        "find_ground_truth": len(relevant),
+        "to_find": len(relevant),
         "recommended": [
             {"place": place, **context.item(one.item_idx), "score": one.score, "hit": one.item_idx in ground_truth}
             for place, one in enumerate(best, start=1)
