@@ -337,7 +337,7 @@ def test_a_run_or_data_is_found_by_name_and_by_folder(here: Path, workspace: Wor
     with pytest.raises(MissingArtifactError, match=r"no run or prepared data 'nope' in .*there are: 20260101"):
         find_data("nope", workspace)
     shutil.rmtree(data.folder)
-    with pytest.raises(MissingArtifactError, match=r"the data that 20260101.* was trained on") as found:
+    with pytest.raises(MissingArtifactError, match=r"the training data of 20260101") as found:
         find_data("abcdef12", workspace)
     assert str(found.value.hint).startswith("recsys etl ")
 
