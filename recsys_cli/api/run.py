@@ -44,9 +44,13 @@ class TrainedRun(workspace.TrainedRun):
             k: Cut-off.
 
         Raises:
-            ConfigError: Train has no such user, or the model cannot score a catalog.
+            ConfigError: Train has no such user, `k` is below 1, `users` is one text, or the model cannot score a catalog.
             MissingArtifactError: The run is not finished, or its prepared data is missing.
         """
+        if k < 1:
+            raise ConfigError(f"k is {k}, but has to be 1 or more")
+        if isinstance(users, str | bytes):
+            raise ConfigError("users is a single text", hint=f"pass a list of user ids, such as [{users!r}]")
         run = self._loaded
         if (reason := run.advisor.why_not) is not None:
             raise ConfigError(f"{self.folder.name} cannot recommend: {reason}")

@@ -92,6 +92,14 @@ def test_seen_items_are_filtered_and_users_are_unique(run: recsys.TrainedRun) ->
     assert set(run.recommend(k=1).to_frame()["user"]) == set(range(1, 61))
 
 
+@pytest.mark.parametrize(
+    ("users", "k", "message"), [([1], 0, "k is 0"), ([1], -1, "k is -1"), ("u-1", 3, "single text")]
+)
+def test_wrong_arguments_of_recommend_are_named(run: recsys.TrainedRun, users: Any, k: int, message: str) -> None:
+    with pytest.raises(recsys.RecsysError, match=message):
+        run.recommend(users, k=k)
+
+
 def test_unknown_user_is_named_in_the_error(run: recsys.TrainedRun) -> None:
     with pytest.raises(recsys.RecsysError, match="1 of 2 users: 999"):
         run.recommend([1, 999])
