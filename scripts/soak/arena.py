@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -91,7 +92,7 @@ class Arena:
 
     def start(self, *line: str, before: Callable[[], None] | None = None) -> Process:
         """Start a command as a process of its own."""
-        output = self.folder / f"out-{time.monotonic_ns()}.txt"
+        output = Path(tempfile.gettempdir()) / f"recsys-soak-out-{os.getpid()}-{time.monotonic_ns()}.txt"
         pid = os.fork()
         if pid == 0:
             _child(self.folder, output, line, before)
