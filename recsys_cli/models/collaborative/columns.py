@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch
+from recsys_cli.features.hashing import below, hash_counters, mix
 from recsys_cli.features.schema import Column, Kind, Role, Schema
 from recsys_cli.models.collaborative.config import CollaborativeOptions
 from recsys_cli.models.collaborative.features import CollaborativeFeatures
@@ -17,8 +19,7 @@ from recsys_cli.models.collaborative.rows import Categories, Rows
 from recsys_cli.models.model import TrainingContext
 
 _PREFIX = "\x01collaborative"
-_USER_FACTOR, _PAIR_FACTOR = 0x2545F4914F6CDD1D, 0x369DEA0F31A53F85
-"""Odd multipliers of a multiplicative hash (L'Ecuyer, "Tables of linear congruential generators", 1999)."""
+_FOLD_SEED = 17
 
 
 def with_collaborative_columns(schema: Schema, config: CollaborativeOptions) -> Schema:
@@ -89,5 +90,6 @@ class CollaborativeColumns(nn.Module):
         return replace(batch, features={**batch.features, **dict(zip(self.names, columns.unbind(1), strict=True))})
 
     def _folds(self, rows: Rows) -> Tensor:
-        hashed = (rows.users * _USER_FACTOR + rows.items) * _PAIR_FACTOR
-        return (hashed >> 32) % self.config.folds
+        users, items = (ids.cpu().numpy().astype(np.uint64) for ids in (rows.users, rows.items))
+        hashed = hash_counters(items, hash_counters(users, mix(_FOLD_SEED)))
+        return torch.from_numpy(below(hashed, self.config.folds).astype(np.int64)).to(rows.users.device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -108,3 +110,22 @@ def test_there_are_none_by_default() -> None:
     model = build("logistic", {}, SCHEMA)
     assert isinstance(model, RankingModel)
     assert model.collaborative is None
+
+
+@pytest.mark.parametrize("folds", [2, 5, 10])
+def test_items_of_a_user_spread_over_all_folds(folds: int) -> None:
+    batch = Batch(
+        {
+            "user": torch.arange(200).repeat_interleave(100),
+            "item": torch.arange(100).repeat(200),
+            "shop": torch.zeros(20_000),
+        },
+        {},
+    )
+    options = CollaborativeOptions.model_validate({**OPTIONS, "folds": folds})
+    columns = CollaborativeColumns(options, with_collaborative_columns(SCHEMA, options))
+    rows = SimpleNamespace(users=batch.features["user"], items=batch.features["item"])
+    by_user = columns._folds(rows).view(200, 100)
+    counts = torch.stack([torch.bincount(of_user[:20], minlength=folds) for of_user in by_user]).float()
+    chi_square = ((counts - 20 / folds) ** 2 / (20 / folds)).sum(1)
+    assert chi_square.mean() == pytest.approx(folds - 1, rel=0.3)
