@@ -36,7 +36,7 @@ def resolve(name: str, *, what: str) -> str | None:
     is_path = is_import_path(name)
     if is_path and _top(name) in {*sys.stdlib_module_names, _OWN}:
         owner = "recsys" if _top(name) == _OWN else "Python's standard library"
-        raise ConfigError(f"{name!r} is part of {owner}, not a {what} plugin")
+        raise ConfigError(f"{name!r} is part of {owner}, no {what} plugin")
     from importlib import metadata  # slow to import, and most configs use no plugin
 
     for entry in metadata.entry_points(group=f"recsys.{what}s"):

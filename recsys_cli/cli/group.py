@@ -56,6 +56,8 @@ class Recsys(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise typer.Exit(interrupted(ctx.obj)) from None
+        except SystemExit as error:  # of a plugin: commands end by exceptions of typer
+            raise RuntimeError(f"a plugin ended the process with SystemExit({error.code!r})") from error
         finally:
             self._session = ctx.obj
 

@@ -27,6 +27,8 @@ def to_arrow(frame: Any) -> pa.Table:
             return frame
         if type(frame).__module__.partition(".")[0] == "pandas":
             return pa.Table.from_pandas(frame, preserve_index=False)
+        if any(str(kind) == "Object" for kind in getattr(frame, "dtypes", ())):  # polars exports memory addresses
+            raise TypeError("a column has the Polars type Object")
         if hasattr(frame, "to_arrow"):
             frame = frame.to_arrow()
         return frame if isinstance(frame, pa.Table) else pa.table(frame)

@@ -77,8 +77,7 @@ class Artifact:
         manifest = read_json(self.folder / MANIFEST, hint=self.remake, expected=self.expected)
         if (version := manifest.get("format", FORMAT)) != FORMAT:
             raise DataError(
-                f"{self.folder} has artifact format {version} (recsys {manifest.get('recsys')}); "
-                f"recsys {__version__} reads format {FORMAT}",
+                f"{self.folder} has artifact format {version}; this version of recsys reads format {FORMAT}",
                 hint=self.remake,
             )
         return manifest

@@ -193,7 +193,7 @@ def test_events_come_in_order_and_then_the_result(workspace: recsys.Workspace) -
     done = [event.done for event in training if isinstance(event, recsys.Progress) and event.task.startswith("fit")]
     assert done == sorted(done)
     assert isinstance(training.result, recsys.TrainedRun)
-    with pytest.raises(recsys.RecsysError, match="not there"):
+    with pytest.raises(recsys.RecsysError, match="is missing"):
         list(
             recsys.Events(
                 recsys.etl, recsys.load_config({**config.model_dump(), "dataset": {"name": "movielens-1m"}}), workspace
@@ -256,3 +256,9 @@ def test_the_package_etl_is_the_function_too() -> None:
     assert "AttributeError: 'NoneType' object has no attribute" in done.stderr
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = recsys.nothing
+
+
+def test_polars_objects_are_refused(workspace: recsys.Workspace) -> None:
+    frame = pl.DataFrame({"userId": pl.Series([object(), object()], dtype=pl.Object), "movieId": [1, 2]})
+    with pytest.raises(recsys.RecsysError, match="type Object"):
+        recsys.config_from_frame(frame, workspace, user="userId", item="movieId", model="popularity")

@@ -216,3 +216,10 @@ def test_invalid_foreign_op_is_reported(recsys: Recsys, op: str, rest: list[str]
     answer = recsys("etl", written(f"{FOREIGN}.{op}"), *rest, "--trust", FOREIGN)
     assert answer.code == 2, answer
     assert message in answer.err
+
+
+def test_exit_of_a_foreign_op_is_an_error(recsys: Recsys, package: Path) -> None:
+    (package / "on_polars.py").write_text(ON_POLARS + "\ndef apply(op, state, frame):\n    raise SystemExit(0)\n")
+    answer = recsys("etl", written(f"{FOREIGN}.scale:OnPolars"), "--trust", FOREIGN)
+    assert answer.code == 1, answer
+    assert "SystemExit(0)" in answer.err

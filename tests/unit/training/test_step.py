@@ -70,7 +70,7 @@ def gradients(step: Step, batch: Batch) -> dict[str, Tensor]:
 @pytest.mark.parametrize(("rows", "parts"), [(64, 2), (64, 7), (5, 9), (1, 4)])
 def test_parts_of_a_batch_have_its_gradient_together(rows: int, parts: int, sparse: bool, weights: bool) -> None:
     batch = a_batch(rows, weights=weights)
-    whole, cut = a_step(sparse=sparse), a_step(sparse=sparse, gradient_accumulation_steps=parts)
+    whole, cut = a_step(sparse_embeddings=sparse), a_step(sparse_embeddings=sparse, gradient_accumulation_steps=parts)
     expected, found = gradients(whole, batch), gradients(cut, batch)
     assert expected.keys() == found.keys() != set()
     for name, gradient in expected.items():
@@ -86,7 +86,7 @@ def test_a_table_may_have_no_rows_in_the_first_part_of_a_step() -> None:
     assert isinstance(keys, Ragged)
     late = Ragged(keys.values[:5], torch.cat([torch.zeros(60, dtype=torch.int64), torch.arange(1, 6)]))
     batch = Batch({**batch.features, "keys": late}, batch.labels)
-    whole, cut = a_step(sparse=True), a_step(sparse=True, gradient_accumulation_steps=4)
+    whole, cut = a_step(sparse_embeddings=True), a_step(sparse_embeddings=True, gradient_accumulation_steps=4)
     expected, found = gradients(whole, batch), gradients(cut, batch)
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-7)
@@ -111,7 +111,7 @@ def test_random_numbers_follow_from_seed_and_step() -> None:
 
 def test_the_rate_of_each_group_is_what_the_schedule_makes_of_it() -> None:
     config = {"learning_rate": 0.2, "embedding_learning_rate": 0.4, "schedule": {"name": "constant", "warmup_steps": 4}}
-    step = a_step(sparse=True, **config)
+    step = a_step(sparse_embeddings=True, **config)
     rates = []
     for number in range(5):
         step(a_batch(8), TrainingPosition(step=number, steps_per_epoch=10, epochs=1))
@@ -153,8 +153,8 @@ def test_clipping_leaves_what_is_short_enough() -> None:
 def test_a_step_clips_what_it_has() -> None:
     batch = a_batch(64)
     whole, short = (
-        gradients(a_step(sparse=True), batch),
-        gradients(a_step(sparse=True, max_grad_norm=0.01), batch),
+        gradients(a_step(sparse_embeddings=True), batch),
+        gradients(a_step(sparse_embeddings=True, max_grad_norm=0.01), batch),
     )
     before = sum(float(gradient.square().sum()) for gradient in whole.values()) ** 0.5
     assert before > 0.01
@@ -273,8 +273,8 @@ def test_a_compiled_step_is_the_step_also_where_others_share_the_batch(monkeypat
         BatchNorm, "gather", staticmethod(lambda value: torch.stack([value, 0 * value]))
     )  # others without rows
     plain, compiled = (
-        a_step(sparse=True, hidden=(4,)),
-        a_step(sparse=True, hidden=(4,), compile=True),
+        a_step(sparse_embeddings=True, hidden_dims=(4,)),
+        a_step(sparse_embeddings=True, hidden_dims=(4,), compile=True),
     )
     assert plain.model.state_dict().keys() == compiled.model.state_dict().keys()
     for rows in (64, 33):

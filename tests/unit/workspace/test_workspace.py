@@ -170,7 +170,7 @@ def test_artifact_of_another_format_is_named(workspace: Workspace) -> None:
         pass
     write_text(data.folder / "manifest.json", json.dumps({**data.manifest, "format": 6, "recsys": "0.0.9"}))
 
-    with pytest.raises(DataError, match=r"data/k has artifact format 6 \(recsys 0\.0\.9\)"):
+    with pytest.raises(DataError, match="data/k has artifact format 6; "):
         _ = data.manifest
     assert data.damage is not None
     assert not data.is_made("k")
