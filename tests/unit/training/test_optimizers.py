@@ -72,7 +72,7 @@ def test_an_optimizer_of_rows_needs_sparse(name: Any) -> None:
 
 @pytest.mark.parametrize("name", ["adam", "adagrad", "sgd"])
 def test_optimizers_of_rows_have_no_decay(name: Any) -> None:
-    with pytest.raises(ValidationError, match="embedding_weight_decay is not there with sparse_embeddings: true"):
+    with pytest.raises(ValidationError, match="embedding_weight_decay is not available with sparse_embeddings: true"):
         TrainConfig(sparse_embeddings=True, embedding_optimizer=name, embedding_weight_decay=0.1)
 
 
