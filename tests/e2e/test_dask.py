@@ -209,7 +209,7 @@ def test_no_worker_left_is_an_error_and_not_a_wait(workspace: Workspace, dask: D
 
     with pytest.raises(RecsysError, match=r"scheduler tcp://\S+ has had no worker for 2 s") as caught:
         etl(config(cluster=dask.address, shard_rows=100), workspace, emit=kill)
-    assert str(caught.value.hint).startswith(f"dask worker {dask.address}, where")
+    assert str(caught.value.hint).startswith(f"start `dask worker {dask.address}` on a machine")
     assert workspace.all_data() == []
 
 
