@@ -92,6 +92,7 @@ class Arena:
 
     def start(self, *line: str, before: Callable[[], None] | None = None) -> Process:
         """Start a command as a process of its own."""
+        # Not in the folder: a full disk has no space for the text.
         output = Path(tempfile.gettempdir()) / f"recsys-soak-out-{os.getpid()}-{time.monotonic_ns()}.txt"
         pid = os.fork()
         if pid == 0:
