@@ -53,8 +53,8 @@ def _once(number: int, rng: random.Random, base: Arena, folder: Path, outcome: O
 
 
 def _near(arena: Arena, base: Arena) -> bool:
-    """Compare the figures of the latest run with those of its key before: a run made anew has a new time in its name."""
-    path = sorted(arena.workspace.glob("runs/*/evaluation.json"))[-1]
+    """Compare the figures just written with those of the same key before: a run made anew has a new time in its name."""
+    path = max(arena.workspace.glob("runs/*/evaluation.json"), key=lambda path: path.stat().st_mtime_ns)
     before = list(base.workspace.glob(f"runs/*{path.parent.name.partition('-')[2]}/evaluation.json"))
     return bool(before) and _pointwise(path) == _pointwise(before[0])
 

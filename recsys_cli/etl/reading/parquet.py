@@ -59,9 +59,6 @@ def table_schema(table: RawTable) -> pa.Schema:
     """
     first, *others = table.files
     stored = _schema(first)
-    twice = sorted({name for name in stored.names if stored.names.count(name) > 1})
-    if twice:
-        raise DataError(f"{first}: duplicate column {', '.join(twice)}")
     declared = {column.name: column for column in table.columns}
     if unknown := [name for name in declared if name not in stored.names]:
         raise DataError(
@@ -118,8 +115,16 @@ def _sample(table: RawTable, name: str) -> pa.ChunkedArray:
 
 
 def _schema(file: RawFile) -> pa.Schema:
+    """Return the names and stored types of a file's columns.
+
+    Raises:
+        DataError: The file has a duplicate column.
+    """
     with open_parquet(file) as opened:
-        return opened.schema_arrow
+        schema = opened.schema_arrow
+    if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+        raise DataError(f"{file}: duplicate column {', '.join(twice)}")
+    return schema
 
 
 def _declared_type(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:

@@ -201,8 +201,9 @@ def test_truncated_and_doubled_files_are_named() -> None:
         reader(file).read()
 
     written(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
-    with pytest.raises(DataError, match=r"r\.parquet: duplicate column a"):
-        reader(file).schema()
+    for options in ({}, {"times": {"a": "s"}}):
+        with pytest.raises(DataError, match=r"r\.parquet: duplicate column a"):
+            reader(file, **options).schema()
 
 
 def test_rows_of_very_many_files_are_estimated_by_their_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
