@@ -29,7 +29,7 @@ setup-dev: $(READY_DEV) ## Add the extras, and the tools for tests and lint
 
 $(READY_DEV): $(READY)
 	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then \
-		$(PIP) -e '.[nvtabular,tune,torchrec,dev]' && $(PIP) --no-deps torchrec; \
+		$(PIP) -e '.[nvtabular,tune,torchrec,triton,dev]' && $(PIP) --no-deps torchrec; \
 	else $(PIP) -e '.[dask,tune,dev]'; fi
 	@touch $@
 
