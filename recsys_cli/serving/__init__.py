@@ -1,0 +1,1 @@
+"""Serving: row encoder, bundles, recommendations on request, exports and the HTTP server."""

@@ -1,0 +1,113 @@
+"""Requests for recommendations and their answers, in raw ids; the same for commands, Python and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Source = Literal["model", "fold-in", "popularity", "none"]
+"""Origin of an answer: the trained user, a history folded in on request, the popularity fallback, or no items at all."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A request for the top-k items of one user.
+
+    Attributes:
+        user: Raw user id; None for an anonymous user.
+        history: Raw item ids, oldest first, in place of the stored history of the user; None for the stored one.
+        features: Raw values of user and context features by column, for models with features.
+        k: Cut-off.
+        candidates: Raw ids of the only items to rank; None for the catalog.
+        exclude: Raw ids of items to leave out.
+        exclude_seen: Leave out the items of the history.
+        where: Filter expression over the item features; None for all items.
+        diversity: Weight of diversity in a maximal-marginal-relevance reranking, from 0 (none) to 1.
+        explain: Add reasons.
+    """
+
+    user: Any = None
+    history: Sequence[Any] | None = None
+    features: Mapping[str, Any] = field(default_factory=dict)
+    k: int = 10
+    candidates: Sequence[Any] | None = None
+    exclude: Sequence[Any] = ()
+    exclude_seen: bool = True
+    where: str | None = None
+    diversity: float = 0.0
+    explain: bool = False
+
+
+@dataclass(frozen=True)
+class CatalogItem:
+    """An item of the catalog.
+
+    Attributes:
+        id: Raw id.
+        title: Title; None without one.
+        features: Raw feature values by column.
+    """
+
+    id: Any
+    title: str | None = None
+    features: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RecommendedItem:
+    """A recommended item.
+
+    Attributes:
+        item: The item.
+        score: Score of the model; of the fallback, the number of interactions.
+        because: Titles or ids of the nearest items of the history, or feature values; empty without `Query.explain`.
+    """
+
+    item: CatalogItem
+    score: float
+    because: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Top-k items for one query, best first.
+
+    Attributes:
+        items: The items; may be fewer than k.
+        source: Origin of the scores.
+        num_seen: Number of seen items left out.
+        note: Reason for a fallback or an empty list; None otherwise.
+    """
+
+    items: Sequence[RecommendedItem]
+    source: Source
+    num_seen: int = 0
+    note: str | None = None
+
+
+class Recommending(Protocol):
+    """A model with its catalog, ready for requests; not thread-safe, calls come from one thread."""
+
+    def recommend(self, queries: Sequence[Query]) -> list[Answer]:
+        """Answer queries in order.
+
+        Raises:
+            ConfigError: A query is invalid: k below 1, an unknown feature, a filter expression that does not parse.
+        """
+
+    def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
+        """Score raw rows, given as columns of equal length; shape (N,).
+
+        Raises:
+            DataError: A column is missing, or a value does not fit its type.
+        """
+
+    def similar(self, item: Any, k: int) -> Answer:
+        """Return the nearest items of an item."""
+
+    def search(self, text: str, k: int) -> list[CatalogItem]:
+        """Return items by a part of their title or id, most popular first."""
