@@ -129,9 +129,9 @@ def test_types_unknown_to_pyarrow_are_refused_or_read(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("", "column 3 of interactions: the name '' is empty"),
-        ("\x01row", r"column 3 of interactions: the name '\x01row' begins with the reserved character"),
-        ("x" * 300, f"column 3 of interactions: the name '{'x' * 40}' is too long"),
+        ("", "column 4 of interactions: the name '' is empty"),
+        ("\x01row", r"column 4 of interactions: the name '\x01row' begins with the reserved character"),
+        ("x" * 300, f"column 4 of interactions: the name '{'x' * 40}' is too long"),
     ],
 )
 def test_odd_column_names_are_refused_where_the_plan_reads_them(
