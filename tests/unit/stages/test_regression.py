@@ -24,7 +24,7 @@ from recsys_cli.stages.compare import compare
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.inspect import inspect_user
-from recsys_cli.stages.loaded_run import model_of
+from recsys_cli.evaluation.loaded_run import model_of
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
