@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models import build
 from recsys_cli.models.embedding.tables import without_values
@@ -64,7 +64,7 @@ def read_bundle(bundle: Bundle, *, verify: bool = False) -> ServedModel:
             counts=np.load(bundle.counts),
             histories=Histories.read(bundle.histories, mean=manifest["label_mean"]),
             has_histories=manifest["histories"],
-            titles=pq.read_table(bundle.titles)["title"].combine_chunks() if bundle.titles.is_file() else None,
+            titles=read_parquet(bundle.titles)["title"].combine_chunks() if bundle.titles.is_file() else None,
             about=manifest,
         )
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsys_cli.features.columns import SHARED_ID
+from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import FIRST, Column, Kind, Role
 from recsys_cli.workspace import PreparedData
 
@@ -85,20 +86,20 @@ class ItemFeatures:
 
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
         """Return a numeric feature by table row, NaN for null."""
-        return pq.read_table(self._path, columns=[name])[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return read_parquet(self._path, [name])[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
 
     def values(self, name: str) -> Values:
         """Return the values of a feature."""
         if name not in self._columns:
             column = self._in_table[name]
-            ids = pq.read_table(self._path, columns=[name])[name].combine_chunks()
+            ids = read_parquet(self._path, [name])[name].combine_chunks()
             if column.ragged:
                 lengths = np.asarray(ids.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
                 offsets, ids = np.concatenate([[0], np.cumsum(lengths)]), ids.flatten()
             else:
                 offsets = np.arange(len(ids) + 1)
             assert column.vocabulary is not None, f"{name} has no vocabulary"
-            vocabulary = pq.read_table(self._data.vocabulary(column.vocabulary), columns=["value"])
+            vocabulary = read_parquet(self._data.vocabulary(column.vocabulary), ["value"])
             self._columns[name] = Values(
                 vocabulary["value"].combine_chunks(), ids.to_numpy().astype(np.int64), offsets, column.ragged
             )

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from recsys_cli.config import Placement, RunConfig
 from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
 from recsys_cli.evaluation.names import IdNames
+from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Role, Schema
 from recsys_cli.loader import DimensionTables
 from recsys_cli.loader.interactions import count_items, read_interactions
@@ -142,6 +143,6 @@ def index_of(data: PreparedData, role: Role) -> IdIndex:
     num_train = pq.read_metadata(data.vocabulary(column.vocabulary)).num_rows
     values, cold = IdNames(data).values(role), data.cold_keys(column.name)
     if role is Role.USER and cold.is_file():
-        keys = pq.read_table(cold, columns=["value"])["value"].combine_chunks().cast(values.type)
+        keys = read_parquet(cold, ["value"])["value"].combine_chunks().cast(values.type)
         values = pa.concat_arrays([values, keys])
     return IdIndex.of(values, num_train=num_train, cardinality=int(column.cardinality or 0))
