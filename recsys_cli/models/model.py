@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch, Feature
-from recsys_cli.features.schema import Schema
+from recsys_cli.features.schema import Column, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.embedding import Embeddings
 
@@ -135,6 +135,16 @@ class Model(nn.Module, ABC):
 
     def set_scales(self, scales: Mapping[str, tuple[float, float]]) -> None:
         """Set mean and standard deviation of the regression labels in train, by label name; before training."""
+
+    def limit_users(self, num_ids: int) -> None:
+        """Limit the user ids of a model with fold-in, so that its context has the size of a request instead of all users.
+
+        Args:
+            num_ids: Upper bound of the user ids in the following contexts and batches.
+        """
+        column = getattr(self, "user", None)
+        if isinstance(column, Column):
+            self.user = column.model_copy(update={"cardinality": num_ids, "buckets": 0})
 
     @abstractmethod
     def score(self, batch: Batch) -> Tensor:
