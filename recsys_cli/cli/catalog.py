@@ -47,12 +47,10 @@ _ELSEWHERE = {
 def ls(
     ctx: typer.Context,
     kind: Annotated[
-        ListedKind,
-        typer.Argument(metavar="|".join(ListedKind), help="Kind of entries to list.", show_default=False),
+        ListedKind, typer.Argument(metavar="|".join(ListedKind), help="Kind of entries to list.", show_default=False)
     ],
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Entry to explain, with its options.", show_default=False),
+        str | None, typer.Argument(metavar="NAME", help="Entry to explain, with its options.", show_default=False)
     ] = None,
 ) -> None:
     """List models, metrics, ops, datasets and other names for configs.
@@ -68,10 +66,7 @@ def ls(
     if entry is None:
         names = [row["name"] for row in rows]
         if kind is ListedKind.SECTIONS and name in _ELSEWHERE:
-            raise ConfigError(
-                f"section {name!r} has a list of its own",
-                hint=f"recsys ls {_ELSEWHERE[name].value}",
-            )
+            raise ConfigError(f"section {name!r} has a list of its own", hint=f"recsys ls {_ELSEWHERE[name].value}")
         raise ConfigError(
             f"no {kind.value[:-1]} {name!r}{registry.suggest(name, names)}", hint=f"known: {', '.join(names)}"
         )

@@ -65,11 +65,7 @@ class EvaluationTask:
         return self.held_out.user_idx[self.by_user.new.among(self.held_out.user_idx)]
 
     def rankings(
-        self,
-        ranked: Mapping[str, Ranked],
-        logits: npt.NDArray[np.float32],
-        protocol: Protocol,
-        config: EvaluateConfig,
+        self, ranked: Mapping[str, Ranked], logits: npt.NDArray[np.float32], protocol: Protocol, config: EvaluateConfig
     ) -> Rankings:
         """Return rankings and row scores in the format of rankings.safetensors.
 

@@ -47,12 +47,7 @@ class _BenchResults:
 
 
 def bench(
-    config: RunConfig,
-    workspace: Workspace,
-    *,
-    metric: str | None = None,
-    html: Path | None = None,
-    emit: Emit = ignore,
+    config: RunConfig, workspace: Workspace, *, metric: str | None = None, html: Path | None = None, emit: Emit = ignore
 ) -> Leaderboard:
     """Train and evaluate the missing runs of a bench, and rank the models.
 

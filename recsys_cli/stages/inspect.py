@@ -168,11 +168,7 @@ class _InspectContext:
     def item(self, item_idx: int) -> dict[str, Any]:
         """Return id, title and features of an item."""
         item = self.names.item(item_idx)
-        return {
-            "item": item.id,
-            "title": item.title,
-            "features": _lists(item.features),
-        }
+        return {"item": item.id, "title": item.title, "features": _lists(item.features)}
 
 
 def _title(run: TrainedRun, config: RunConfig) -> str | None:

@@ -34,10 +34,7 @@ def _within_limits(schema: Schema) -> dict[str, Any]:
     return {"max_items": min(max(1, math.isqrt(int(WORK / num_users))), most_items(num_users, budget))}
 
 
-RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {
-    "popularity": _no_options,
-    "ease": _within_limits,
-}
+RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {"popularity": _no_options, "ease": _within_limits}
 """Options of each baseline by registry name, in table order."""
 
 
