@@ -56,8 +56,6 @@ class ModelScorer:
 
     Args:
         model: In evaluation mode, on the tables' device.
-        tables: Features by id.
-        schema: Schema with the user and the item column.
         candidates: Encoded items, followed by table rows of cold items; shape (I,), on the tables' device.
         batch_size: Maximum pairs in a tile; affects only memory.
     """
@@ -93,7 +91,7 @@ class ModelScorer:
             return self._with_last(scores)
 
     def _with_last(self, scores: Tensor) -> Tensor:
-        """Append the scores of cold items to scores (U, S); the memory layout stays."""
+        """Append the scores of cold items, in the same memory layout."""
         if not self._num_last:
             return scores
         lowest = scores.amin(dim=1) if scores.shape[1] else scores.new_zeros(len(scores))
@@ -125,7 +123,7 @@ class ModelScorer:
         return scores
 
     def _tile(self, users: Tensor, items: Tensor) -> Tensor:
-        """Score each user-item pair as a row of one batch; shape (U, I)."""
+        """Score each user-item pair as a row of one batch."""
         ids = {self._user: users.repeat_interleave(len(items)), self._item: items.repeat(len(users))}
         logits = self._model.score(Batch(self._tables.join(ids), {}))
         return logits.view(len(users), len(items))

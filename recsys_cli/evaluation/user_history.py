@@ -22,10 +22,8 @@ class Interaction:
 
     Attributes:
         item_idx: Encoded item; of a cold item its row of the joined table, if it has one.
-        label: The main label.
         is_positive: Label 1; for numeric labels, a label above the mean of train.
         time: Timestamp in the unit of the data; None in data without times.
-        split: Split of the row.
         row_number: Row number in the raw input, which orders rows of equal time; 0 if unavailable.
     """
 
@@ -52,7 +50,7 @@ class SplitInteractions:
 
 
 def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interactions]:
-    """Read the interactions of one user or one item with times, by split; splits without rows are left out."""
+    """Read the interactions of one user or item with times, by split; splits without rows are left out."""
     only = {data.schema.only(role).name: encoded}
     return {
         split: read_interactions(data, split, times=True, only=only, cold_items=True).observed()
@@ -62,7 +60,7 @@ def rows_of(data: PreparedData, role: Role, encoded: int) -> dict[str, Interacti
 
 
 def newest_first(by_split: dict[str, Interactions], splits: Sequence[str]) -> list[Interaction]:
-    """Return the rows of some splits, sorted by falling (time, row number); in file order in data without times."""
+    """Return the rows of some splits by falling (time, row number); in file order in data without times."""
     rows = (row for split in splits if split in by_split for row in _one_by_one(by_split[split], split))
     return sorted(rows, key=lambda row: (-(row.time or 0), -row.row_number))
 
@@ -70,16 +68,10 @@ def newest_first(by_split: dict[str, Interactions], splits: Sequence[str]) -> li
 def find_ground_truth(
     by_split: dict[str, Interactions], splits: Sequence[str], before: Sequence[Interaction], *, relevant: str | float
 ) -> list[Interaction]:
-    """Return the ground truth of a user's ranking, by the rules of `hold_out`.
+    """Return the ground truth of a user's ranking without the items of `before`, by the rules of `hold_out`.
 
-    Args:
-        by_split: The user's rows, by split.
-        splits: Held-out splits.
-        before: The user history; its items are excluded.
-        relevant: `evaluate.relevance`: `positive`, `all`, or the lowest relevant label.
-
-    Returns:
-        One row for each item; one for each interaction with an item without an id, which no system can recommend.
+    One row for each item, and one for each interaction with an item without an id, which no system can recommend.
+    `relevant` is `evaluate.relevance`.
     """
     seen = {row.item_idx for row in before if row.item_idx >= FIRST}
     rows = {

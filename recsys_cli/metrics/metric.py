@@ -1,4 +1,4 @@
-"""Metric types: name, direction, and a vectorized function over score counts or over the rankings of many users."""
+"""Metric types. `name` is the key in evaluation.json (of rankings before "@k"), `title` the name in tables."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ class PointwiseMetric:
     """Metric of scores against labels.
 
     Attributes:
-        name: Key in evaluation.json.
-        title: Name in tables.
         better: Direction; metrics with `higher` are at most 1.
         compute: From score counts to the value; NaN if undefined.
         influence: Influence function at the score counts, the basis of standard errors; for defined values only.
@@ -59,12 +57,7 @@ class PointwiseMetric:
     of_errors: bool = False
 
     def of_rows(self, labels: npt.ArrayLike, scores: npt.ArrayLike) -> float:
-        """Return the metric of rows; NaN if undefined.
-
-        Args:
-            labels: Numeric labels, or binary ones, positive above 0.5; shape (N,).
-            scores: Predictions in the units of the label, or logits; shape (N,).
-        """
+        """Return the metric of N rows: logits and labels, positive above 0.5, or numbers in one unit; NaN if undefined."""
         targets = np.asarray(labels, dtype=np.float32)
         return self.compute(
             ScoreCounts.of_errors(targets, scores)
@@ -90,8 +83,6 @@ class GroupedMetric:
     """Metric per user, reported as the weighted mean over users.
 
     Attributes:
-        name: Key in evaluation.json.
-        title: Name in tables.
         compute: From users (N,), labels (N,) and scores (N,) to the values and weights of the G users with a defined value.
     """
 
@@ -117,11 +108,7 @@ class Hits:
 
 @dataclass(frozen=True)
 class Ranked(Hits):
-    """Hits and ranked candidates.
-
-    Attributes:
-        candidates: Index of the candidate at each rank, -1 for an empty one; shape (U, P).
-    """
+    """Hits and ranked candidates: the index of each, -1 for an empty rank; shape (U, P)."""
 
     candidates: npt.NDArray[np.int32]
 
@@ -131,8 +118,6 @@ class RankingMetric:
     """Metric of a user's top k, reported as the mean over users.
 
     Attributes:
-        name: Key in evaluation.json, before "@k".
-        title: Name in tables.
         compute: From hits of U users and k to U values in [0, 1].
     """
 
@@ -176,8 +161,6 @@ class ListMetric:
     """Beyond-accuracy metric of the top k.
 
     Attributes:
-        name: Key in evaluation.json, before "@k".
-        title: Name in tables.
         better: Direction; None if neither end is better.
         compute: From recommendations and k to the values of U users, NaN if undefined, reported as their mean; or to one
             value of all lists, of shape ().

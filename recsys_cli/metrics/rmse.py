@@ -27,7 +27,7 @@ def influence(counts: ScoreCounts) -> Influence:
 
 
 def influence_of_errors(counts: ScoreCounts) -> Influence:
-    """Return the influence of `rmse_of_errors`."""
+    """Influence of `rmse_of_errors`."""
     return _by_slope(mean_influence(counts.logits**2, counts.logits**2, counts), rmse_of_errors(counts))
 
 

@@ -16,7 +16,7 @@ _SPECIAL = {
 
 
 def paper_table(comparison: Comparison) -> str:
-    r"""Return a comparison as a tabular: one row per metric, one column per run; needs `\usepackage{booktabs}`."""
+    r"""Return a comparison as a tabular: one row per metric, one column per run."""
     labels = [comparison.against, *comparison.others]
     head = " & ".join(["", *map(escaped, labels)])
     lines = [" & ".join([escaped(figure.title), *_cells(figure, labels)]) + r" \\" for figure in comparison.figures]
@@ -36,7 +36,7 @@ def paper_table(comparison: Comparison) -> str:
 
 
 def paper_leaderboard(board: Leaderboard) -> str:
-    r"""Return a leaderboard as a tabular: one row per model, one column per metric; needs `\usepackage{booktabs}`."""
+    r"""Return a leaderboard as a tabular: one row per model, one column per metric."""
     bold = {metric: _best(board, metric) for metric in board.metrics}
     seeds = len(board.seeds)
     lines = [
@@ -62,7 +62,7 @@ def paper_leaderboard(board: Leaderboard) -> str:
 
 
 def _best(board: Leaderboard, metric: str) -> list[bool]:
-    """Return a mask of bold values: the best, and those without a significant difference from it."""
+    """Return a mask of bold values."""
     scores = [one.scores[metric] for one in board.standings]
     best = best_of([(score.value, score.low, score.high) for score in scores], better_of(metric))
     tested = any(one.from_best is not None for one in board.standings)

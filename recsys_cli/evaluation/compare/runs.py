@@ -116,7 +116,7 @@ def check_problem(first: tuple[TrainedRun, Rankings], other: tuple[TrainedRun, R
 
 
 def measured_metrics(evaluation: Evaluation) -> set[str]:
-    """Return the names of the model's defined pointwise and ranking metrics."""
+    """Return the model's defined pointwise and ranking metrics."""
     figures = {**evaluation.pointwise.get(MODEL, {}), **evaluation.ranking.get(MODEL, {})}
     return {name for name, estimate in figures.items() if estimate.value is not None}
 
@@ -124,15 +124,7 @@ def measured_metrics(evaluation: Evaluation) -> set[str]:
 def in_common(
     systems: Mapping[str, Outcomes], all_rankings: Sequence[Rankings]
 ) -> tuple[dict[str, Outcomes], tuple[str, ...]]:
-    """Restrict systems to their common metrics; rows are dropped if their order differs.
-
-    Args:
-        systems: Outcomes by label.
-        all_rankings: Rankings of the systems.
-
-    Returns:
-        The restricted outcomes, and notes on dropped metrics.
-    """
+    """Restrict systems to their common metrics, with notes on dropped ones; rows are dropped if their order differs."""
     notes: list[str] = []
     kept = dict(systems)
     if len({rankings.rows for rankings in all_rankings}) > 1:

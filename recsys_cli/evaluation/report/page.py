@@ -38,15 +38,7 @@ def render(
     manifest: dict[str, Any],
     rankings: RankingSection | None = None,
 ) -> str:
-    """Return the report as one self-contained HTML document.
-
-    Args:
-        evaluation: Results of the evaluation.
-        history: Learning curves.
-        config: The run's config, as YAML.
-        manifest: The run's manifest.
-        rankings: Ranking section; None without rankings.
-    """
+    """Return the report as one self-contained HTML document."""
     headlines = _headlines(evaluation)
     own = marked(evaluation.model, evaluation.selected)
     evaluation = _called(evaluation, own)
@@ -121,7 +113,6 @@ def _headlines(evaluation: Evaluation) -> list[Headline]:
 
 
 def _main_metrics(evaluation: Evaluation) -> tuple[str, ...]:
-    """Return the main pointwise metrics."""
     task = BINARY if evaluation.label_mean is None else REGRESSION
     return tuple(name for name in task.headlines if name in task.metrics)
 

@@ -68,7 +68,7 @@ def _cells(estimates: list[Estimate], better: Better | None) -> list[TableCell]:
 
 
 def number(value: float | None) -> str:
-    """Format a metric: four decimals up to 10, fewer for larger values, a dash if undefined."""
+    """Format a metric: four decimals up to 10, fewer above, a dash if undefined."""
     if value is None:
         return "–"
     decimals = next(
