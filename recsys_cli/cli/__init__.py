@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def _complete(shell: str, line: str) -> None:
-    """Print the completions of a line for a shell; print nothing on errors."""
+    """Print the completions of a line for a shell; nothing on errors."""
     from recsys_cli.cli.completion import answer
 
     with suppress(Exception):

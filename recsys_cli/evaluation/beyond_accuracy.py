@@ -45,7 +45,11 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: E
         for k in sorted(set(config.k))
         for metric in extended(BEYOND, config.metrics).values()
     }
-    estimates = {name: _point_estimate(float(values)) for name, values in computed.items() if values.ndim == 0}
+    estimates = {
+        name: Estimate(value=float(values) if np.isfinite(values) else None)
+        for name, values in computed.items()
+        if values.ndim == 0
+    }
     means = {name: values for name, values in computed.items() if values.ndim == 1 and not np.isnan(values).all()}
     # Metrics defined for the same users share their resamples.
     defined = {name: np.isfinite(values) for name, values in means.items()}
@@ -57,10 +61,6 @@ def measure_lists(ranked: Ranked, held_out: HeldOut, catalog: Catalog, config: E
         means_of = mean_estimates(columns, resamples=config.bootstrap, seed=config.seed)
         estimates |= dict(zip(names, means_of, strict=True))
     return {name: estimates[name] for name in computed if name in estimates}
-
-
-def _point_estimate(value: float) -> Estimate:
-    return Estimate(value=value if np.isfinite(value) else None)
 
 
 def _flat(feature: Feature) -> tuple[Ints, Ints]:

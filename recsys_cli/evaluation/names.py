@@ -78,11 +78,7 @@ class IdNames:
             raise ConfigError(
                 f"{role} ids have type {raw.type}, but {column.name} has {values.type}: {error}"
             ) from error
-        num_train = len(self._vocabulary(column))
-        encoded = np.where(
-            positions < num_train, FIRST + positions, int(column.cardinality or 0) + positions - num_train
-        )
-        return np.where(positions < 0, -1, encoded).astype(np.int64)
+        return np.where(positions < 0, -1, self._encoded(role, positions)).astype(np.int64)
 
     def decode(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:
         """Return the raw ids; the inverse of `encode`."""
@@ -129,7 +125,7 @@ class IdNames:
         with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # a text without a number in a numeric column
             position = pc.index(values, pa.scalar(text).cast(values.type)).as_py()
             if position >= 0:
-                return self._encoded(role, int(position))
+                return int(self._encoded(role, position))
         if role is Role.USER and (split := self._held_out(text)) is not None:
             raise ConfigError(
                 f"user {text!r} is in {split}, not in train; only users of train can be inspected",
@@ -138,7 +134,7 @@ class IdNames:
             )
         titled = self._titled(text) if role is Role.ITEM else []
         if len(titled) == 1:
-            return self._encoded(role, titled[0])
+            return int(self._encoded(role, titled[0]))
         shown = [f"{values[position]} ({self._title(position)})" for position in titled[:_NEAR]]
         near = ", ".join(shown or self._near(role, text))
         examples = ", ".join(str(value) for value in values[:_NEAR])
@@ -163,14 +159,10 @@ class IdNames:
                         return split
         return None
 
-    def _encoded(self, role: Role, position: int) -> int:
-        """Return the encoded id at a position among the values."""
-        num_train = len(self._vocabulary(self._columns[role]))
-        return (
-            FIRST + position
-            if position < num_train
-            else int(self._columns[role].cardinality or 0) + position - num_train
-        )
+    def _encoded(self, role: Role, positions: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the encoded ids at positions among the values."""
+        num_train, first_cold = len(self._vocabulary(self._columns[role])), int(self._columns[role].cardinality or 0)
+        return np.where(positions < num_train, FIRST + positions, first_cold + positions - num_train)
 
     def _position(self, item_idx: int) -> int:
         """Return the position of an item among the values, -1 without one."""

@@ -38,18 +38,11 @@ class NewUsers:
 
     @classmethod
     def of(
-        cls,
-        rows: Interactions,
-        hashes: Hashes | None,
-        *,
-        first: int,
-        table_rows: npt.NDArray[np.int32] | None = None,
-        num_ids: int = 0,
+        cls, rows: Interactions, hashes: Hashes | None, *, first: int, table_rows: npt.NDArray[np.int32] | None = None
     ) -> NewUsers:
         """Return the cold-start users of the rows of a split; none without hashes, as in data of an earlier version.
 
-        `hashes` and `table_rows` are results of `read_user_hashes` and `read_user_rows`; table rows from `num_ids` on
-        are cold keys.
+        Ids from `first` on, in `table_rows` as well, are not those of train.
         """
         unknown = rows.user_idx == UNSEEN
         distinct, first_rows = np.unique(
@@ -58,7 +51,7 @@ class NewUsers:
         if table_rows is None or not len(distinct):
             return cls(first, distinct)
         of_users = table_rows[unknown][first_rows].astype(np.int64)
-        return cls(first, distinct, np.where(of_users >= num_ids, of_users, -1))
+        return cls(first, distinct, np.where(of_users >= first, of_users, -1))
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -133,8 +126,7 @@ class SplitByUser:
             name: (read_interactions(data, name, times=True, cold_items=True), read_user_hashes(data, name))
             for name in names
         }
-        of_table = read_user_rows(data, split)
-        new = NewUsers.of(*read[split], first=len(of_users), table_rows=of_table, num_ids=len(of_users))
+        new = NewUsers.of(*read[split], first=len(of_users), table_rows=read_user_rows(data, split))
         train, *between, rows = (new.named(*read[name]) for name in names)
         before = train.observed()
         for other in between:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -223,7 +223,11 @@ class Evaluation(Measurements):
         """Return system, metric, value, low and high of all metrics as a DataFrame (`polars`, `pandas`) or Arrow table."""
         from recsys_cli.etl.frames import rows_to_frame
 
-        rows = ((system, name, *one) for system, metrics in self.systems.items() for name, one in _values(metrics))
+        rows = (
+            (system, name, one.value, one.low, one.high)
+            for system, metrics in self.systems.items()
+            for name, one in metrics.items()
+        )
         return rows_to_frame(("system", "metric", "value", "low", "high"), rows, library)
 
     @classmethod
@@ -239,8 +243,3 @@ class Evaluation(Measurements):
             return cls.model_validate(content)
         except ValueError as error:
             raise DataError(f"{path}: cannot read evaluation: {error}", hint="recsys evaluate --force") from error
-
-
-def _values(metrics: Estimates) -> Iterator[tuple[str, tuple[float | None, ...]]]:
-    for name, estimate in metrics.items():
-        yield name, (estimate.value, estimate.low, estimate.high)

@@ -84,7 +84,10 @@ class ModelScorer:
         with torch.inference_mode():
             if self._model.scoring == "dot_product":
                 return self._with_last(self._by_vector(users))
-            scores = self._by_model(users)
+            if self._model.scoring == "pairs":
+                scores = self._by_pair(users.to(torch.int32))
+            else:
+                scores = self._model.scores(users, self._items.long())
             # A finite sum implies finite scores; the slow check of each score follows only a sum that overflowed.
             if not (torch.isfinite(scores.sum()) or torch.isfinite(scores).all()):
                 raise TrainingError(_NOT_FINITE, hint=NOT_A_NUMBER)
@@ -106,11 +109,6 @@ class ModelScorer:
         vectors = self._model.user_vectors(users)
         _check_finite(vectors)
         return (self._vectors @ vectors.T).T  # contiguous scores of a candidate make the fastest rankings
-
-    def _by_model(self, users: Tensor) -> Tensor:
-        if self._model.scoring != "pairs":
-            return self._model.scores(users, self._items.long())
-        return self._by_pair(users.to(torch.int32))
 
     def _by_pair(self, users: Tensor) -> Tensor:
         scores = torch.empty((len(users), len(self._items)), device=users.device)

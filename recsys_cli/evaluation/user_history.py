@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from recsys_cli.evaluation.held_out import is_relevant
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
@@ -80,11 +78,6 @@ def find_ground_truth(
     relevant_rows = [row for row in newest_first(rows, splits) if row.item_idx not in seen]
     unknown = [row for row in relevant_rows if row.item_idx < FIRST]
     return [*{row.item_idx: row for row in relevant_rows if row.item_idx >= FIRST}.values(), *unknown]
-
-
-def num_positive(rows: Interactions) -> int:
-    """Return the number of positives: see `Interactions.positive`."""
-    return int(np.count_nonzero(rows.positive))
 
 
 def _one_by_one(rows: Interactions, split: str) -> Iterator[Interaction]:

@@ -75,11 +75,8 @@ def _of_new_users(
     compute: ComputeSettings,
 ) -> Callable[[], float]:
     """Prepare a ranking for cold-start users; measuring it restores the model's train context."""
-    task, tables, schema = (
-        EvaluationTask.of(by_user, "valid", config),
-        DimensionTables(data, device=compute.device),
-        data.schema,
-    )
+    task, schema = EvaluationTask.of(by_user, "valid", config), data.schema
+    tables = DimensionTables(data, device=compute.device)
     if (reason := why_not(model, task.held_out, tables, schema, device=compute.device)) is not None:
         raise _not_measured(metric, reason, model, data, all_new=False)
     candidates = torch.from_numpy(task.held_out.candidates).to(compute.device)

@@ -23,12 +23,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 @dataclass(frozen=True)
 class Start:
-    """Source of a warm start.
-
-    Attributes:
-        run: Finished run; its `best` checkpoint has the weights.
-        data: Prepared data of the run.
-    """
+    """Finished run, with its `best` checkpoint, and prepared data."""
 
     run: TrainedRun
     data: PreparedData
@@ -37,16 +32,7 @@ class Start:
 def warm_start(
     model: Model, name: str, data: PreparedData, previous: str | None, workspace: Workspace, *, emit: Emit
 ) -> None:
-    """Copy the weights of a previous run, if any, into a new model; see `carry_over`.
-
-    Args:
-        model: New model for `data`.
-        name: Name of the model, as in `model.name`.
-        data: Prepared data of the new run.
-        previous: `train.continue_from`.
-        workspace: Workspace of the runs.
-        emit: Receives the number of copied rows.
-    """
+    """Copy the weights of the run `previous`, if any, into a new model; see `carry_over`."""
     start = start_of(previous, workspace)
     if start is not None:
         carry_over(model, name, start, data, emit=emit)
@@ -75,13 +61,6 @@ def carry_over(model: Model, name: str, start: Start, data: PreparedData, *, emi
 
     Rows of tables are matched by value: values in both vocabularies keep their rows, as do padding, null, unseen, and
     an equal number of hash buckets. New values keep random rows. All other weights are copied. Optimizers start anew.
-
-    Args:
-        model: New model for `data`.
-        name: Name of the model, as in `model.name`.
-        start: Previous run.
-        data: Prepared data of the new run.
-        emit: Receives the number of copied rows.
 
     Raises:
         ConfigError: Model or data do not match; the message lists all differences.
@@ -132,7 +111,7 @@ def _problems(start: Start, model: str, data: PreparedData) -> list[str]:
 
 
 def _has_same_ids(old: Column, new: Column, plans: tuple[FeaturePlan, FeaturePlan]) -> bool:
-    """Return whether the ids of a column have the same meaning, or can be matched by vocabularies."""
+    """Return whether the ids of a column have the same meaning, or a vocabulary to match them."""
     if new.cardinality is None or (new.vocabulary and old.vocabulary):
         return True
     old_ops, new_ops = (_ops_of(plan, new.name) for plan in plans)
@@ -148,7 +127,7 @@ def _plan_of(data: PreparedData) -> FeaturePlan:
 
 
 def _ops_of(plan: FeaturePlan, column: str) -> list[object]:
-    """Return the ops of a column without a vocabulary; equal ops give equal ids for equal values."""
+    """Return the ops of a column; equal ops give equal ids for equal values."""
     ops = [op for op in plan.ops if column in getattr(op, "columns", ()) or column == getattr(op, "output", None)]
     return [op.model_dump(mode="json", exclude={"columns"} if op.columnwise else None) for op in ops]
 

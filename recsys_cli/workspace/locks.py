@@ -83,7 +83,7 @@ def holder_of(root: Path, name: str) -> Holder | None:
 
 
 def _holder(root: Path, name: str) -> Holder:
-    """Read the holder of a lock from its note, written just after the lock is acquired."""
+    """Read the holder of a lock from its note."""
     try:
         note = json.loads(_note(root, name).read_text(encoding="utf-8"))
         return Holder(int(note["pid"]), str(note["host"]))
@@ -95,7 +95,7 @@ def _holder(root: Path, name: str) -> Holder:
 def scratch_folder(root: Path) -> Iterator[Path]:
     """Yield a temporary folder in a workspace; removed at the end, or after a kill by the next command.
 
-    The path is absolute, because cluster workers have other working directories.
+    The path is absolute, for cluster workers in other working directories.
     """
     sweep(root)
     folder = root.absolute() / ".scratch" / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""The workspace: lookup of artifacts by key and name, and their atomic creation."""
+"""The workspace: lookup of artifacts, and their atomic creation."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Workspace:
         raise MissingArtifactError(f"{what}; there are: {_listed(matches or self.runs())}", hint="recsys status")
 
     def data_of(self, run: TrainedRun) -> PreparedData:
-        """Return the prepared data of a run, with verified checksums.
+        """Return the verified prepared data of a run.
 
         Raises:
             MissingArtifactError: The run is not finished, or the data or one of its files is missing.
@@ -92,7 +92,7 @@ class Workspace:
         return data
 
     def runs_like(self, name: str) -> list[TrainedRun]:
-        """Return the run with a name, or else the runs by prefix or suffix, or else the runs of a model."""
+        """Return the run with a name, or else by prefix or suffix, or else the runs of a model."""
         runs = self.runs()
         exact = [run for run in runs if run.folder.name == name]
         parts = [run for run in runs if run.folder.name.startswith(name) or run.folder.name.endswith(name)]
@@ -155,7 +155,7 @@ class Workspace:
         return self.root / "raw" / ".cache"
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """Yield a temporary folder (absolute path); removed at the end, or after a kill by the next command."""
+        """See `locks.scratch_folder`."""
         return scratch_folder(self.root)
 
     def lock(self, name: str, *, timeout: float = 600, emit: Emit = ignore) -> AbstractContextManager[None]:
@@ -178,10 +178,7 @@ class Workspace:
     def create(self, artifact: Artifact, manifest: dict[str, Any]) -> Iterator[Path]:
         """Yield a folder to fill; then write the manifest and move the folder to the artifact's path.
 
-        Args:
-            artifact: The artifact to create; an old version is replaced.
-            manifest: Filled by the caller until the end of the block, with at least `key`; kind, version and time are
-                added.
+        The manifest is filled by the caller until then, with at least `key`.
         """
         with self.scratch() as folder:
             made = folder / "artifact"
@@ -203,7 +200,7 @@ def run_lock(run: TrainedRun) -> str:
 
 
 def _listed(artifacts: Sequence[Artifact]) -> str:
-    """List the names of artifacts, at most the last ones."""
+    """List the names of the last artifacts."""
     names = [artifact.folder.name for artifact in artifacts]
     more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
     return (", ".join(names[-_MAX_LISTED:]) or "none yet") + more

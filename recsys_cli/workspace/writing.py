@@ -43,13 +43,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def replacing(path: Path, *, partial: str | None = None) -> Iterator[Path]:
     """Yield a temporary path in the same folder; at the end it is flushed to disk and renamed.
 
-    Args:
-        path: The final path.
-        partial: The temporary name. The default is fixed, so that kills leave at most one file; it requires a single
-            writer at a time.
-
-    Raises:
-        DiskFullError: The disk is full.
+    The default name is fixed, so that kills leave at most one file; it requires a single writer at a time.
     """
     made = path.with_name(partial or f".{path.name}.partial")
     with naming(path):
@@ -79,11 +73,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the path to errors about a full disk; few libraries do so.
-
-    Raises:
-        DiskFullError: The disk is full during the block.
-    """
+    """Add the path to errors about a full disk; few libraries do so."""
     try:
         yield
     except DiskFullError:

@@ -23,10 +23,6 @@ WORTH_KEEPING = 0.2
 """Minimum fitting time in seconds for the cache: popularity is counted faster than read."""
 
 
-def _no_options(_: Schema) -> dict[str, Any]:
-    return {}
-
-
 def _within_limits(schema: Schema) -> dict[str, Any]:
     """Limit the items of EASE, users times items squared, to `WORK`, and its memory to its budget."""
     num_users = max(1, len(schema.only(Role.USER).own_ids))
@@ -34,7 +30,7 @@ def _within_limits(schema: Schema) -> dict[str, Any]:
     return {"max_items": min(max(1, math.isqrt(int(WORK / num_users))), most_items(num_users, budget))}
 
 
-RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {"popularity": _no_options, "ease": _within_limits}
+RANKING: dict[str, Callable[[Schema], dict[str, Any]]] = {"popularity": lambda _: {}, "ease": _within_limits}
 """Options of each baseline by registry name, in table order."""
 
 

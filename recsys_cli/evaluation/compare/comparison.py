@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from recsys_cli.evaluation.compare.outcomes import Outcomes, Unit
@@ -118,7 +119,7 @@ def figures_of(
             better=better_of(metric),
             values={label: outcomes.value(metric) for label, outcomes in systems.items()},
             differences={
-                label: _difference(tests[metric], corrected[label, metric], better_of(metric))
+                label: difference_of(tests[metric], corrected[label, metric], better_of(metric))
                 for label, tests in tested.items()
             },
         )
@@ -126,16 +127,12 @@ def figures_of(
     )
 
 
-def verdict_of(tested: PairedTest, p_holm: float, better: Better | None) -> Verdict:
-    """Return the verdict: significant only if corrected test and interval agree."""
+def difference_of(tested: PairedTest, p_holm: float, better: Better | None) -> Difference:
+    """Return a difference with its verdict: significant only if corrected test and interval agree."""
+    verdict: Verdict = "better" if (tested.value > 0) == (better != "lower") else "worse"
     if p_holm >= LEVEL or tested.low <= 0 <= tested.high:
-        return "noise"
-    return "better" if (tested.value > 0) == (better != "lower") else "worse"
-
-
-def _difference(tested: PairedTest, p_holm: float, better: Better | None) -> Difference:
-    verdict = verdict_of(tested, p_holm, better)
-    return Difference(value=tested.value, low=tested.low, high=tested.high, p=tested.p, p_holm=p_holm, verdict=verdict)
+        verdict = "noise"
+    return Difference(**asdict(tested), p_holm=p_holm, verdict=verdict)
 
 
 def _columns(one: Difference | None) -> tuple[float | str | None, ...]:

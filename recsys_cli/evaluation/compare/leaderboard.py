@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recsys_cli.evaluation.compare.comparison import Difference, verdict_of
+from recsys_cli.evaluation.compare.comparison import Difference, difference_of
 from recsys_cli.evaluation.compare.format import joined
 from recsys_cli.evaluation.compare.outcomes import Outcomes
 from recsys_cli.evaluation.compare.paired import holm
 from recsys_cli.evaluation.compare.runs import measured_metrics, rankings_of
 from recsys_cli.evaluation.rankings import Rankings
-from recsys_cli.evaluation.result import MODEL, Estimate, Evaluation, Frozen
+from recsys_cli.evaluation.result import MODEL, Evaluation, Frozen
 from recsys_cli.evaluation.selection import Selection, legend, marked
 from recsys_cli.metrics.metric import Better
 from recsys_cli.metrics.named import better_of, sort_key, title_of
@@ -161,28 +161,18 @@ def _model(label: str, runs: Sequence[TrainedRun], metrics: Sequence[str]) -> _S
     evaluations = [Evaluation.read(run.evaluation) for run in runs]
     available = set(metrics).intersection(*(measured_metrics(one) for one in evaluations))
     outcomes = Outcomes.mean([Outcomes.of(rankings_of(run), metrics=available) for run in runs])
-    estimates = [_estimates(one, MODEL) for one in evaluations]
     selected = tuple(dict.fromkeys(choice for one in evaluations for choice in one.selected))
-    return _SeededSystem(label, outcomes, estimates, runs, selected)
+    return _SeededSystem(label, outcomes, [one.metrics for one in evaluations], runs, selected)
 
 
 def _baselines(
     evaluation: Evaluation, rankings: Rankings, metrics: Sequence[str], *, models: set[str]
 ) -> Iterator[_SeededSystem]:
     """Yield the baselines of an evaluation, without those that are also models of the benchmark."""
-    for name in dict.fromkeys([*evaluation.ranking, *evaluation.pointwise]):
-        if name != MODEL and name not in models:
-            estimates = _estimates(evaluation, name)
-            if any(metric in estimates and estimates[metric].value is not None for metric in metrics):
-                yield _SeededSystem(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
-
-
-def _estimates(evaluation: Evaluation, system: str) -> dict[str, Estimate]:
-    return {
-        name: one
-        for part in (evaluation.pointwise, evaluation.ranking, evaluation.beyond)
-        for name, one in part.get(system, {}).items()
-    }
+    for name, estimates in evaluation.systems.items():
+        is_measured = any(metric in estimates and estimates[metric].value is not None for metric in metrics)
+        if is_measured and name != MODEL and name not in models:
+            yield _SeededSystem(name, Outcomes.of(rankings, system=name, metrics=set(metrics)), [estimates])
 
 
 def _score(system: _SeededSystem, metric: str, *, resamples: int, seed: int) -> SeededScore:
@@ -208,11 +198,7 @@ def _from_best(
     tested = [other.outcomes.minus(best.outcomes, [metric], resamples=resamples, seed=seed)[metric] for other in others]
     corrected = holm([one.p for one in tested])
     for other, one, p_holm in zip(others, tested, corrected, strict=True):
-        verdict = verdict_of(one, p_holm, better_of(metric))
-        yield (
-            other.label,
-            Difference(value=one.value, low=one.low, high=one.high, p=one.p, p_holm=p_holm, verdict=verdict),
-        )
+        yield other.label, difference_of(one, p_holm, better_of(metric))
 
 
 def _mean(values: Sequence[float]) -> float | None:
