@@ -67,8 +67,8 @@ def _resample_counts(rng: np.random.Generator, resamples: int, num_users: int) -
 def _tail_share(num_users: int) -> float:
     """Return the share of resamples below the 95 % interval: slightly less than 2.5 %.
 
-    Corrects two errors of a plain percentile interval: resamples vary less than samples, and the t distribution has
-    wider tails than the normal one (expanded percentile interval of Hesterberg, 2015).
+    Resamples vary less than samples, and the t distribution has wider tails than the normal one (expanded percentile
+    interval of Hesterberg, 2015).
     """
     if num_users < 2:
         return 0.025

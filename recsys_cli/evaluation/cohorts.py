@@ -137,7 +137,7 @@ def _measured(cohort: _CohortMask, parts: CohortParts, config: EvaluateConfig) -
 
 
 def _within(cohort: _CohortMask, ranked: Ranked, held_out: HeldOut) -> Hits | None:
-    """Return the hits of the cohort's users, or of users with ground truth among its items, limited to these items."""
+    """Return the hits of the cohort's users, or of users with its items in their ground truth, limited to these items."""
     if cohort.users is not None:
         return Hits(ranked.hits[cohort.users], ranked.num_relevant[cohort.users])
     if cohort.places is None:

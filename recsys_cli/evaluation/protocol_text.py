@@ -1,4 +1,4 @@
-"""The counts behind the metrics, and the protocol in sentences."""
+"""The counts behind the metrics, and the protocol."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class RecommendingModel:
 
     @property
     def why_not(self) -> str | None:
-        """The reason why the model cannot recommend, as a clause without a full stop; None if it can."""
+        """The reason against recommendations, as a clause without a full stop; None if the model can."""
         return cannot_rank(self._model, self._tables, self._schema, device="cpu")
 
     @property

@@ -23,7 +23,7 @@ def auc_of_groups(positive: Floats, negative: Floats, starts: npt.NDArray[np.int
 
 
 def auc(counts: ScoreCounts) -> float:
-    """Return the area under the ROC curve, ties as 1/2; in [0, 1], higher is better; NaN with rows of one class only."""
+    """Return the area under the ROC curve, ties as 1/2; NaN with rows of one class only."""
     if not len(counts.logits):
         return np.nan
     return float(auc_of_groups(counts.positive, counts.negative, np.zeros(1, np.int64))[0])

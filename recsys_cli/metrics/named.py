@@ -109,7 +109,7 @@ def better_of(name: str) -> Better | None:
 
 
 def sort_key(value: float | None, better: Better | None) -> float:
-    """Return a sort key that puts better values first and undefined ones last."""
+    """Return a sort key: better values first, undefined ones last."""
     if value is None:
         return math.inf
     if better == "one":  # 0.5 is as far from 1 as 2

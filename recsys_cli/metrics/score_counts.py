@@ -60,7 +60,7 @@ class ScoreCounts:
         return 1 / (1 + np.exp(-np.clip(self.logits, -700, 700)))
 
     def quantiles(self, groups: int) -> npt.NDArray[np.int64]:
-        """Return the quantile group of each score, of equal mass and in [0, groups); shape (G,)."""
+        """Return the quantile group of each score, of equal mass; shape (G,)."""
         rows = self.rows
         middle = np.cumsum(rows) - rows / 2
         return np.minimum((middle * (groups / max(float(rows.sum()), 1.0))).astype(np.int64), groups - 1)

@@ -1,4 +1,4 @@
-"""Comparable runs: those with the same evaluation task, on any prepared data."""
+"""Comparable runs: those with the same evaluation task."""
 
 from __future__ import annotations
 
@@ -43,13 +43,7 @@ def rankings_of(run: TrainedRun) -> Rankings:
 
 
 def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
-    """Test each run against the first.
-
-    Raises:
-        ConfigError: There are fewer than two runs, a duplicate, or different evaluation tasks.
-        MissingArtifactError: A run is not evaluated.
-        DataError: A saved evaluation is unreadable.
-    """
+    """Test each run against the first."""
     names = [run.folder.name for run in runs]
     if len(set(names)) < 2 or len(set(names)) < len(names):
         hint = "recsys compare RUN RUN; recsys status shows the runs"
@@ -89,11 +83,7 @@ def compare_runs(runs: Sequence[TrainedRun]) -> Comparison:
 
 
 def check_problem(first: tuple[TrainedRun, Rankings], other: tuple[TrainedRun, Rankings]) -> None:
-    """Check that two runs have the same evaluation task.
-
-    Raises:
-        ConfigError: They differ; the hint evaluates the second run like the first.
-    """
+    """Check that two runs have the same evaluation task; the hint evaluates the second like the first."""
     (one_run, one), (two_run, two) = first, other
     if one.split == two.split and (one.problem == two.problem or not (len(one.users) and len(two.users))):
         return
