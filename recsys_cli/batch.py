@@ -101,7 +101,7 @@ class Batch:
             yield self.weight
 
     def not_finite(self) -> list[str]:
-        """Return the names of columns with NaN (such as a null) or infinite values."""
+        """Return the names of columns with NaN or infinite values."""
         columns: dict[str, Feature] = {**self.features, **self.labels}
         return [
             name
@@ -111,7 +111,7 @@ class Batch:
         ]
 
     def parts(self, number: int) -> Iterator[Batch]:
-        """Split into `number` batches of nearly equal size, in order; some are empty if there are fewer rows."""
+        """Split into `number` batches of nearly equal size, in order; some may be empty."""
         if number == 1:
             yield self
             return

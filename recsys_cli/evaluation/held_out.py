@@ -41,7 +41,7 @@ class Lists:
         return np.diff(self.offsets)
 
     def before(self, values: npt.NDArray[np.integer]) -> Ints:
-        """Return the number of entries in each user's list below given values, both of shape (U, P)."""
+        """Return the number of entries in each user's list below values (U, P)."""
         width = int(max(self.values.max(initial=0), values.max(initial=0))) + 2
         first = np.arange(len(self.lengths)) * width
         entries = np.repeat(first, self.lengths) + self.values
@@ -58,16 +58,14 @@ class HeldOut:
     """A ranking problem over U users and I candidates.
 
     Candidates are in tie-breaking order: more train rows first, then the lower id. A place is a position in it.
+    `num_eligible` users have ground truth, U of which are ranked; `num_without` have none.
 
     Attributes:
-        user_idx: Encoded users, ascending; shape (U,).
         candidates: Encoded candidates; shape (I,).
         seen: Places of each user's seen items, which are filtered from rankings.
         relevant: Places of each user's ground truth, none of them seen.
         num_relevant: Size of the ground truth, at least 1, with interactions of items outside the candidates; shape
             (U,).
-        num_eligible: Users with ground truth, U of which are ranked.
-        num_without: Users of the split without ground truth.
         sampled: Places of the sampled candidates, none of them seen; None in a full ranking.
     """
 
@@ -88,7 +86,7 @@ class HeldOut:
         return len(self.candidates) - self.seen.lengths
 
     def by_popularity(self, places: npt.NDArray[np.integer]) -> Ints:
-        """Return the rank, from 0, of given places in the user's ranking by popularity; both (U, P)."""
+        """Return the rank, from 0, of places (U, P) in the user's ranking by popularity."""
         if self.sampled is not None:
             return self.sampled.before(places) + self.relevant.before(places)
         return places - self.seen.before(places)
@@ -175,7 +173,7 @@ def _sample(users: npt.NDArray[np.uint64], config: EvaluateConfig) -> Ints:
 
 
 def _numbering(ids: Ints, *, size: int) -> Ints:
-    """Return a table from id to its index in `ids`, -1 for other ids."""
+    """Return a table from id to its index in `ids`."""
     numbers = np.full(size, -1, dtype=np.int64)
     numbers[ids] = np.arange(len(ids))
     return numbers

@@ -196,7 +196,7 @@ class IdNames:
         return exact or ([] if text.isdecimal() else holds)
 
     def _near(self, role: Role, text: str) -> list[str]:
-        """Return similar ids: the nearest numbers, else ids or titles with a similar spelling."""
+        """Return similar ids or titles."""
         values = self.values(role)
         try:
             number = pa.scalar(text).cast(pa.float64())
@@ -213,7 +213,7 @@ class IdNames:
         ]
 
     def _table(self, role: Role) -> pa.Table:
-        """Return the encoded columns of a table by user or item, limited to columns with a vocabulary."""
+        """Return the encoded columns with a vocabulary of a table by user or item."""
         if role not in self._tables:
             path = self._data.table(self._columns[role].name)
             names = pq.read_schema(path).names if path.is_file() else []

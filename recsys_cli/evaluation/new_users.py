@@ -57,7 +57,7 @@ class NewUsers:
         return len(self.hashes)
 
     def named(self, rows: Interactions, hashes: Hashes | None) -> Interactions:
-        """Return rows of any split with the ids of these users; rows of other users without an id do not change."""
+        """Return rows of any split with the ids of these users."""
         if hashes is None or not len(self):
             return rows
         unknown = np.flatnonzero(rows.user_idx == UNSEEN)
@@ -139,11 +139,10 @@ class SplitByUser:
         return cls(train, rows, before, history, ground_truth, new, users, items, ColdItems.of(data), num_folded)
 
     def hidden(self, rows: Interactions) -> Interactions:
-        """Return rows as models may see them: cold-start users and cold items have the id 2."""
+        """Return rows as models may see them."""
         return self.cold.hidden(self.new.hidden(rows))
 
 
 def _is_by_user(rows: Interactions, before: Interactions, new: NewUsers) -> bool:
-    """Whether no user of the split has interactions before it."""
     all_new = not ((rows.user_idx >= FIRST) & ~new.among(rows.user_idx)).any()
     return len(new) > 0 and all_new and not new.among(before.user_idx).any()

@@ -98,9 +98,9 @@ def _around(value: float, spread: Spread, *, most: float) -> Estimate:
 def _of_parts(value: float, rows: ScoredRows, metric: PointwiseMetric, *, resamples: int, seed: int) -> Estimate:
     """Return the interval of a sum of absolute values, from normal samples of its parts.
 
-    Samples are biased upwards: they have the noise of the rows plus their own. The lower end is 0 if noise alone gives
-    such a value, else the quantile reflected at the value (basic bootstrap: Davison and Hinkley, 1997, section 5.2).
-    The upper end is the plain quantile: a reflected one would be too low near 0.
+    Samples are biased upwards: they have the noise of the rows plus their own. The lower end is 0 if noise gives such
+    a value, else the quantile reflected at the value (basic bootstrap: Davison and Hinkley, 1997, section 5.2). The
+    upper end is the plain quantile: a reflected one would be too low near 0.
     """
     assert metric.parts is not None
     of_score, parts = metric.parts(rows.tally)

@@ -75,11 +75,7 @@ def prepared_data(config: RunConfig, workspace: Workspace) -> PreparedData:
 
 
 def raw_identity(config: RunConfig, workspace: Workspace) -> dict[str, Any]:
-    """Return the identity of a dataset's content, as input of a key.
-
-    Raises:
-        MissingArtifactError: The dataset is not downloaded.
-    """
+    """Return the identity of a dataset's content, as input of a key."""
     source = open_source(config.dataset.name, config.dataset.options)
     if source.info.is_own:
         return {"own": by_content(source.identity(), workspace), "code": code_of_dataset(config.dataset.name)}

@@ -90,7 +90,7 @@ def _require(config: RunConfig, workspace: Workspace) -> None:
 
 @contextmanager
 def locked(selected: Selection, config: RunConfig, workspace: Workspace) -> Iterator[None]:
-    """Lock the folder of a run; a new run without any metrics or checkpoint is removed after a failure."""
+    """Lock the folder of a run; a new run without metrics or checkpoint is removed after a failure."""
     run = workspace.run_named(selected.name)
     with workspace.lock(run_lock(run), timeout=1):
         if not selected.resume:

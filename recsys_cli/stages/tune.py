@@ -107,11 +107,7 @@ class _Search:
         self.study = self._open_new() if self.force else self._open()
 
     def _open_new(self) -> Study:
-        """Remove the study, if any, and open an empty one.
-
-        Raises:
-            RecsysError: Another process is running one of its trials.
-        """
+        """Remove the study, if any, and open an empty one."""
         try:
             study = self._open()
         except DataError:  # a damaged study
@@ -138,7 +134,7 @@ class _Search:
         return True
 
     def write(self) -> None:
-        """Write the best config, the report and the manifest of the current trials."""
+        """Write the best config, the report and the manifest."""
         with self._lock():
             trials = self.study.trials()
             best = best_of(trials)
@@ -182,7 +178,7 @@ class _Search:
         return self.workspace.lock(f"tune-{self.artifact.folder.name}-{number}", timeout=0)
 
     def _claim(self, locks: ExitStack) -> Trial | None:
-        """Claim a trial of an ended process, or start a new one; None without trials left."""
+        """Claim a trial of an ended process, or start a new one."""
         with self._lock():
             for trial in self.study.trials():
                 if trial.state == "running" and self._take_over(trial, locks):

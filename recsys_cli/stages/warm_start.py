@@ -95,7 +95,6 @@ def _tables(model: Model) -> dict[str, tuple[Embeddings, str]]:
 
 
 def _problems(start: Start, model: str, data: PreparedData) -> list[str]:
-    """Return differences in model name and input columns."""
     old_name = load(start.run.config).model.name
     problems = [f"model.name is {model} and was {old_name}"] if old_name != model else []
     old, new = ({column.name: column for column in one.schema.features} for one in (start.data, data))
@@ -133,7 +132,7 @@ def _ops_of(plan: FeaturePlan, column: str) -> list[object]:
 
 
 def _misfits(model: Model, weights: dict[str, Tensor], tables: dict[str, tuple[Embeddings, str]]) -> list[str]:
-    """Return differences in weights: missing or new ones, other shapes, and other widths of tables."""
+    """Return differences in weights and widths of tables."""
     new = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items() if key not in tables}
     old = {key: tuple(tensor.shape) for key, tensor in weights.items() if key not in tables}
     widths = {key: weights[key].shape[1] if key in weights else None for key in tables}
@@ -153,7 +152,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def _same_rows(old: Column, new: Column, old_data: PreparedData, new_data: PreparedData) -> tuple[Tensor, Tensor]:
-    """Return matching rows of a column's old and new table, both int64."""
+    """Return matching rows of a column's old and new table."""
     if old.vocabulary is None or new.vocabulary is None:
         every = torch.arange(new.cardinality or 0)
         return every, every

@@ -1,4 +1,4 @@
-"""Artifacts: folders with a manifest, identified by a key, and the files of each kind."""
+"""Artifacts: folders with a manifest, identified by a key."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FORMAT = 7
 
 
 def key_of(*parts: Any) -> str:
-    """Return the SHA-256 of the canonical JSON of an artifact's settings and inputs, in hexadecimal."""
+    """Return the SHA-256 of the canonical JSON of an artifact's settings and inputs."""
     text = json.dumps([FORMAT, *parts], sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_manifest(folder: Path, kind: str, manifest: Mapping[str, Any]) -> None:
-    """Write manifest.json, with checksums of the artifact's files; it marks a complete artifact."""
+    """Write manifest.json, with checksums of the artifact's files."""
     artifact = _KINDS[kind](folder)
     head = {
         "kind": kind,
@@ -80,7 +80,7 @@ class Artifact:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Inputs, settings, results and checksums.
+        """Inputs, settings, results and checksums of the artifact.
 
         Raises:
             MissingArtifactError: There is no manifest.
@@ -110,12 +110,12 @@ class Artifact:
 
     @property
     def made_by(self) -> str | None:
-        """The recsys version of the artifact, if different from the running one."""
+        """The recsys version of the artifact, if another one."""
         version = self.manifest.get("recsys")
         return None if version in {None, __version__} else str(version)
 
     def is_made(self, key: str) -> bool:
-        """Whether the artifact is complete, has a key, and has all files in full size."""
+        """Whether the artifact has a key, and all files in full size."""
         return self.exists and self.damage is None and self.key == key
 
     def verify(self, *only: Path) -> None:
@@ -134,12 +134,7 @@ _REMEASURE = "recsys evaluate --force"
 
 
 def read_evaluation(path: Path) -> dict[str, Any]:
-    """Read an evaluation.json.
-
-    Raises:
-        MissingArtifactError: The file is missing.
-        DataError: The file is damaged.
-    """
+    """Read an evaluation.json."""
     return read_json(path, hint=_REMEASURE, expected={"key": str, "pointwise": dict, "ranking": dict})
 
 
@@ -220,7 +215,7 @@ class TrainedRun(Artifact):
         return self.folder / (name if self.candidates == "all" else f"{stem}-{self.candidates}.{suffix}")
 
     def contents(self) -> list[Path]:
-        """Return the input files of an evaluation; `last` has its own checksum, because --resume has no manifest."""
+        """Return the inputs of an evaluation; `last` has its own checksum, because --resume has no manifest."""
         return [path for path in (self.config, self.metrics, self.checkpoint("best")) if path.is_file()]
 
     def checkpoint(self, which: str) -> Path:
@@ -267,7 +262,7 @@ class TrainedRun(Artifact):
 
 @dataclass(frozen=True)
 class TunedStudy(Artifact):
-    """The output of `recsys tune`: trials with their hyperparameters and results; it grows with every trial."""
+    """The output of `recsys tune`; it grows with every trial."""
 
     expected: ClassVar[Mapping[str, type]] = {"key": str, "metric": dict, "trials": dict, "space": dict}
     command: ClassVar[str] = "recsys tune --force"

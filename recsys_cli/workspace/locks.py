@@ -1,4 +1,4 @@
-"""Locks and scratch folders for concurrent processes in one workspace."""
+"""Locks and scratch folders for concurrent processes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def scratch_folder(root: Path) -> Iterator[Path]:
 def replace_folder(scratch: Path, made: Path, target: Path) -> None:
     """Replace a folder by one from a scratch folder.
 
-    After a kill between the two renames, the next command restores the new or the old version by a note.
+    After a kill between the two renames, the next command completes it by a note.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
@@ -124,7 +124,7 @@ def replace_folder(scratch: Path, made: Path, target: Path) -> None:
 
 
 def _restore(scratch: Path) -> None:
-    """Complete a replacement interrupted after its first rename, with the new version or else the old one."""
+    """Complete an interrupted replacement, with the new version or else the old one."""
     try:
         note = json.loads((scratch / _ASIDE).read_text(encoding="utf-8"))
         target = scratch / note["target"]

@@ -32,7 +32,7 @@ class Workspace:
         sweep(self.root)
 
     def raw(self, dataset: str) -> RawData:
-        """Return the artifact of a dataset, existing or not."""
+        """Return a dataset, existing or not."""
         return RawData(self.root / "raw" / dataset)
 
     def data(self, key: str) -> PreparedData:
@@ -44,15 +44,15 @@ class Workspace:
         return TunedStudy(self.root / "tune" / key[:16])
 
     def studies(self) -> list[TunedStudy]:
-        """Return all studies, sorted by key."""
+        """Return all studies."""
         return [TunedStudy(path) for path in self._artifacts("tune")]
 
     def all_raw(self) -> list[RawData]:
-        """Return all downloaded datasets, sorted by name."""
+        """Return all downloaded datasets."""
         return [RawData(path) for path in self._artifacts("raw")]
 
     def all_data(self) -> list[PreparedData]:
-        """Return all prepared data, sorted by key."""
+        """Return all prepared data."""
         return [PreparedData(path) for path in self._artifacts("data")]
 
     def _artifacts(self, kind: str) -> list[Path]:
@@ -103,11 +103,7 @@ class Workspace:
         return [data for data in self.all_data() if data.folder.name.startswith(key[:16])]
 
     def run_or_data(self, name: str) -> TrainedRun | PreparedData:
-        """Return the single run or prepared data matching a name.
-
-        Raises:
-            MissingArtifactError: Nothing matches, or several artifacts.
-        """
+        """Return the single run or prepared data matching a name."""
         matches: list[TrainedRun | PreparedData] = [*self.runs_like(name), *self.data_like(name)]
         if len(matches) == 1:
             return matches[0]
@@ -130,7 +126,7 @@ class Workspace:
         return self.run_named(f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{model.rpartition('.')[2]}-{key[:8]}")
 
     def new_trace(self, name: str) -> Path:
-        """Return the file of a profiler trace, and create its folder."""
+        """Return the file of a profiler trace, in an existing folder."""
         folder = self.root / "profiles"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{name}.trace.json.gz"
@@ -159,19 +155,15 @@ class Workspace:
         return scratch_folder(self.root)
 
     def lock(self, name: str, *, timeout: float = 600, emit: Emit = ignore) -> AbstractContextManager[None]:
-        """Hold a named lock such as "etl"; a waiting process reports the holder to `emit`.
-
-        Raises:
-            LockedError: The lock was not free within `timeout` seconds.
-        """
+        """See `locks.locked`."""
         return locked(self.root, name, timeout=timeout, emit=emit)
 
     def holder(self, name: str) -> Holder | None:
-        """Return the holder of a lock; None for a free lock."""
+        """See `locks.holder_of`."""
         return holder_of(self.root, name)
 
     def trainer(self, run: TrainedRun) -> Holder | None:
-        """Return the process training or evaluating a run, or None."""
+        """Return the process training or evaluating a run."""
         return self.holder(run_lock(run))
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Atomic writes of files: temporary name, flush to disk, rename."""
+"""Atomic writes of files."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def disk_full(path: Path) -> DiskFullError:
-    """Return the error with the path and the free space of its file system."""
+    """Return the error with the path and the free space."""
     path = path.absolute()
     usage = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists()))
     space = f"{usage.free / _GIB:.2f} of {usage.total / _GIB:.2f} GiB are free on its file system"

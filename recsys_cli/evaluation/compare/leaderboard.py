@@ -168,7 +168,7 @@ def _model(label: str, runs: Sequence[TrainedRun], metrics: Sequence[str]) -> _S
 def _baselines(
     evaluation: Evaluation, rankings: Rankings, metrics: Sequence[str], *, models: set[str]
 ) -> Iterator[_SeededSystem]:
-    """Yield the baselines of an evaluation, without those that are also models of the benchmark."""
+    """Yield the baselines that are not also models of the benchmark."""
     for name, estimates in evaluation.systems.items():
         is_measured = any(metric in estimates and estimates[metric].value is not None for metric in metrics)
         if is_measured and name != MODEL and name not in models:

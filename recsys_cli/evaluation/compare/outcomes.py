@@ -99,7 +99,7 @@ class Outcomes:
         return math.sqrt(mean) if summary == "root mean" else mean
 
     def contributions(self, metric: str) -> Floats:
-        """Return the influence of each user on a metric, to first order; shape (U,) or (C,)."""
+        """Return the influence of each user on a metric; shape (U,) or (C,)."""
         if metric in self.users:
             values = self.users[metric]
             return (values - values.mean()) / len(values)
