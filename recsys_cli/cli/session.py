@@ -31,7 +31,6 @@ class Session:
     root: Path
     as_json: bool = False
     quiet: bool = False
-    verbose: bool = False
     stage: str | None = None
 
     @property

@@ -41,13 +41,6 @@ class Clusters:
             return cls(np.arange(len(index)), len(index))
         return cls(dense.astype(np.int64), len(values))
 
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def chosen(self, rows: npt.NDArray[np.bool_]) -> Clusters:
-        """Return the clusters of some rows."""
-        return Clusters.of(self.index[rows])
-
     def sums(self, values: npt.NDArray[np.floating] | npt.NDArray[np.bool_] | None = None) -> Floats:
         """Sum values (N,) by cluster, or count rows; shape (C,)."""
         return np.bincount(self.index, weights=values, minlength=self.count).astype(np.float64)

@@ -57,11 +57,6 @@ class Histogram:
         return self.edges
 
     @property
-    def y(self) -> Sequence[float]:
-        """Heights."""
-        return self.heights
-
-    @property
     def reach(self) -> Sequence[float]:
         """Heights."""
         return self.heights
