@@ -35,7 +35,6 @@ class CohortParts:
     """Rows and rankings to split into cohorts.
 
     Attributes:
-        held_out: The ranking problem over U users and I candidates.
         first_new: Lowest id of a cold-start user with a distinct id.
         first_cold: Lowest id of a cold item, its table row.
     """

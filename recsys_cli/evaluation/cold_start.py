@@ -25,13 +25,7 @@ from recsys_cli.models.model import Model, TrainingContext
 
 @dataclass(frozen=True)
 class TemporaryIds:
-    """Assigns ids of the data to cold-start users, in groups as large as the number of ids.
-
-    Attributes:
-        users: Ranked cold-start users, ascending; shape (S,).
-        history: Interactions before the split, including theirs.
-        ids: Ids available for assignment.
-    """
+    """Assigns ids of the data to cold-start users, (S,) and ascending, in groups as large as the number of ids."""
 
     users: Ints
     history: Interactions

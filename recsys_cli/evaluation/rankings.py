@@ -36,15 +36,11 @@ class Rankings:
         users: Encoded users, ascending; shape (U,). Empty without rankings. Cold-start users share the id 2 (unseen)
             and differ by hash.
         user_hashes: Hash of each user's raw value, equal in every prepared data; shape (U,), uint64.
-        num_relevant: Size of each user's ground truth, at least 1; shape (U,).
         items: By system, the model first: encoded items, best first, padded with 0; shape (U, P).
         hits: By system: whether the item at a rank is in the ground truth; shape (U, P).
         sampled: Encoded sampled candidates of each user, padded with 0; shape (U, C), with C = 0 in a full ranking.
         logits: The model's score of each row, in file order; shape (N,).
-        labels: The main label of each row; shape (N,), uint8, or float32 for numeric labels.
         task: Task of the label: scores are logits of binary labels, or predictions of numeric labels.
-        row_users: Encoded user of each row; shape (N,).
-        row_items: Encoded item of each row; shape (N,).
         row_clusters: Cluster of each row: rows of one user share a number, and a row without a user is its own cluster;
             shape (N,).
     """

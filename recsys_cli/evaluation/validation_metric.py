@@ -37,9 +37,6 @@ def of_rankings(
     Cold-start users are left out, unlike in `recsys evaluate`: without interactions before valid they do not help to
     choose an epoch. After a split by user all users are cold-start users: a model with fold-in ranks the later part
     of each user's rows after the earlier one, as in `recsys evaluate`. Other models need a pointwise metric.
-
-    Raises:
-        ConfigError: The model cannot rank, or there is no ground truth.
     """
     rows = read_interactions(data, "valid", cold_items=True).observed()
     if model.folds_in and not np.any(rows.user_idx >= FIRST):

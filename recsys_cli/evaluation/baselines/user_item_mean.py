@@ -21,7 +21,6 @@ class UserItemMean:
     """Predicts mean + user bias + item bias: the baseline of Koren (TKDD 2010, section 2.1).
 
     Attributes:
-        mean: Mean label of train.
         users: User biases by id, shape (U,). Ids from U on have no bias.
         items: Item biases by id, shape (num_items,).
     """
