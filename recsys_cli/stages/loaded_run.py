@@ -1,4 +1,4 @@
-"""Loading of finished runs: config, model with the best weights, names of ids."""
+"""Loading of finished runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finish
 
 
 def config_of(run: TrainedRun) -> RunConfig:
-    """Return the config of a run, after a check of its files.
-
-    Raises:
-        MissingArtifactError: The run does not exist or is not finished, or a file is missing.
-        DataError: A file is damaged.
-    """
+    """Return the config of a run, after a check of its files."""
     if not run.exists:
         raise not_finished(run)
     run.verify()
@@ -45,18 +40,12 @@ def held_out_split(config: RunConfig, data: PreparedData) -> str | None:
 
 
 def earlier_splits(config: RunConfig, data: PreparedData) -> tuple[str, ...]:
-    """Return the splits of the user histories of an evaluation, before the held-out split."""
+    """Return the splits before the held-out split of an evaluation."""
     return ("train", "valid") if held_out_split(config, data) == "test" and data.rows("valid") else ("train",)
 
 
 def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> IdNames:
-    """Return the raw ids of users and items, with titles if the raw data has them.
-
-    Args:
-        config: Config with the dataset, the user column and the item column.
-        data: Prepared data of the ids.
-        workspace: Workspace of the raw data.
-        title: `evaluate.title`.
+    """Return the raw ids of users and items, with titles (of the column `title`) if the raw data has them.
 
     Raises:
         ConfigError: The column of `title` does not exist.
