@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def build(
-    name: str,
-    options: dict[str, Any],
-    schema: Schema,
-    *,
-    sparse: bool = False,
-    placement: Placement = "device",
+    name: str, options: dict[str, Any], schema: Schema, *, sparse: bool = False, placement: Placement = "device"
 ) -> Model:
     """Build a model from its name and options; weights come from torch's global generator.
 

@@ -88,6 +88,11 @@ class InteractionMatrix:
         return len(self.offsets) - 1
 
     @property
+    def users(self) -> Tensor:
+        """Row index of each element, int64, shape (N,)."""
+        return torch.repeat_interleave(self.offsets.diff())
+
+    @property
     def counts(self) -> Tensor:
         """Number of users of each item, by encoded item; int64."""
         return torch.bincount(self.items, minlength=self.num_items)
@@ -106,8 +111,7 @@ class InteractionMatrix:
 
     def offsets_of(self, users: Tensor) -> Tensor:
         """Return the offsets of `of_users`, shape (U + 1,), without its items."""
-        lengths = self.offsets[users + 1] - self.offsets[users]
-        return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        return _offsets(self.offsets[users + 1] - self.offsets[users])
 
     def renumbered(self, indices: Tensor, *, num_items: int) -> InteractionMatrix:
         """Return the matrix with new column indices, without the columns of negative ones.
@@ -118,8 +122,7 @@ class InteractionMatrix:
         """
         items = indices[self.items]
         keep = items >= 0
-        users = torch.arange(self.num_users, device=items.device).repeat_interleave(self.offsets.diff())
-        return InteractionMatrix(starts(users[keep], self.num_users), items[keep], num_items)
+        return InteractionMatrix(starts(self.users[keep], self.num_users), items[keep], num_items)
 
     def transpose(self) -> InteractionMatrix:
         """Return the matrix of items × users; users ascend in each row."""
@@ -130,8 +133,7 @@ class InteractionMatrix:
         """Return rows start, …, stop - 1 as a dense matrix; shape (stop - start, num_items)."""
         rows = torch.zeros(stop - start, self.num_items, dtype=dtype, device=self.items.device)
         bounds = self.offsets[start : stop + 1]
-        user = torch.arange(stop - start, device=self.items.device).repeat_interleave(bounds.diff())
-        rows[user, self.items[int(bounds[0]) : int(bounds[-1])]] = 1
+        rows[torch.repeat_interleave(bounds.diff()), self.items[int(bounds[0]) : int(bounds[-1])]] = 1
         return rows
 
 
@@ -172,8 +174,11 @@ def _in_vocabulary(ids: Tensor, column: Column) -> Tensor:
 
 def starts(rows: Tensor, num_rows: int) -> Tensor:
     """Return CSR row pointers from the row of each element; shape (num_rows + 1,)."""
-    counts = torch.bincount(rows, minlength=num_rows)
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return _offsets(torch.bincount(rows, minlength=num_rows))
+
+
+def _offsets(lengths: Tensor) -> Tensor:
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
 
 
 def transpose(lists: Ragged, num_values: int) -> Ragged:

@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 from recsys_cli.batch import Batch, Ragged
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.interaction_matrix import InteractionMatrix, spans
-from recsys_cli.models.model import LeftOut, Model, Progress, TrainingContext, no_progress
+from recsys_cli.models.model import LeftOut, Model, Progress, TrainingContext, no_progress, pair_ids
 
 _MAX_ELEMENTS = 1 << 22
 """Maximum elements of user histories per block."""
@@ -97,11 +97,9 @@ class ItemToItemModel(Model):
 
     def score(self, batch: Batch) -> Tensor:
         """Return the sum for each row, shape (B,); after `set_context`."""
-        users, items = batch.features[self.user.name], batch.features[self.item.name]
-        assert isinstance(users, Tensor)
-        assert isinstance(items, Tensor)
         assert self._histories is not None, "call set_context first"
-        users, indices = users.long(), self._index[items.long()]
+        users, items = pair_ids(batch, self.user, self.item)
+        indices = self._index[items]
         scores = torch.zeros(len(indices), device=indices.device)
         for rows in spans(self._histories.offsets_of(users), max_elements=_MAX_ELEMENTS):
             scores[rows] = self.learnt.sums_of_pairs(self._histories.of_users(users[rows]), indices[rows].clamp(min=0))
@@ -159,13 +157,15 @@ class DenseWeights(ItemWeights):
 
 
 def add_rows(table: Tensor, lists: Ragged) -> Tensor:
-    """Return the sum of a table's rows for each list of row indices; table (N, D), sums (U, D)."""
-    return F.embedding_bag(lists.values, table, lists.offsets, mode="sum", include_last_offset=True)
+    """Return the sum, weighted by `lists.weights`, of a table's rows per list of row indices; table (N, D), sums (U, D)."""
+    return F.embedding_bag(
+        lists.values, table, lists.offsets, mode="sum", per_sample_weights=lists.weights, include_last_offset=True
+    )
 
 
 def rows_of(lists: Ragged) -> Tensor:
     """Return the list index of each element; shape (N,)."""
-    return torch.arange(len(lists.offsets) - 1, device=lists.offsets.device).repeat_interleave(lists.offsets.diff())
+    return torch.repeat_interleave(lists.offsets.diff())
 
 
 def gram(matrix: InteractionMatrix, *, block: int = 1 << 23, out: Tensor | None = None) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from recsys_cli.batch import Batch, Feature
-from recsys_cli.features.schema import Schema
+from recsys_cli.features.schema import Column, Schema
 from recsys_cli.interactions import Interactions
 from recsys_cli.models.embedding import Embeddings
 
@@ -194,6 +194,14 @@ class Model(nn.Module, ABC):
         """Track the device; every move of a module calls this method."""
         self.device = fn(torch.empty(0, device=self.device)).device
         return super()._apply(fn, recurse)
+
+
+def pair_ids(batch: Batch, user: Column, item: Column) -> tuple[Tensor, Tensor]:
+    """Return the users and items of a batch, int64, shape (B,) each."""
+    users, items = batch.features[user.name], batch.features[item.name]
+    assert isinstance(users, Tensor)
+    assert isinstance(items, Tensor)
+    return users.long(), items.long()
 
 
 class ClosedFormModel(Model):

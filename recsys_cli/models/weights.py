@@ -33,7 +33,7 @@ def load_weights(model: Model, path: Path) -> None:
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise _not_weights(path, error) from error
+        raise DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force") from error
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -47,10 +47,6 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise MissingArtifactError(f"no checkpoint {path}", hint="recsys train")
     with whole(path, hint="recsys train --force"), safe_open(path, framework="pt") as file:
         return {key.removeprefix(PREFIX): file.get_tensor(key) for key in file.keys() if key.startswith(PREFIX)}  # noqa: SIM118
-
-
-def _not_weights(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force")
 
 
 def checksum_of_tensors(tensors: Mapping[str, Tensor], start: int = 0) -> str:

@@ -24,7 +24,7 @@ def notes(history: Sequence[EpochRecord], monitor: Monitor, *, early_stopping: b
     if all(monitor.quality(record.valid) == -float("inf") for record in history):
         return [
             f"train.monitor={name} was not defined in any epoch, so the last epoch is kept; "
-            f"monitor a metric of this model and data ({_defined(history[-1], has_ranking) or 'none was measured'})",
+            f"monitor a metric of this model and data ({_defined(history[-1], has_ranking) or 'none was measured'})"
         ]
     remarks = []
     if all(record.valid[name] is None for record in history):

@@ -31,10 +31,7 @@ class Model(RankingModel):
     ) -> None:
         super().__init__(config, schema)
         self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
-        self.tower = Tower(
-            list(self.machine.vectors.dims.values()), len(self.numeric), (*config.hidden_dims, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
-        )  # fmt: skip
+        self.tower = Tower.of(config, self.machine.vectors.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and the lookups of weights and embeddings."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from recsys_cli.models.interaction_matrix import InteractionMatrix
-from recsys_cli.models.item_to_item import gram
+from recsys_cli.models.item_to_item import gram, rows_of
 
 GRID = tuple(step * 10.0**power for power in range(5) for step in (1, 2, 5))
 """Candidate penalties λ. NDCG is flat around the best one, so that factors of two are fine enough."""
@@ -77,7 +77,7 @@ def held_out_ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inve
 def _ranks(matrix: InteractionMatrix, users: Tensor, items: Tensor, inverse: Tensor) -> Tensor:
     lists, index = matrix.of_users(users), torch.arange(len(users), device=users.device)
     rows = torch.zeros(len(users), len(inverse), dtype=inverse.dtype, device=inverse.device)
-    rows[index.repeat_interleave(lists.offsets.diff()), lists.values] = 1
+    rows[rows_of(lists), lists.values] = 1
     # P without the user is P + q qᵀ / a, with q = Px and a = 1 - xᵀPx.
     whole = rows @ inverse
     own = (rows * whole).sum(1, keepdim=True)

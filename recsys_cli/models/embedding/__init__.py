@@ -12,16 +12,7 @@ from recsys_cli.models.embedding.sharded import ShardedEmbeddings
 from recsys_cli.models.embedding.tables import Embeddings, key_of
 from recsys_cli.models.embedding.widths import default_dim, dims_of
 
-__all__ = [
-    "Embeddings",
-    "HostEmbeddings",
-    "Lookup",
-    "ShardedEmbeddings",
-    "default_dim",
-    "dims_of",
-    "embed",
-    "key_of",
-]
+__all__ = ["Embeddings", "HostEmbeddings", "Lookup", "ShardedEmbeddings", "default_dim", "dims_of", "embed", "key_of"]
 
 _PLACEMENTS = {"device": Embeddings, "host": HostEmbeddings, "sharded": ShardedEmbeddings}
 

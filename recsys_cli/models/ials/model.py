@@ -13,7 +13,7 @@ from recsys_cli.errors import MissingExtraError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.ials.config import Config
 from recsys_cli.models.interaction_matrix import InteractionMatrix
-from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress
+from recsys_cli.models.model import ClosedFormModel, Progress, TrainingContext, no_progress, pair_ids
 
 _BLOCK = 1 << 23
 """Elements per block while solving for user factors."""
@@ -83,10 +83,8 @@ class Model(ClosedFormModel):
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot product of each row's user and item factors; shape (B,)."""
-        users, items = batch.features[self.user.name], batch.features[self.item.name]
-        assert isinstance(users, Tensor)
-        assert isinstance(items, Tensor)
-        return (self.user_vectors(users.long()) * self.item_vectors(items.long())).sum(1)
+        users, items = pair_ids(batch, self.user, self.item)
+        return (self.user_vectors(users) * self.item_vectors(items)).sum(1)
 
     def user_vectors(self, users: Tensor) -> Tensor:
         """Return user factors, shape (U, D); zeros for users without a history."""
@@ -113,8 +111,7 @@ def penalty_of(matrix: InteractionMatrix, confidence: Tensor) -> float:
     if not len(confidence):
         return 1.0
     weights = confidence.double()
-    users = torch.arange(matrix.num_users, device=weights.device).repeat_interleave(matrix.offsets.diff())
-    squares = [torch.bincount(ids, weights).square().sum() for ids in (users, matrix.items)]
+    squares = [torch.bincount(ids, weights).square().sum() for ids in (matrix.users, matrix.items)]
     return float(0.04 * (squares[0] * squares[1]).sqrt() / weights.sum())
 
 

@@ -47,10 +47,7 @@ class Model(RankingModel):
         widths_of = dims_of(columns, config.embedding_dim)
         self.embeddings = embed(columns, widths_of, sparse=sparse, placement=placement)
         self.products = nn.Linear(config.mf_dim, len(self.labels), bias=False)
-        self.tower = Tower(
-            list(self.embeddings.dims.values()), len(self.numeric), (*config.hidden_dims, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
-        )  # fmt: skip
+        self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and the lookups of both kinds of embeddings."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
@@ -10,6 +10,7 @@ from recsys_cli.models.batch_norm import BatchNorm
 from recsys_cli.models.dropout import Dropout
 from recsys_cli.models.embedding import Lookup
 from recsys_cli.models.ranking.dense import ConcatLinear
+from recsys_cli.models.ranking.options import TowerOptions
 
 
 class Tower(nn.Module):
@@ -43,12 +44,18 @@ class Tower(nn.Module):
         self.first = ConcatLinear(dims, num_numeric, first)
         self.rest = nn.Sequential(*_after(first, rest, dropout, batch_norm=batch_norm)) if rest else nn.Identity()
 
+    @classmethod
+    def of(cls, options: TowerOptions, dims: Mapping[str, int], num_numeric: int, num_labels: int) -> Tower:
+        """Build the MLP of a ranking model over embeddings of widths `dims`, with an output per label."""
+        return cls(
+            list(dims.values()), num_numeric, (*options.hidden_dims, num_labels), dropout=options.dropout,
+            embedding_dropout=options.embedding_dropout, batch_norm=options.batch_norm,
+        )  # fmt: skip
+
     def forward(self, lookups: Sequence[Lookup], numbers: Tensor) -> Tensor:
         """Return the output of the last layer; shape (B, widths[-1])."""
-        use_dropout = self.training and self.embedding_dropout.p
-        output: Tensor = self.rest(
-            self.first(lookups, numbers, dropout=self.embedding_dropout if use_dropout else None)
-        )
+        dropout = self.embedding_dropout if self.training and self.embedding_dropout.p else None
+        output: Tensor = self.rest(self.first(lookups, numbers, dropout=dropout))
         return output
 
 

@@ -58,7 +58,7 @@ class ItemCatalog:
 
     def _negatives_before(self, positives: InteractionMatrix) -> Tensor:
         """Return the number of non-positive items before each positive, combined with its user to one ascending key; shape (N,)."""
-        users = torch.arange(positives.num_users, device=self.items.device).repeat_interleave(positives.offsets.diff())
+        users = positives.users
         before = torch.arange(users.numel(), device=users.device) - positives.offsets[users]
         return users * (len(self) + 1) + torch.searchsorted(self.items, positives.items) - before
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from recsys_cli.batch import Batch
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
-from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.model import Model, TrainingContext, pair_ids
 from recsys_cli.models.retrieval.item_catalog import POSITIVE, ItemCatalog
 from recsys_cli.models.retrieval.negative_sampling import Encoded, NegativeSampling, Positives
 
@@ -70,19 +70,12 @@ class RetrievalModel(Model):
             self._catalog = ItemCatalog(self.context.interactions(), self.user, self.item, device=self.device)
         return self._catalog
 
-    def ids(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the users and items of a batch, int64, shape (B,)."""
-        users, items = batch.features[self.user.name], batch.features[self.item.name]
-        assert isinstance(users, Tensor)
-        assert isinstance(items, Tensor)
-        return users.long(), items.long()
-
     def positives(self, batch: Batch) -> Positives:
         """Return the positive rows of a batch."""
         label = batch.labels[self.label]
         rows = (label > POSITIVE).nonzero().flatten()
         weight = label if batch.weight is None else label * batch.weight
-        users, items = self.ids(batch)
+        users, items = pair_ids(batch, self.user, self.item)
         return Positives(users[rows], items[rows], weight[rows].float(), batch.num_rows)
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
@@ -93,7 +86,7 @@ class RetrievalModel(Model):
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot product of user and item vector of each row, shape (B,)."""
-        users, items = self.encode(*self.ids(batch))
+        users, items = self.encode(*pair_ids(batch, self.user, self.item))
         return (users.vectors * items.vectors).sum(dim=1).float()
 
     def user_vectors(self, users: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from recsys_cli.config import Placement
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.models.embedding import embed
-from recsys_cli.models.model import Model, TrainingContext
+from recsys_cli.models.model import Model, TrainingContext, pair_ids
 from recsys_cli.models.sequence.histories import Histories, Windows, first_positions
 from recsys_cli.models.sequence.negatives import NegativeSampler, sampled_softmax
 from recsys_cli.models.sequence.options import SequenceOptions
@@ -165,9 +165,7 @@ class SequenceModel(Model):
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot products of the rows' users and items, shape (B,); each distinct user is encoded once."""
-        users, items = batch.features[self.user.name], batch.features[self.item.name]
-        assert isinstance(users, Tensor)
-        assert isinstance(items, Tensor)
+        users, items = pair_ids(batch, self.user, self.item)
         distinct, index = torch.unique(users, return_inverse=True)
         return (self.user_vectors(distinct)[index] * self.item_vectors(items)).sum(dim=1)
 

@@ -9,6 +9,9 @@ from recsys_cli.models.model import Progress
 from recsys_cli.models.slim.config import Config
 from recsys_cli.models.slim.descent import columns
 
+_BLOCK = 1024
+"""Columns per block."""
+
 
 class Model(ItemToItemModel):
     """W minimizes ½|X - XW|² + β/2 |W|² + λ|W|₁ with W >= 0 and a zero diagonal (Ning and Karypis 2011, eq. 3)."""
@@ -40,7 +43,3 @@ class Model(ItemToItemModel):
                 max_sweeps=config.max_sweeps,
             )
             progress(stop, size)
-
-
-_BLOCK = 1024
-"""Columns per block."""

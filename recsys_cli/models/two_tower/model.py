@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.batch import Batch, Feature
+from recsys_cli.batch import Batch
 from recsys_cli.config import Placement
 from recsys_cli.features.schema import Column, Kind, Schema
 from recsys_cli.models.all_gather import AllGatherRows
@@ -60,11 +60,11 @@ class Model(RetrievalModel):
 
     def user_vectors(self, users: Tensor) -> Tensor:
         """Return user vectors, shape (U, dim), of length 1 / temperature."""
-        return self.users(self._features(self.user.name, users)) / self.config.temperature
+        return self.users(self.context.join({self.user.name: users})) / self.config.temperature
 
     def item_vectors(self, items: Tensor) -> Tensor:
         """Return item vectors, shape (I, dim), of length 1."""
-        vectors: Tensor = self.items(self._features(self.item.name, items))
+        vectors: Tensor = self.items(self.context.join({self.item.name: items}))
         return vectors
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
@@ -111,9 +111,6 @@ class Model(RetrievalModel):
             others[row, own] = False
             logits = logits.masked_fill(others, -torch.inf)
         return F.cross_entropy(logits, own, reduction="none")
-
-    def _features(self, key: str, ids: Tensor) -> Mapping[str, Feature]:
-        return self.context.join({key: ids})
 
 
 def _ids(columns: Sequence[Column]) -> list[Column]:

@@ -35,10 +35,7 @@ class Model(RankingModel):
         self.wide = FirstOrder(wide, sparse=sparse, placement=placement)
         widths_of = dims_of(deep.categorical, config.embedding_dim)
         self.embeddings = embed(deep.categorical, widths_of, sparse=sparse, placement=placement)
-        self.tower = Tower(
-            list(self.embeddings.dims.values()), len(deep.numeric), (*config.hidden_dims, len(self.labels)),
-            dropout=config.dropout, embedding_dropout=config.embedding_dropout, batch_norm=config.batch_norm,
-        )  # fmt: skip
+        self.tower = Tower.of(config, self.embeddings.dims, len(deep.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
         """Return the logits, shape (B, T), and the weights and embeddings."""

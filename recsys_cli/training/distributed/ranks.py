@@ -140,8 +140,7 @@ class Ranks:
         ]
         if others:
             raise TrainingError(
-                f"rank {self.rank}: {'; '.join(others)}",
-                hint="start all processes with the same config and workspace",
+                f"rank {self.rank}: {'; '.join(others)}", hint="start all processes with the same config and workspace"
             )
 
     def from_first(self, value: Any) -> Any:
