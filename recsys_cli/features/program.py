@@ -16,17 +16,8 @@ from recsys_cli.features.steps import COLD, FLAT, GATHERED, INTERACTIONS, Gather
 from recsys_cli.registry import suggest
 
 __all__ = [
-    "COLD",
-    "FLAT",
-    "GATHERED",
-    "INTERACTIONS",
-    "Gather",
-    "Locate",
-    "PlanStep",
-    "Program",
-    "State",
-    "compile_plan",
-]
+    "COLD", "FLAT", "GATHERED", "INTERACTIONS", "Gather", "Locate", "PlanStep", "Program", "State", "compile_plan",
+]  # fmt: skip
 
 
 @dataclass

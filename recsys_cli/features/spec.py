@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -50,6 +51,10 @@ class Spec:
         kind = self.element
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         return not self.categorical and (number or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+
+    def computed(self, kind: pa.DataType, **changes: Any) -> Spec:
+        """Return the spec of values of type `kind` computed from the column, one for one: its lists, tags and list lengths."""
+        return Spec(self.holding(kind), tags=self.tags, lengths=self.lengths, **changes)
 
     def holding(self, kind: pa.DataType) -> pa.DataType:
         """Return the Arrow type of a column with elements of type `kind`; lists stay lists."""

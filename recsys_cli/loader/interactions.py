@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,8 @@ def read_interactions(
     sampled = [column.name for column in schema.select(lambda column: column.role is Role.SAMPLED)]
     timed = [column.name for column in schema.select(_is_time)] if times else []
     shards = data.shards(split)
-    numbered = [ROW_NUMBER] if timed and shards and ROW_NUMBER in pq.read_schema(shards[0]).names else []
-    row = _cold_rows(data, split, item)
+    numbered = [ROW_NUMBER] if timed and _has(shards, ROW_NUMBER) else []
+    row = row_column(item) if _has(shards, row_column(item)) else None
     cold = [row] if row and cold_items else []
     names = [user, item, label, *sampled, *timed, *numbered, *cold]
     filters = [(row if row and encoded >= int(schema[name].cardinality or 0) else name, "==", encoded)
@@ -90,18 +91,8 @@ def read_user_rows(data: PreparedData, split: str) -> npt.NDArray[np.int32] | No
 
     None for a split without cold-start users in the table.
     """
-    name = _cold_rows(data, split, data.schema.only(Role.USER).name)
-    if name is None:
-        return None
-    table = pa.concat_tables([pq.read_table(path, columns=[name]) for path in data.shards(split)])
-    rows: npt.NDArray[np.int32] = table[name].to_numpy()
-    return rows
-
-
-def _cold_rows(data: PreparedData, split: str, key: str) -> str | None:
-    """Return the column with the table rows of a key; None for a split without one."""
-    shards, name = data.shards(split), row_column(key)
-    return name if shards and name in pq.read_schema(shards[0]).names else None
+    rows = _read(data, split, row_column(data.schema.only(Role.USER).name))
+    return None if rows is None else rows.to_numpy()
 
 
 def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] | None:
@@ -110,11 +101,20 @@ def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] |
     Values of users with an id are arbitrary. None for a split without hashes: usually train, and all splits of data of
     older releases.
     """
+    hashes = _read(data, split, USER_HASH)
+    return None if hashes is None else hashes.fill_null(0).to_numpy()
+
+
+def _has(shards: Sequence[Path], name: str) -> bool:
+    return bool(shards) and name in pq.read_schema(shards[0]).names
+
+
+def _read(data: PreparedData, split: str, name: str) -> pa.ChunkedArray | None:
+    """Read a column outside the schema; None for a split without it."""
     shards = data.shards(split)
-    if not shards or USER_HASH not in pq.read_schema(shards[0]).names:
-        return None
-    hashes = pa.concat_tables([pq.read_table(path, columns=[USER_HASH]) for path in shards])[USER_HASH]
-    return hashes.fill_null(0).to_numpy()
+    return (
+        pa.concat_tables([pq.read_table(path, columns=[name]) for path in shards])[name] if _has(shards, name) else None
+    )
 
 
 def _check(labels: npt.NDArray[np.float32], column: Column, where: str) -> None:

@@ -13,7 +13,7 @@ from recsys_cli.features.columns import row_column
 from recsys_cli.loader.copying import PendingBatch, SideStream, to_device
 from recsys_cli.loader.footprint import layout_of_split
 from recsys_cli.loader.prefetch import prefetch
-from recsys_cli.loader.ragged import join
+from recsys_cli.loader.ragged import join_spans
 from recsys_cli.loader.records import Records, read_records
 from recsys_cli.loader.resident import Resident, ResidentEpoch
 from recsys_cli.loader.steps import EpochSteps
@@ -99,8 +99,7 @@ class Loader(EpochSteps):
             side.close()
 
     def _build(self, epoch: ResidentEpoch | StreamingEpoch, step: int) -> Batch:
-        spans = [epoch.rows(*span) for span in self._partition.spans(step, self._rank)]
-        rows = spans[0] if len(spans) == 1 else {name: join([span[name] for span in spans]) for name in spans[0]}
+        rows = join_spans([epoch.rows(*span) for span in self._partition.spans(step, self._rank)])
         rows = {name: to_device(column, self._device) for name, column in rows.items()}
         labels = {name: cast(Tensor, rows.pop(name)) for name in self._labels}
         weight = None if self._weight is None else cast(Tensor, rows.pop(self._weight))

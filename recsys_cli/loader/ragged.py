@@ -42,6 +42,11 @@ def pick_lists(
     return Ragged(picked.to(dtype), offsets, picked_weights)
 
 
+def join_spans(spans: list[dict[str, Feature]]) -> dict[str, Feature]:
+    """Concatenate spans of rows, given as columns by name."""
+    return spans[0] if len(spans) == 1 else {name: join([span[name] for span in spans]) for name in spans[0]}
+
+
 def join(parts: list[Feature]) -> Feature:
     """Concatenate one column of several spans of rows."""
     lists = [part for part in parts if isinstance(part, Ragged)]

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from recsys_cli.errors import DataError
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.schema import Column, Kind, Role
+from recsys_cli.features.spec import is_list
 from recsys_cli.workspace import PreparedData
 
 REDO = "recsys etl --force"
@@ -86,12 +87,11 @@ def row_columns(data: PreparedData, split: str) -> list[Column]:
             has_rows = row_column(key) in file.schema_arrow.names
         if has_rows:
             with open_parquet(data.table(key)) as file:
-                columns.append(_row_column(key, file.metadata.num_rows))
+                num_rows = file.metadata.num_rows
+            columns.append(Column(
+                name=row_column(key), role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=num_rows
+            ))  # fmt: skip
     return columns
-
-
-def _row_column(key: str, num_rows: int) -> Column:
-    return Column(name=row_column(key), role=Role.FEATURE, kind=Kind.CATEGORICAL, dtype="int32", cardinality=num_rows)
 
 
 def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column]) -> Arrays:
@@ -144,13 +144,9 @@ def _require(schema: pa.Schema, columns: Sequence[Column], path: Path) -> None:
                 continue
             if name not in schema.names:
                 raise DataError(f"{path}: column {name!r} of schema.json is missing", hint=REDO)
-            if _is_list(schema.field(name).type) != column.ragged:
+            if is_list(schema.field(name).type) != column.ragged:
                 expected = "lists" if column.ragged else "single values"
                 raise DataError(f"{path}: column {name!r} does not hold {expected}, as in schema.json", hint=REDO)
-
-
-def _is_list(dtype: pa.DataType) -> bool:
-    return bool(pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype))
 
 
 def _to_array(table: pa.Table, column: Column, group: RowGroup) -> Array | ListArrays:

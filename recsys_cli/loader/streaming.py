@@ -14,7 +14,7 @@ from recsys_cli.batch import Feature
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.hashing import mix, permutation
 from recsys_cli.loader.order import Permutation
-from recsys_cli.loader.ragged import join
+from recsys_cli.loader.ragged import join_spans
 from recsys_cli.loader.reading import RowGroup
 from recsys_cli.loader.records import Layout, Records, read_records
 
@@ -113,9 +113,7 @@ class StreamingEpoch:
                 parts.append(records.pick(torch.from_numpy(self._order(start - first, end - first))))
             start = end
             if start >= stop:
-                return (
-                    parts[0] if len(parts) == 1 else {name: join([part[name] for part in parts]) for name in parts[0]}
-                )
+                return join_spans(parts)
 
     def close(self) -> None:
         """Stop background reads and free the memory."""

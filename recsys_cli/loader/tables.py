@@ -81,11 +81,6 @@ class _Table:
     records: Records
     shared: Tensor | None
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of features and ids."""
-        return self.records.num_bytes + (0 if self.shared is None else self.shared.nbytes)
-
 
 def _read(data: PreparedData, schema: Schema, key: str, device: torch.device | str) -> _Table:
     path, cardinality = data.table(key), schema[key].cardinality

@@ -60,7 +60,7 @@ class Checkpoint:
 
 
 def _checksum(tensors: Mapping[str, Tensor], meta: str) -> str:
-    """Return the CRC-32 of tensors and meta; an unfinished run has no manifest with a checksum of the file."""
+    # An unfinished run has no manifest with a checksum of the file.
     return checksum_of_tensors(tensors, zlib.crc32(meta.encode()))
 
 

@@ -9,30 +9,18 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from recsys_cli.training.checkpoint import Checkpoint
 from recsys_cli.training.events import EpochEnded, Stepped, TrainingEvent
 from recsys_cli.training.trackers import Trackers
 from recsys_cli.workspace import TrainedRun, naming, read_text, write_text
 
+if TYPE_CHECKING:
+    from recsys_cli.training.trainer import Trainer
+
 _LINES = 100
 """Approximate number of step lines per epoch in metrics.jsonl."""
-
-
-class Resumable(Protocol):
-    """Training with a state to save and restore."""
-
-    def state(self) -> Checkpoint:
-        """Return the full training state."""
-
-    def restore(self, saved: Checkpoint) -> None:
-        """Load a training state."""
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return the validated weights."""
 
 
 class Recorder:
@@ -50,7 +38,7 @@ class Recorder:
     """
 
     def __init__(
-        self, run: TrainedRun, training: Resumable, *, key: str, checkpoint_steps: int, trackers: Trackers, writes: bool
+        self, run: TrainedRun, training: Trainer, *, key: str, checkpoint_steps: int, trackers: Trackers, writes: bool
     ) -> None:
         self._run = run
         self.trackers = trackers
@@ -104,7 +92,7 @@ class Recorder:
     def _write_step(self, event: Stepped) -> None:
         rows, loss_sum = self._since
         self._since = (event.rows, event.loss * event.rows)
-        line = {
+        self._write({
             "event": "step",
             "epoch": event.epoch,
             "step": event.step,
@@ -112,8 +100,7 @@ class Recorder:
             "loss": (self._since[1] - loss_sum) / max(event.rows - rows, 1),
             "rows_per_second": event.rows / event.seconds if event.seconds else None,
             "waiting_share": event.waiting / event.seconds if event.seconds else None,
-        }
-        self._write(line)
+        })  # fmt: skip
 
     def _save(self, which: str, saved: Checkpoint) -> None:
         if self._writes:

@@ -113,7 +113,7 @@ class Trainer:
             try:
                 for event in self.events():
                     recorder.record(event, steps_per_epoch=len(self.data.train))
-                    self._report(event)
+                    self.emit(event_message(event, self.data, epochs=config.epochs, unit=unit_of(self.model)))
                     if self.ranks.any(interrupted()):
                         recorder.save_last()
                         raise KeyboardInterrupt
@@ -283,7 +283,3 @@ class Trainer:
             "unit": unit_of(self.model),
             "notes": notes(history, self.objective.monitor, early_stopping=bool(config.early_stopping), has_ranking=by_user),
         })  # fmt: skip
-
-    def _report(self, event: TrainingEvent) -> None:
-        epochs, unit = self.config.epochs, unit_of(self.model)
-        self.emit(event_message(event, self.data, epochs=epochs, unit=unit))

@@ -82,11 +82,10 @@ class Validation:
             model: The scored model.
         """
         scored = ValidationScores(model, self._scores[: self.rows], self._labels[: self.rows])
-        monitor = self._objective.monitor
-        others = {} if monitor.measure is None else {monitor.name: monitor.measure}
+        monitor, default = self._objective.monitor, self._objective.default
         loss = math.nan if self._loss is None else self._loss / self.rows
-        default = self._objective.default
         values = {"loss": loss, default.name: default.of_rows(scored.labels, scored.scores)}
-        values |= {name: measure(scored) for name, measure in others.items()}
+        if monitor.measure is not None:
+            values[monitor.name] = monitor.measure(scored)
         figures = {name: value if math.isfinite(value) else None for name, value in values.items()}
         return dict(self._ranks.from_first(figures))  # equal on all ranks, for equal decisions

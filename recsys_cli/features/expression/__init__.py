@@ -19,21 +19,6 @@ from recsys_cli.features.expression.tree import (
 )
 
 __all__ = [
-    "FIRST_SECOND",
-    "FUNCTIONS",
-    "LAST_SECOND",
-    "Binary",
-    "Call",
-    "Expression",
-    "Kind",
-    "LiteralValue",
-    "Name",
-    "Operator",
-    "Unary",
-    "check",
-    "columns",
-    "kind",
-    "kind_of_type",
-    "parse",
-    "shown",
-]
+    "FIRST_SECOND", "FUNCTIONS", "LAST_SECOND", "Binary", "Call", "Expression", "Kind", "LiteralValue", "Name",
+    "Operator", "Unary", "check", "columns", "kind", "kind_of_type", "parse", "shown",
+]  # fmt: skip

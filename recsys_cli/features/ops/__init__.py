@@ -41,68 +41,16 @@ from recsys_cli.features.ops.time_window import TimeWindow
 from recsys_cli.features.ops.value_count import ValueCount
 
 AnyOp = Annotated[
-    AddTags
-    | Bucketize
-    | Categorify
-    | Clip
-    | Deduplicate
-    | DifferenceLag
-    | DropLowCardinality
-    | Dropna
-    | FillMedian
-    | FillMissing
-    | Filter
-    | Groupby
-    | HashBucket
-    | HashedCross
-    | JoinExternal
-    | JoinGroupby
-    | KCore
-    | LambdaOp
-    | ListSlice
-    | LogOp
-    | NegativeSampling
-    | Normalize
-    | NormalizeMinMax
-    | ReduceDtypeSize
-    | Rename
-    | TargetEncoding
-    | TimeWindow
-    | ValueCount,
-    Field(discriminator="op"),
-    SerializeAsAny(),
-    WrapValidator(read_op),
-]
+    AddTags | Bucketize | Categorify | Clip | Deduplicate | DifferenceLag | DropLowCardinality | Dropna | FillMedian
+    | FillMissing | Filter | Groupby | HashBucket | HashedCross | JoinExternal | JoinGroupby | KCore | LambdaOp
+    | ListSlice | LogOp | NegativeSampling | Normalize | NormalizeMinMax | ReduceDtypeSize | Rename | TargetEncoding
+    | TimeWindow | ValueCount,
+    Field(discriminator="op"), SerializeAsAny(), WrapValidator(read_op),
+]  # fmt: skip
 
 __all__ = [
-    "AddTags",
-    "AnyOp",
-    "Bucketize",
-    "Categorify",
-    "Clip",
-    "Deduplicate",
-    "DifferenceLag",
-    "DropLowCardinality",
-    "Dropna",
-    "FillMedian",
-    "FillMissing",
-    "Filter",
-    "ForeignOp",
-    "Groupby",
-    "HashBucket",
-    "HashedCross",
-    "JoinExternal",
-    "JoinGroupby",
-    "KCore",
-    "LambdaOp",
-    "ListSlice",
-    "LogOp",
-    "NegativeSampling",
-    "Normalize",
-    "NormalizeMinMax",
-    "ReduceDtypeSize",
-    "Rename",
-    "TargetEncoding",
-    "TimeWindow",
-    "ValueCount",
-]
+    "AddTags", "AnyOp", "Bucketize", "Categorify", "Clip", "Deduplicate", "DifferenceLag", "DropLowCardinality",
+    "Dropna", "FillMedian", "FillMissing", "Filter", "ForeignOp", "Groupby", "HashBucket", "HashedCross",
+    "JoinExternal", "JoinGroupby", "KCore", "LambdaOp", "ListSlice", "LogOp", "NegativeSampling", "Normalize",
+    "NormalizeMinMax", "ReduceDtypeSize", "Rename", "TargetEncoding", "TimeWindow", "ValueCount",
+]  # fmt: skip

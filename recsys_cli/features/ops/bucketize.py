@@ -61,10 +61,6 @@ class Bucketize(Op):
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the specs of the ids, with the size of the embedding tables."""
         return {
-            name: Spec(
-                spec.holding(pa.int32()), categorical=True, cardinality=FIRST + len(self.of(name)) + 1, dtype="int32",
-                tags=spec.tags,
-                lengths=spec.lengths,
-            )
+            name: spec.computed(pa.int32(), categorical=True, cardinality=FIRST + len(self.of(name)) + 1, dtype="int32")
             for name, spec in numbers(inputs).items()
-        }  # fmt: skip
+        }

@@ -128,21 +128,20 @@ class Categorify(Op):
         if self.joint:
             _check_types(inputs)
         return {
-            name: Spec(
-                spec.holding(pa.int32()), categorical=True, vocabulary=self.vocabulary_of(name), dtype="int32",
-                buckets=self.num_buckets, tags=spec.tags, lengths=spec.lengths,
+            name: spec.computed(
+                pa.int32(),
+                categorical=True,
+                vocabulary=self.vocabulary_of(name),
+                dtype="int32",
+                buckets=self.num_buckets,
             )
             for name, spec in inputs.items()
-        }  # fmt: skip
+        }
 
-    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
-        """Add the size of the embedding tables."""
-        fitted: dict[str, Spec | None] = {}
-        for name, spec in outputs.items():
-            assert spec is not None
-            size = state[self.vocabulary_of(name)].num_rows
-            fitted[name] = replace(spec, cardinality=FIRST + size + self.num_buckets)
-        return fitted
+    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
+        """Add the size of the embedding table."""
+        size = state[self.vocabulary_of(name)].num_rows
+        return replace(spec, cardinality=FIRST + size + self.num_buckets)
 
 
 def _check_types(inputs: Mapping[str, Spec]) -> None:

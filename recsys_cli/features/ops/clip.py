@@ -42,10 +42,6 @@ class Clip(Op):
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the specs of the clipped columns."""
         return {
-            name: Spec(
-                spec.holding(calculated_type(spec.element, self.min_value, self.max_value)),
-                tags=spec.tags,
-                lengths=spec.lengths,
-            )
+            name: spec.computed(calculated_type(spec.element, self.min_value, self.max_value))
             for name, spec in numbers(inputs).items()
         }

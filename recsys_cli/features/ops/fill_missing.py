@@ -38,7 +38,6 @@ class FillMissing(Op):
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the specs of the filled columns and the indicators."""
         filled: dict[str, Spec | None] = {
-            name: Spec(spec.holding(calculated_type(spec.element, self.fill_val)), tags=spec.tags, lengths=spec.lengths)
-            for name, spec in numbers(inputs).items()
+            name: spec.computed(calculated_type(spec.element, self.fill_val)) for name, spec in numbers(inputs).items()
         }
         return filled | indicators(inputs) if self.add_binary_cols else filled

@@ -57,14 +57,7 @@ class HashBucket(Op):
             ConfigError: A column has a type without a hash.
         """
         return {
-            name: Spec(
-                spec.holding(pa.int32()),
-                categorical=True,
-                dtype="int32",
-                cardinality=FIRST + self.buckets_of(name),
-                tags=spec.tags,
-                lengths=spec.lengths,
-            )
+            name: spec.computed(pa.int32(), categorical=True, dtype="int32", cardinality=FIRST + self.buckets_of(name))
             for name, spec in hashable(inputs).items()
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from recsys_cli.features.ops.fields import FrozenDict
 from recsys_cli.features.ops.op import Op, Phase, scalars
@@ -28,13 +28,8 @@ class KCore(Op):
     train_only: ClassVar[bool] = True
 
     op: Literal["KCore"] = "KCore"
-    columns: dict[str, Annotated[int, Field(ge=1)]] = Field(min_length=1)
+    columns: Annotated[dict[str, Annotated[int, Field(ge=1)]], Field(min_length=1), AfterValidator(FrozenDict)]
     """Minimum count by column, such as `{user: 5, item: 5}`; no lists."""
-
-    @field_validator("columns")
-    @classmethod
-    def _frozen(cls, columns: dict[str, int]) -> dict[str, int]:
-        return FrozenDict(columns)
 
     @property
     def title(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
@@ -149,8 +149,12 @@ class Op(BaseModel):
 
     def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
         """Refine the output columns by the fitted state, such as the size of a vocabulary."""
-        del state
-        return outputs
+        return {name: spec and self.fitted_output(name, spec, state) for name, spec in outputs.items()}
+
+    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
+        """Refine one output column by the fitted state."""
+        del name, state
+        return spec
 
     def only(self, columns: tuple[str, ...]) -> Self:
         """Return the op restricted to some of its columns."""
@@ -194,9 +198,6 @@ def lists(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
     return inputs
 
 
-def calculated(inputs: Mapping[str, Spec], **changes: Any) -> dict[str, Spec | None]:
+def calculated(inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
     """Return the specs of overwritten numeric columns: float64 between ops, float32 when written."""
-    return {
-        name: Spec(spec.holding(pa.float64()), tags=spec.tags, lengths=spec.lengths, **changes)
-        for name, spec in inputs.items()
-    }
+    return {name: spec.computed(pa.float64()) for name, spec in inputs.items()}

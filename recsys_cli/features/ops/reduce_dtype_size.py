@@ -46,19 +46,13 @@ class ReduceDtypeSize(Op):
         described: dict[str, Spec | None] = {}
         for name, spec in numbers(inputs).items():
             dtype = "int64" if is_whole(spec.element) else "float32"
-            described[name] = Spec(
-                spec.holding(pa.type_for_alias(dtype)), dtype=dtype, tags=spec.tags, lengths=spec.lengths
-            )
+            described[name] = spec.computed(pa.type_for_alias(dtype), dtype=dtype)
         return described
 
-    def fitted_outputs(self, outputs: dict[str, Spec | None], state: Mapping[str, pa.Table]) -> dict[str, Spec | None]:
-        """Add the fitted types."""
-        fitted: dict[str, Spec | None] = {}
-        for name, spec in outputs.items():
-            assert spec is not None
-            dtype = spec.dtype if spec.dtype == "float32" else reduced(state[name])
-            fitted[name] = replace(spec, type=spec.holding(pa.type_for_alias(dtype)), dtype=dtype)
-        return fitted
+    def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:
+        """Add the fitted type."""
+        dtype = spec.dtype if spec.dtype == "float32" else reduced(state[name])
+        return replace(spec, type=spec.holding(pa.type_for_alias(dtype)), dtype=dtype)
 
 
 def is_whole(kind: pa.DataType) -> bool:

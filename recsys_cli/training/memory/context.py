@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from recsys_cli.batch import Batch, Feature, Ragged
+from recsys_cli.batch import Batch, Feature
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.interactions import Interactions
+from recsys_cli.loader.ragged import pick_lists
 from recsys_cli.models.model import TrainingContext
 
 
@@ -58,7 +59,4 @@ def _pick(feature: Feature, rows: Tensor) -> Feature:
     if isinstance(feature, Tensor):
         return feature[rows]
     starts, lengths = feature.offsets[rows], feature.offsets.diff()[rows]
-    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    positions = torch.arange(int(offsets[-1])) + (starts - offsets[:-1]).repeat_interleave(lengths)
-    weights = None if feature.weights is None else feature.weights[positions]
-    return Ragged(feature.values[positions], offsets, weights)
+    return pick_lists(feature.values, starts, lengths, feature.values.dtype, feature.weights)

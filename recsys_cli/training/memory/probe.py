@@ -69,7 +69,7 @@ def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) 
             tensor.zero_()
     model.set_context(context_of_batch(dense_batch, schema))
     step = Step(model.train(), config.model_copy(update={"gradient_accumulation_steps": 1, "compile": False}), Ranks())
-    inputs = (*model.parameters(), *model.buffers(), *_tensors(dense_batch))
+    inputs = (*model.parameters(), *model.buffers(), *dense_batch.tensors())
     excluded = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     saved: dict[int, int] = {}
 
@@ -83,7 +83,7 @@ def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) 
         step(dense_batch, TrainingPosition(0, 1, 1, []))
     names = table_names(model)
     gradients = {names[table]: _gradient_bytes(table.grad) for table in optimizers.split(model)[0]}
-    return MemoryProbe(batch.num_rows, sum(saved.values()), gradients, num_bytes(_tensors(batch)))
+    return MemoryProbe(batch.num_rows, sum(saved.values()), gradients, num_bytes(batch.tensors()))
 
 
 def table_names(model: nn.Module) -> dict[Tensor, str]:
@@ -112,14 +112,6 @@ def _renumbered(batch: Batch) -> tuple[Batch, int]:
             features[name] = replace(feature, values=fewer) if isinstance(feature, Ragged) else fewer
             most = max(most, distinct.numel())
     return replace(batch, features=features), most
-
-
-def _tensors(batch: Batch) -> list[Tensor]:
-    tensors = [*batch.labels.values()]
-    for feature in batch.features.values():
-        parts = (feature.values, feature.offsets, feature.weights) if isinstance(feature, Ragged) else (feature,)
-        tensors += [part for part in parts if part is not None]
-    return [*tensors, *([] if batch.weight is None else [batch.weight])]
 
 
 def _gradient_bytes(gradient: Tensor | None) -> int:
