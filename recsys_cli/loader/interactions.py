@@ -1,4 +1,4 @@
-"""Interactions of a split: users, items, labels and times from prepared shards."""
+"""Interactions of a split from prepared shards."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_interactions(
         data: Prepared data.
         split: Name of the split.
         times: Read timestamps too, and row numbers for the order of equal timestamps.
-        only: Filter: encoded ids, or table rows of cold items, by column; None for all rows.
+        only: Filter by column: encoded ids, or table rows of cold items.
         cold_items: Use the row in the dimension table as the id of a cold-start item, instead of UNSEEN.
 
     Raises:
@@ -72,10 +72,7 @@ def read_interactions(
 
 
 def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
-    """Return the number of train rows of each encoded item, without sampled negatives; shape (num_items,).
-
-    Reads one shard at a time.
-    """
+    """Return the number of train rows per encoded item, without sampled negatives, by one shard at a time; shape (num_items,)."""
     column = data.schema.only(Role.ITEM)
     sampled = [each.name for each in data.schema.select(lambda each: each.role is Role.SAMPLED)]
     counts = np.zeros(int(column.cardinality or 0), np.int64)
@@ -98,8 +95,7 @@ def read_user_rows(data: PreparedData, split: str) -> npt.NDArray[np.int32] | No
 def read_user_hashes(data: PreparedData, split: str) -> npt.NDArray[np.uint64] | None:
     """Return a hash of each row's cold-start user, in the order of `read_interactions`; shape (N,).
 
-    Values of users with an id are arbitrary. None for a split without hashes: usually train, and all splits of data of
-    older releases.
+    Values of users with an id are arbitrary. None for a split without hashes, usually train.
     """
     hashes = _read(data, split, USER_HASH)
     return None if hashes is None else hashes.fill_null(0).to_numpy()
@@ -140,7 +136,7 @@ def _mean(data: PreparedData) -> float | None:
 
 
 def _without_nulls(values: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the values of a column, 0 for null; only sampled negatives have nulls, and no order."""
+    """Return the values, 0 for null; only sampled negatives have nulls, and no order."""
     return values.fill_null(pa.scalar(0, values.type)).to_numpy()
 
 

@@ -29,20 +29,16 @@ class Loader(EpochSteps):
     """Batches of a split, in an order given by (seed, epoch).
 
     A split within the memory budget is resident and shuffled over all rows. A larger one is streamed: row groups in
-    random order, a window of a third of the budget at a time, with shuffled rows inside the window. Its order also
-    depends on `memory`. Step i has the same rows for any number of ranks (`BatchPartition`). In streaming, each rank
-    reads all files with its own budget.
+    random order, a window of a third of the budget at a time, with shuffled rows inside the window; the order then
+    depends on `memory` too. Step i has the same rows for any number of ranks (`BatchPartition`). In streaming, each
+    rank reads all files with its own budget.
 
     Args:
         data: Prepared data.
         split: Name of the split.
         batch_size: Rows of a step over all ranks.
-        shuffle: Shuffle the rows; False for the order of the files.
-        seed: Seed of the order.
-        device: Device of the batches.
+        shuffle: False for the order of the files.
         memory: Budget for rows in MiB.
-        rank: Rank of this process.
-        world_size: Number of processes.
         parts: Parts of a step (gradient accumulation); each rank gets a piece of every part.
 
     Raises:
@@ -108,7 +104,7 @@ class Loader(EpochSteps):
 
 
 def _on_device(records: Records, device: torch.device) -> Records:
-    """Move the rows to the GPU if they take at most half of its free memory (not run on CUDA yet)."""
+    """Move the rows to the GPU if they take at most half of its free memory."""
     if device.type != "cuda":
         return records
     free, _ = torch.cuda.mem_get_info(device)

@@ -41,9 +41,6 @@ class RowGroup:
     """A row group of a Parquet file.
 
     Attributes:
-        path: Path of the file.
-        index: Index of the row group.
-        num_rows: Rows of the row group.
         num_values: Upper bound of the number of elements of each list column.
     """
 
@@ -54,7 +51,7 @@ class RowGroup:
 
 
 def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> list[RowGroup]:
-    """Return the row groups of a split in file order, from the footers of the files.
+    """Return the row groups of a split in file order, without empty ones, from the footers of the files.
 
     Raises:
         DataError: The split does not exist, or train is empty; a file or column is missing or unreadable.
@@ -75,11 +72,7 @@ def row_groups(data: PreparedData, split: str, columns: Sequence[Column]) -> lis
 
 
 def row_columns(data: PreparedData, split: str) -> list[Column]:
-    """Return the columns of a split with rows of dimension tables, which are not in the schema.
-
-    Raises:
-        DataError: A file is unreadable.
-    """
+    """Return the columns of a split with rows of dimension tables, which are not in the schema."""
     shards = data.shards(split)
     columns = []
     for key in data.schema.tables if shards else ():
@@ -107,11 +100,7 @@ def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column])
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a Parquet file.
-
-    Raises:
-        DataError: The file is not a readable Parquet file.
-    """
+    """Open a Parquet file; a `DataError` if it is not readable."""
     try:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
@@ -122,7 +111,7 @@ def groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
     """Return the row groups of a file from its footer.
 
     Raises:
-        DataError: The file is unreadable, a column is missing, or the footer has ids out of range.
+        DataError: A column is missing, or the footer has ids out of range.
     """
     with open_parquet(path) as file:
         _require(file.schema_arrow, columns, path)
@@ -207,7 +196,7 @@ def _ids(data: pa.ChunkedArray, column: Column, path: Path) -> Array:
 def _check_footer(
     metadata: pq.RowGroupMetaData, leaves: Mapping[str, int], columns: Sequence[Column], path: Path
 ) -> None:
-    """Check the range of ids in the footer, to fail before training starts."""
+    """Check the range of ids in the footer, before training starts."""
     for column in columns:
         statistics = metadata.column(leaves[column.name]).statistics
         if column.kind is Kind.CATEGORICAL and statistics is not None and isinstance(statistics.max, int):

@@ -1,4 +1,4 @@
-"""Streamed split: one window of rows in memory at a time, with background reads of the next window."""
+"""Streamed split: one window of rows in use, the next one read in the background."""
 
 from __future__ import annotations
 
@@ -25,16 +25,10 @@ Window = tuple[RowGroup, ...]
 
 
 class Streaming:
-    """Split streamed from its files with bounded memory.
+    """Split streamed from its files within a budget in bytes; seed None gives the order of the files.
 
     The row groups of all files, in random order, form windows of at most a third of the budget. One window is in use,
     shuffled over all its rows, the next one is read, and the last third is for temporary memory of reads.
-
-    Args:
-        layout: Layout of a record.
-        groups: Row groups of the split.
-        budget: Memory budget in bytes.
-        seed: Seed of the order, together with the epoch; None for the order of the files.
 
     Raises:
         ConfigError: A row group is larger than a window.
@@ -74,13 +68,7 @@ class Streaming:
 
 
 class StreamingEpoch:
-    """Rows in the order of one epoch, read forward from a single thread, with at most two windows in memory.
-
-    Args:
-        layout: Layout of a record.
-        windows: Row groups of each window, in order.
-        key: Key of the order inside the windows; None for the order of the files.
-    """
+    """Rows in the order of one epoch, read forward from a single thread, with at most two windows in memory."""
 
     threads = 1
 
@@ -97,11 +85,7 @@ class StreamingEpoch:
         self._order: Permutation | None = None
 
     def rows(self, start: int, stop: int) -> dict[str, Feature]:
-        """Return the rows at positions start, …, stop - 1.
-
-        Raises:
-            DataError: A file does not match schema.json; the message has file, column and value.
-        """
+        """Return the rows at positions start, …, stop - 1."""
         parts = []
         while True:
             window = bisect_right(self._starts, start, hi=len(self._windows)) - 1

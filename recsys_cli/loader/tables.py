@@ -42,11 +42,7 @@ class DimensionTables:
         self._tables = {key: _read(data, schema, key, device) for key in keys if key in schema.names}
 
     def features(self, rows: Mapping[str, Tensor]) -> dict[str, Feature]:
-        """Return the features of table rows, without the keys; lists as `Ragged` with int64 offsets of length B + 1.
-
-        Args:
-            rows: Table rows by key column, int32 or int64, shape (B,); other columns are ignored.
-        """
+        """Return the features of table rows, shape (B,) by key column, without the keys; other columns are ignored."""
         features: dict[str, Feature] = {}
         for key, table in self._tables.items():
             if key in rows:
@@ -54,12 +50,9 @@ class DimensionTables:
         return features
 
     def join(self, features: Mapping[str, Tensor]) -> dict[str, Feature]:
-        """Return features together with the table features of their key columns.
+        """Return features by name together with the table features of their key columns, given as ids or table rows.
 
         Existing features take precedence. Table rows of cold keys become the shared id.
-
-        Args:
-            features: Features by name; key columns are ids or table rows, int32 or int64, shape (B,).
         """
         encoded = {key: self.ids(key, rows) for key, rows in features.items()}
         return self.features(features) | encoded

@@ -45,7 +45,6 @@ class _Range:
     missing: int = 0
 
     def add(self, low: float, high: float, missing: int) -> None:
-        """Merge the range of another row group."""
         self.low, self.high, self.missing = min(self.low, low), max(self.high, high), self.missing + missing
 
 
