@@ -70,7 +70,7 @@ class FeaturePlan(BaseModel):
 
     @property
     def _role_list(self) -> list[tuple[str, Role]]:
-        """Columns with their roles in order; a column with two roles appears twice."""
+        """Columns with their roles; a column with two roles appears twice."""
         parts = [(self.user, Role.USER), (self.item, Role.ITEM), *((name, Role.LABEL) for name in self.labels)]
         parts += [(name, Role.TIMESTAMP) for name in (self.timestamp,) if name]
         parts += [(name, Role.WEIGHT) for name in (self.weight,) if name]

@@ -1,4 +1,4 @@
-"""Schema of the prepared data: the contract between ETL, loader, models and serving, without engines or tensors."""
+"""Schema of the prepared data: the contract between ETL, loader, models and serving."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def file_of(name: str) -> str:
-    """Return the Parquet file name of a column, with special characters escaped."""
+    """Return the Parquet file name of a column, escaped."""
     return quote(name, safe=" ") + ".parquet"
 
 
@@ -107,11 +107,7 @@ class Schema(BaseModel):
     columns: tuple[Column, ...]
 
     def __getitem__(self, name: str) -> Column:
-        """Return a column by name.
-
-        Raises:
-            ConfigError: Unknown column; the message lists the columns.
-        """
+        """Return a column by name; a `ConfigError` for an unknown one."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -128,7 +124,7 @@ class Schema(BaseModel):
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """Model inputs: user, item and feature columns; never labels, weights or the timestamp."""
+        """Model inputs: user, item and feature columns."""
         return self.select(lambda column: column.role in {Role.USER, Role.ITEM, Role.FEATURE})
 
     @property
@@ -148,11 +144,7 @@ class Schema(BaseModel):
 
     @property
     def label(self) -> Column:
-        """The main label, the target of metrics.
-
-        Raises:
-            ConfigError: The data has no label.
-        """
+        """The main label, the target of metrics; a `ConfigError` if there is none."""
         if not self.labels:
             raise ConfigError("the prepared data has no label")
         return self.labels[0]
@@ -169,11 +161,7 @@ class Schema(BaseModel):
         return units[0] if units else 1
 
     def only(self, role: Role) -> Column:
-        """Return the single column of a role.
-
-        Raises:
-            ConfigError: No column, or several.
-        """
+        """Return the single column of a role; a `ConfigError` for none or several."""
         columns = self.select(lambda column: column.role is role)
         if len(columns) != 1:
             raise ConfigError(f"the prepared data needs exactly one {role.value} column, but has {len(columns)}")
@@ -194,11 +182,7 @@ class Schema(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Schema:
-        """Read a schema from the file of `write`.
-
-        Raises:
-            DataError: Not a schema of this version.
-        """
+        """Read the file of `write`; a `DataError` for one of another version."""
         try:
             return cls.model_validate_json(path.read_text())
         except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Splits: a function of row numbers, users and times only, hence independent of engines and partitions."""
+"""Splits: functions of row numbers, users and times only, hence independent of engines and partitions."""
 
 from __future__ import annotations
 
@@ -151,11 +151,7 @@ AnySplit = Annotated[RandomSplit | TemporalSplit | LeaveLastOut | UserSplit | Fi
 
 
 def split_options(method: object) -> dict[str, object] | None:
-    """Return the option types of a split by name; None for an unknown split.
-
-    Args:
-        method: Value of `split.method`.
-    """
+    """Return the option types by name of a split, given by `split.method`; None for an unknown one."""
     for kind in get_args(get_args(AnySplit)[0]):
         if kind.model_fields["method"].default == method:
             return {name: field.annotation for name, field in kind.model_fields.items() if name != "method"}
@@ -165,10 +161,8 @@ def split_options(method: object) -> dict[str, object] | None:
 def assign(split: TemporalSplit | LeaveLastOut | UserSplit, columns: Columns) -> Iterator[Codes]:
     """Assign rows to splits in batches, in memory independent of the number of rows.
 
-    Args:
-        split: The rule.
-        columns: Returns an iterator over all batches of rows on each call, with the columns of `split.reads` as integers.
-            `user` is a numbering of the users from 0 that depends only on the raw input (order of first appearance).
+    `columns()` iterates over all batches of rows, with the columns of `split.reads` as integers. `user` is a numbering
+    of the users from 0 that depends only on the raw input (order of first appearance).
 
     Yields:
         Codes of each batch, indices into SPLITS.

@@ -54,13 +54,7 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Gather(Lookup):
-    """Lookup join of dimension columns to the interactions, for an op on them.
-
-    Attributes:
-        table: Column of ids, the row numbers of the dimension table.
-        columns: Columns to join.
-        number: Position of the op, because later ops may change a column.
-    """
+    """Lookup join of dimension columns to the interactions, by a column of ids, for the op at position `number`."""
 
     table: str
     columns: tuple[str, ...]
@@ -79,11 +73,7 @@ class Gather(Lookup):
 
 @dataclass(frozen=True)
 class Locate(Lookup):
-    """Lookup of the table rows of cold keys, before the keys become ids: -1 for other keys.
-
-    Attributes:
-        key: Column of raw keys.
-    """
+    """Lookup of the table rows of cold keys, before the keys become ids: -1 for other keys."""
 
     key: str
 
@@ -112,7 +102,6 @@ class PlanStep:
         op: The op, restricted to the columns of this step; or a Gather or a Locate.
         home: Key column of the dimension table; None for the interactions.
         after: Number of passes over train before the inputs are available.
-        writes: Output columns.
     """
 
     index: int

@@ -54,6 +54,7 @@ def tables_footprint(data: PreparedData) -> int:
 
 
 def layout_of_split(data: PreparedData, split: str) -> tuple[Layout, list[RowGroup]]:
+    """Return memory layout and row groups of a split."""
     schema = data.schema
     named = (*schema.features, *schema.labels, *([schema.weight] if schema.weight else []))
     columns = [column for column in named if column.table is None] + row_columns(data, split)

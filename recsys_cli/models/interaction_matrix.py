@@ -1,4 +1,4 @@
-"""The binary interaction matrix, users × items, in CSR format."""
+"""The interaction matrix, users × items."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class InteractionMatrix:
     Attributes:
         offsets: Row pointers by encoded user, int64, shape (num_users + 1,).
         items: Column indices, int64, shape (N,); ascending in each row unless `renumbered`.
-        num_items: Number of columns.
     """
 
     offsets: Tensor
@@ -37,15 +36,7 @@ class InteractionMatrix:
         positive_only: bool = False,
         device: torch.device,
     ) -> InteractionMatrix:
-        """Build the matrix; repeated interactions count once.
-
-        Args:
-            interactions: Rows of users and items.
-            user: User column.
-            item: Item column.
-            positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
-            device: Device of the matrix.
-        """
+        """Build the matrix; repeated interactions count once. `positive_only` keeps `Interactions.positive`."""
         pairs, _ = _pairs(interactions, user, item, positive_only=positive_only, device=device)
         return cls._of_pairs(torch.unique(pairs), user, item)
 
@@ -59,18 +50,10 @@ class InteractionMatrix:
         positive_only: bool = False,
         device: torch.device,
     ) -> tuple[InteractionMatrix, Tensor]:
-        """Build the matrix and the strength of each element.
+        """Build the matrix and the strength r of each element, float32, shape (N,).
 
-        Args:
-            interactions: As for `of`.
-            user: User column.
-            item: Item column.
-            positive_only: As for `of`.
-            device: Device of the matrix.
-
-        Returns:
-            The matrix, and r of each of its elements, float32, shape (N,): the number of rows of the pair, or the sum of their
-            labels if labels are numeric. Pairs without a positive sum are excluded.
+        r is the number of rows of the pair, or the sum of their labels if labels are numeric. Pairs without a positive
+        sum are excluded.
         """
         pairs, labels = _pairs(interactions, user, item, positive_only=positive_only, device=device)
         pairs, index = torch.unique(pairs, return_inverse=True)
@@ -98,12 +81,7 @@ class InteractionMatrix:
         return torch.bincount(self.items, minlength=self.num_items)
 
     def of_users(self, users: Tensor, weights: Tensor | None = None) -> Ragged:
-        """Return the items of users; shape of users (U,), duplicates allowed.
-
-        Args:
-            users: Encoded user ids.
-            weights: Weight per element of the matrix, to return with the items; shape (N,).
-        """
+        """Return the items of users, shape (U,), duplicates allowed; with the weights of elements, shape (N,), if given."""
         offsets = self.offsets_of(users)
         elements = torch.arange(int(offsets[-1]), device=offsets.device)
         elements += (self.offsets[users] - offsets[:-1]).repeat_interleave(offsets.diff())
@@ -114,18 +92,13 @@ class InteractionMatrix:
         return _offsets(self.offsets[users + 1] - self.offsets[users])
 
     def renumbered(self, indices: Tensor, *, num_items: int) -> InteractionMatrix:
-        """Return the matrix with new column indices, without the columns of negative ones.
-
-        Args:
-            indices: New index of each item, by encoded item.
-            num_items: New number of columns.
-        """
+        """Return the matrix with the column indices `indices[item]`, without the columns of negative ones."""
         items = indices[self.items]
         keep = items >= 0
         return InteractionMatrix(starts(self.users[keep], self.num_users), items[keep], num_items)
 
     def transpose(self) -> InteractionMatrix:
-        """Return the matrix of items × users; users ascend in each row."""
+        """Return items × users; users ascend in each row."""
         lists = transpose(Ragged(self.items, self.offsets), self.num_items)
         return InteractionMatrix(lists.offsets, lists.values, self.num_users)
 
@@ -138,13 +111,9 @@ class InteractionMatrix:
 
 
 def spans(offsets: Tensor, *, max_elements: int) -> Iterator[slice]:
-    """Cut rows into spans of about `max_elements` list elements, to bound memory.
+    """Cut rows of lists, with row pointers of shape (B + 1,), into spans of about `max_elements` elements, to bound memory.
 
     A span exceeds the maximum by its first list at most.
-
-    Args:
-        offsets: Row pointers of the lists, shape (B + 1,).
-        max_elements: Elements per span.
     """
     group = (offsets[1:] - 1).clamp(min=0) // max_elements
     lengths = torch.unique_consecutive(group, return_counts=True)[1].tolist()

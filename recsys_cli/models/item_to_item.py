@@ -25,14 +25,7 @@ class ItemWeights(nn.Module, ABC):
 
     @abstractmethod
     def sums(self, histories: Ragged) -> Tensor:
-        """Return the scores of all items: the sums of weights from each user history.
-
-        Args:
-            histories: Item indices of U users.
-
-        Returns:
-            Shape (U, C), float32.
-        """
+        """Return the sums of weights from each history of item indices to all items, shape (U, C), float32."""
 
     @abstractmethod
     def sums_of_pairs(self, histories: Ragged, items: Tensor) -> Tensor:
@@ -45,7 +38,6 @@ class ItemToItemModel(Model):
     The score is 0 for items outside the model, and for users without a history.
 
     Args:
-        schema: Has a user and an item.
         positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
         max_items: Maximum items of the model, by number of users; None for all.
     """
@@ -72,12 +64,7 @@ class ItemToItemModel(Model):
 
     @abstractmethod
     def learn(self, matrix: InteractionMatrix, progress: Progress) -> None:
-        """Fit `learnt`, the weights.
-
-        Args:
-            matrix: Interactions of train, with item indices from 0 to C - 1 by popularity, most popular first.
-            progress: Progress callback.
-        """
+        """Fit `learnt`, the weights, to train, with item indices from 0 to C - 1 by popularity, most popular first."""
 
     def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
         """Choose the items and fit their weights."""
@@ -117,7 +104,6 @@ class ItemToItemModel(Model):
         )
 
     def _left_out(self, matrix: InteractionMatrix) -> LeftOut | None:
-        """Count the items of the matrix without weights."""
         counts = matrix.counts
         others = counts.clone()
         others[self.kept] = 0
@@ -132,11 +118,7 @@ class ItemToItemModel(Model):
 
 
 class DenseWeights(ItemWeights):
-    """Dense item-item weights.
-
-    Args:
-        num_items: C; the weights take 4 C² bytes.
-    """
+    """Dense item-item weights, 4 C² bytes."""
 
     weights: Tensor
 
@@ -171,12 +153,7 @@ def rows_of(lists: Ragged) -> Tensor:
 def gram(matrix: InteractionMatrix, *, block: int = 1 << 23, out: Tensor | None = None) -> Tensor:
     """Return XᵀX of the interaction matrix X: exact counts of common users, shape (C, C), float32.
 
-    Rows are multiplied as dense blocks, faster than sparse products on CPUs and GPUs.
-
-    Args:
-        matrix: C items, and fewer than 2**24 users.
-        block: Elements per dense block.
-        out: Output tensor, shape (C, C), float32.
+    Rows are multiplied in dense blocks, faster than sparse products on CPUs and GPUs. Exact below 2**24 users.
     """
     size = matrix.num_items
     counts = torch.zeros(size, size, device=matrix.items.device) if out is None else out.zero_()

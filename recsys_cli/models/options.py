@@ -1,4 +1,4 @@
-"""Shared option of models of the interaction matrix, without a torch import."""
+"""Shared options of models of the interaction matrix."""
 
 from __future__ import annotations
 

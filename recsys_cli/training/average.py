@@ -1,4 +1,4 @@
-"""Exponential moving average (EMA) of the weights: smoother than the weights themselves, and often the better model."""
+"""Exponential moving average (EMA) of the weights."""
 
 from __future__ import annotations
 
@@ -37,11 +37,7 @@ class Average:
         self._averages = {name: tensor.detach().clone() for name, tensor in self._live.items()}
 
     def update(self, step: int) -> None:
-        """Update with the weights after a step.
-
-        Args:
-            step: Number of steps before this one.
-        """
+        """Update with the weights after a step; `step` is the number of steps before it."""
         if not self._live:  # the model has only tables, all excluded
             return
         decay = min(self._decay, (1 + step) / (10 + step))
@@ -61,11 +57,7 @@ class Average:
         return {_PREFIX + name: tensor for name, tensor in self._averages.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Load the averages of a checkpoint.
-
-        Raises:
-            TrainingError: The checkpoint has no averages of these weights.
-        """
+        """Load the averages of a checkpoint; a `TrainingError` if it has none of these weights."""
         try:
             for name, tensor in self._averages.items():
                 tensor.copy_(tensors[_PREFIX + name])

@@ -17,26 +17,14 @@ _VALID_BATCH = 32_768
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Batches of a training run.
-
-    Attributes:
-        train: Training batches: interactions or users.
-        valid: Validation batches of interactions; None without a valid split.
-    """
+    """Training batches, of interactions or users, and validation batches of interactions; None without a valid split."""
 
     train: EpochSteps
     valid: EpochSteps | None = None
 
 
 def validation_batches(data: PreparedData, device: torch.device, *, memory: int, ranks: Ranks) -> Loader | None:
-    """Return a loader of this rank's share of the valid split; None without such a split.
-
-    Args:
-        data: Prepared data.
-        device: Device of the batches.
-        memory: Budget of the loader in MiB.
-        ranks: Processes of the run.
-    """
+    """Return a loader of this rank's share of the valid split, with a budget in MiB; None without such a split."""
     if not data.rows("valid"):
         return None
     size = ranks.world_size

@@ -14,12 +14,9 @@ class EpochRecord:
     Attributes:
         epoch: Number of the epoch, from 1.
         step: Steps since the start of training.
-        rows: Training rows of the epoch.
         train_loss: Mean training loss, each row before its own update; None for closed-form models.
-        valid: Validation metrics by name: `loss`, `auc` and the monitored metric. None for an undefined metric, such as
-            the AUC of rows of one class; empty without a valid split.
-        seconds: Time of the training steps, including `waiting`.
-        waiting: Seconds of waiting for data.
+        valid: Validation metrics by name: `loss`, `auc` and the monitored metric; empty without a valid split.
+        seconds: Time of the training steps, including `waiting` for data.
     """
 
     epoch: int
@@ -36,13 +33,10 @@ class Stepped:
     """A finished training step.
 
     Attributes:
-        epoch: Number of the epoch, from 1.
         step: Steps since the start of training.
         rows: Rows of this epoch so far.
         loss: Mean loss of those rows, at the last check.
-        seconds: Time of this epoch's steps, including `waiting`.
-        waiting: Seconds of waiting for data.
-        learning_rate: Learning rate of the step.
+        seconds: Time of this epoch's steps, including `waiting` for data.
     """
 
     epoch: int

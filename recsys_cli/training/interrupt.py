@@ -17,8 +17,7 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     never interrupt at once. An ignored SIGHUP, as under nohup, stays ignored.
 
     Yields:
-        A function that returns whether there was an interrupt; always False outside the main thread, where no signals
-        arrive.
+        A function that returns whether there was an interrupt; always False outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -1,4 +1,4 @@
-"""Remarks on the selection of the best epoch: an undefined metric, a best epoch that is the last."""
+"""Remarks on the selection of the best epoch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from recsys_cli.training.progress import best_epoch
 def notes(history: Sequence[EpochRecord], monitor: Monitor, *, early_stopping: bool, has_ranking: bool) -> list[str]:
     """Return remarks for the manifest of a finished run, as sentences without a period.
 
-    Args:
-        history: Epochs of the run, all with validation metrics or all without.
-        monitor: The monitored metric.
-        early_stopping: Whether early stopping was on.
-        has_ranking: Recommend a ranking metric in place of an undefined one.
+    Epochs have validation metrics all or not at all. `has_ranking` recommends a ranking metric in place of an undefined
+    one.
     """
     best, name = best_epoch(history, monitor), monitor.name
     if best is None or not best.valid:

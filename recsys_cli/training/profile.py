@@ -1,4 +1,4 @@
-"""Profile of training steps with torch's profiler, by phase and by operation."""
+"""Profile of training steps with torch's profiler."""
 
 from __future__ import annotations
 
@@ -32,13 +32,7 @@ _PHASES = (WAITING, FORWARD, BACKWARD, UPDATE)
 
 @dataclass(frozen=True)
 class Phase:
-    """Time of one phase per step.
-
-    Attributes:
-        name: Name of the phase.
-        seconds: Host time per step; on a GPU, the time of kernel launches.
-        device_seconds: GPU time per step.
-    """
+    """Seconds per step of one phase: on the host, with a GPU those of kernel launches, and on the GPU."""
 
     name: str
     seconds: float
@@ -47,11 +41,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Operation:
-    """Own time of an operation, without the operations it calls.
+    """Own time of an operation, without the operations it calls, and calls per step.
 
     Attributes:
         name: Name in torch, or a phase's time outside of torch's operations.
-        calls: Calls per step.
         seconds: Time per step, on the GPU if there is one, else on the CPU.
     """
 
@@ -66,9 +59,7 @@ class Profile:
 
     Attributes:
         steps: Profiled steps.
-        rows: Rows of a step.
         seconds: Time per step under the profiler, including the wait for data.
-        unprofiled_seconds: Time per step without the profiler.
         phases: Phases of a step in order; the last one is the remainder.
         operations: The slowest operations, in descending order of time.
     """
@@ -88,9 +79,6 @@ def profile_steps(trainer: Trainer, trace: Path, *, on_step: Callable[[int], obj
         trainer: New trainer with enough epochs; not usable afterwards.
         trace: Path of the trace for ui.perfetto.dev, with the suffix .json or .json.gz.
         on_step: Called after each step with the number of steps so far.
-
-    Raises:
-        TrainingError: The loss is not finite.
     """
     trainer.data = TrainingData(trainer.data.train)
     steps = (on_step(event.step) for event in trainer.events() if isinstance(event, Stepped))
@@ -114,7 +102,7 @@ def profile_steps(trainer: Trainer, trace: Path, *, on_step: Callable[[int], obj
 
 
 def _seconds_per_step(trainer: Trainer, steps: Iterator[object], number: int) -> float:
-    """Run some steps and return the mean time of one, with the GPU synchronized."""
+    """Run some steps and return the mean time of one."""
     start = _now(trainer)
     deque(islice(steps, number), maxlen=0)
     return (_now(trainer) - start) / number

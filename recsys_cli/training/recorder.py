@@ -1,7 +1,4 @@
-"""Files of a training run: metrics.jsonl, and the `last` and `best` checkpoints, consistent with each other.
-
-Trackers receive the lines of metrics.jsonl.
-"""
+"""Files of a training run: metrics.jsonl, and the `last` and `best` checkpoints."""
 
 from __future__ import annotations
 
@@ -24,17 +21,13 @@ _LINES = 100
 
 
 class Recorder:
-    """Writes metrics and checkpoints of a run, on the first rank.
+    """Writes metrics and checkpoints of a run, if `writes`, and passes metrics to trackers.
 
     The `last` checkpoint stores the number of lines in metrics.jsonl: a resumed run neither repeats nor loses a line.
 
     Args:
-        run: Folder of the run.
-        training: Training to save and restore.
         key: Hash of the inputs of the run, stored in `last`, because an unfinished run has no manifest.
         checkpoint_steps: Steps between writes of `last`; it is also written after every epoch.
-        trackers: Trackers of the run.
-        writes: Whether this rank writes files.
     """
 
     def __init__(
@@ -54,9 +47,6 @@ class Recorder:
 
         Returns:
             The last step of each event in the metrics before truncation; after a kill, later than `last`.
-
-        Raises:
-            TrainingError: The checkpoint is unreadable, or from another run.
         """
         if self._run.checkpoint("last").is_file():  # missing if the run ended before the first checkpoint
             saved = Checkpoint.load(self._run.checkpoint("last"))
@@ -84,7 +74,7 @@ class Recorder:
             self.save_last()
 
     def save_last(self) -> None:
-        """Write the `last` checkpoint with the full training state."""
+        """Write the `last` checkpoint."""
         state = self._training.state()
         meta = {**state.meta, "key": self._key, "lines": self._lines, "since": self._since}
         self._save("last", Checkpoint(state.tensors, meta))

@@ -1,4 +1,4 @@
-"""User expressions, such as `rating > 3`: text parsed to a small syntax tree, compiled by each engine."""
+"""User expressions, such as `rating > 3`, parsed to a small syntax tree."""
 
 from __future__ import annotations
 

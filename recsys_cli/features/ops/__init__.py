@@ -1,7 +1,6 @@
 """Ops: frozen, engine-neutral descriptions of preparation steps; each class docstring is the op's reference.
 
-`AnyOp` is the union for configs. A new op is a module here, an entry below and an entry in the table of each engine.
-An op of another package is validated by its own class (`foreign`).
+A new op is a module here, an entry below and an entry in the table of each engine.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Bucketize(Op):
         return self.boundaries[column] if isinstance(self.boundaries, dict) else self.boundaries
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the ids, with the size of the embedding tables."""
+        """Return the specs of the ids."""
         return {
             name: spec.computed(pa.int32(), categorical=True, cardinality=FIRST + len(self.of(name)) + 1, dtype="int32")
             for name, spec in numbers(inputs).items()

@@ -92,7 +92,7 @@ class Categorify(Op):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Names of the vocabularies, and of the second and third table of each column."""
+        """Vocabularies, and the second and third table of each column."""
         suffixes = (REST, COUNTS) if self.joint else (REST,)
         return (*self.vocabularies, *(column + suffix for column in self.learns for suffix in suffixes))
 
@@ -120,11 +120,7 @@ class Categorify(Op):
         return column + COUNTS if self.joint else column
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the id columns.
-
-        Raises:
-            ConfigError: Columns of one vocabulary have different types.
-        """
+        """Return the specs of the ids; a `ConfigError` for different types in one vocabulary."""
         if self.joint:
             _check_types(inputs)
         return {

@@ -40,7 +40,7 @@ class Clip(Op):
         return self
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the clipped columns."""
+        """Return the clipped columns."""
         return {
             name: spec.computed(calculated_type(spec.element, self.min_value, self.max_value))
             for name, spec in numbers(inputs).items()

@@ -35,14 +35,10 @@ class Deduplicate(Op):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The key columns and the order."""
+        """Key columns and order."""
         return tuple(dict.fromkeys((*self.columns, *self.order_by)))
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the columns; none changes.
-
-        Raises:
-            ConfigError: A column holds lists.
-        """
+        """Refuse lists; no column changes."""
         scalars(inputs)
         return {}

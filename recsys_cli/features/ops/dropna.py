@@ -31,6 +31,6 @@ class Dropna(Op):
         return not self.columns
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return no columns; none changes."""
+        """No column changes."""
         del inputs
         return {}

@@ -37,6 +37,6 @@ class FillMedian(Op):
     _names_differ = model_validator(mode="after")(names_differ)
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the filled columns and the indicators."""
+        """Return the filled columns and the indicators."""
         filled = calculated(numbers(inputs))
         return filled | indicators(inputs) if self.add_binary_cols else filled

@@ -36,7 +36,7 @@ class FillMissing(Op):
     _names_differ = model_validator(mode="after")(names_differ)
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the filled columns and the indicators."""
+        """Return the filled columns and the indicators."""
         filled: dict[str, Spec | None] = {
             name: spec.computed(calculated_type(spec.element, self.fill_val)) for name, spec in numbers(inputs).items()
         }

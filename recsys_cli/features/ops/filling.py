@@ -29,11 +29,7 @@ class Filling(Protocol):
 
 
 def names_differ(op: AnyFilling) -> AnyFilling:
-    """Check that no indicator has the name of a filled column; a Pydantic validator.
-
-    Raises:
-        ValueError: Two columns have one name.
-    """
+    """Check, as a Pydantic validator, that no indicator has the name of a filled column."""
     both = sorted({name + FILLED for name in op.columns} & set(op.columns))
     if op.add_binary_cols and both:
         raise ValueError(f"add_binary_cols would overwrite the columns {', '.join(both)}; rename them first")

@@ -44,10 +44,6 @@ class Filter(Op):
         return LambdaOp(expression=self.expression, output=output, dtype="float64")
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the expression.
-
-        Raises:
-            ConfigError: Mixed text and numbers, or a text result.
-        """
+        """Check the expression."""
         self.computing("").outputs(inputs)
         return {}

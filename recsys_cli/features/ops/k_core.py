@@ -37,10 +37,6 @@ class KCore(Op):
         return f"{self.name} {', '.join(f'{name} ≥ {minimum}' for name, minimum in self.columns.items())}"
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the columns; none changes.
-
-        Raises:
-            ConfigError: A column holds lists.
-        """
+        """Refuse lists; no column changes."""
         scalars(inputs)
         return {}

@@ -1,4 +1,4 @@
-"""Base class of all ops: a frozen description with strict options and declared inputs and outputs."""
+"""Base class of all ops."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Op(BaseModel):
         needs_row_numbers: Assigns train rows to folds by number; always runs on the interactions.
         drops_only: Only drops rows; skipped when features of new rows are computed.
         train_only: Drops rows of train only, if the splits are given as files.
-        format: Version of the result. Raised by a fix that changes rows or values, so that older prepared data is rebuilt.
+        format: Version of the result, raised by a fix that changes rows or values: older prepared data is rebuilt.
         modules: Implementing modules of an op of another package, by engine name, "aggregator" or "filter".
     """
 
@@ -139,9 +139,6 @@ class Op(BaseModel):
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the output columns; None for a dropped column.
 
-        Args:
-            inputs: The input columns.
-
         Raises:
             ConfigError: Unsuitable inputs; the caller adds the name of the op to the message.
         """
@@ -162,11 +159,7 @@ class Op(BaseModel):
 
 
 def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if all are numeric.
-
-    Raises:
-        ConfigError: A column is not numeric.
-    """
+    """Return the columns; a `ConfigError` if one is not numeric."""
     for name, spec in inputs.items():
         if not spec.is_number:
             held = "encoded ids" if spec.categorical else spec.element
@@ -175,11 +168,7 @@ def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
 
 
 def scalars(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if none holds lists.
-
-    Raises:
-        ConfigError: A column holds lists.
-    """
+    """Return the columns; a `ConfigError` if one holds lists."""
     for name, spec in inputs.items():
         if spec.ragged:
             raise ConfigError(f"{name!r} holds a list in each row; single values are needed")
@@ -187,11 +176,7 @@ def scalars(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
 
 
 def lists(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
-    """Return the columns if all hold lists.
-
-    Raises:
-        ConfigError: A column holds single values.
-    """
+    """Return the columns; a `ConfigError` if one holds single values."""
     for name, spec in inputs.items():
         if not spec.ragged:
             raise ConfigError(f"{name!r} holds a single value in each row; lists are needed")

@@ -42,7 +42,7 @@ class ReduceDtypeSize(Op):
         return {name: shown(Name(name)) for name in self.columns}
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the specs of the columns, with the widest types before fitting."""
+        """Return the columns with the widest types."""
         described: dict[str, Spec | None] = {}
         for name, spec in numbers(inputs).items():
             dtype = "int64" if is_whole(spec.element) else "float32"
@@ -61,6 +61,6 @@ def is_whole(kind: pa.DataType) -> bool:
 
 
 def reduced(state: pa.Table) -> str:
-    """Return the smallest type for the range `low` to `high`, null for a column without values."""
+    """Return the smallest type for the range `low` to `high`, null without values."""
     low, high = (state.column(name)[0].as_py() or 0 for name in ("low", "high"))
     return next(name for name in TYPES if np.iinfo(name).min <= low and high <= np.iinfo(name).max)

@@ -19,7 +19,6 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
 
 def _as_text(value: Any) -> Any:
-    """Return a date parsed by YAML as text."""
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
@@ -108,11 +107,7 @@ class TimeWindow(Op):
         return Fraction(match[1]) * _SECONDS[match[2]] if match else None
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Check the column; none changes.
-
-        Raises:
-            ConfigError: The column holds no times.
-        """
+        """Refuse other columns than times and numbers; no column changes."""
         kind = scalars(inputs)[self.column].type
         if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
             numbers(inputs)

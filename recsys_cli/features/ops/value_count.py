@@ -35,11 +35,7 @@ class ValueCount(Op):
     """List columns."""
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the columns, unchanged.
-
-        Raises:
-            ConfigError: A column holds no lists.
-        """
+        """Return the columns, unchanged."""
         return dict(lists(inputs))
 
     def fitted_output(self, name: str, spec: Spec, state: Mapping[str, pa.Table]) -> Spec:

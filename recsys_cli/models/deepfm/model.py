@@ -21,9 +21,6 @@ class Model(RankingModel):
     """The logits are the sum of a factorization machine and an MLP with shared embeddings (eq. 1).
 
     The MLP reads numeric features directly, in addition to the embeddings of the categorical columns.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, or a list of numbers.
     """
 
     def __init__(

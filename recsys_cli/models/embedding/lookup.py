@@ -1,4 +1,4 @@
-"""The distinct rows of a table in a batch: linear operations run once per row before the spread over the batch."""
+"""The distinct rows of a table in a batch."""
 
 from __future__ import annotations
 

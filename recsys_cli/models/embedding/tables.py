@@ -1,4 +1,4 @@
-"""Embedding tables by column name, on the device of the model."""
+"""Embedding tables on the device of the model."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ class TableInit:
 
 
 class Embeddings(nn.Module):
-    """One table per categorical column, by column name.
-
-    Row 0 is padding: zero, without a gradient.
+    """One table per categorical column, by column name. Row 0 is padding: zero, without a gradient.
 
     Args:
         columns: The categorical columns.
@@ -67,34 +65,19 @@ class Embeddings(nn.Module):
 
     @torch.no_grad()
     def write_rows(self, name: str, ids: Tensor, rows: Tensor) -> None:
-        """Replace rows of a column's table.
-
-        Args:
-            name: Column name.
-            ids: Row ids without duplicates; shape (U,), int64.
-            rows: New values; shape (U, D).
-        """
+        """Replace rows of a column's table: (U, D) values at distinct ids, shape (U,), int64."""
         table = self.table(name)
         table.index_copy_(0, ids.to(table.device), rows.to(table.device))
 
     def lookups(self, batch: Batch, *, like: Mapping[str, Lookup] | None = None) -> dict[str, Lookup]:
-        """Return a lookup per column of the batch, in the order of `names`.
-
-        Args:
-            batch: Batch with all the columns.
-            like: Lookups of other tables for the same batch; their distinct ids are reused.
-        """
+        """Return a lookup per column of the batch, in the order of `names`, with the distinct ids of `like`, if given."""
         features = {name: batch.features[name] for name in self.names}
         indices = {name: _indices(feature, (like or {}).get(name)) for name, feature in features.items()}
         rows = self.rows({name: used for name, (used, _) in indices.items()})
         return {name: _lookup(feature, rows[name], *indices[name]) for name, feature in features.items()}
 
     def rows(self, used: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return rows of each table, shape (U, D), on the device of their ids.
-
-        Args:
-            used: Ids by column name, ascending without duplicates; shape (U,), int64.
-        """
+        """Return rows of each table, shape (U, D), on the device of their ids: ascending, distinct, int64, shape (U,)."""
         return {name: self._rows_of(self.table(name), ids) for name, ids in used.items()}
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -137,8 +120,8 @@ def _lookup(feature: Tensor | Ragged, rows: Tensor, used: Tensor, inverse: Tenso
 class _SparseRows(torch.autograd.Function):
     """`table[used]` for ascending distinct ids, with a gradient that needs no sorting or coalescing.
 
-    The gradient of F.embedding(sparse=True) has to be coalesced, at a higher cost than the update itself. The table may be on
-    another device than the ids: only rows and their gradients move.
+    Coalescing the gradient of F.embedding(sparse=True) costs more than the update itself. The table may be on another
+    device than the ids: only rows and their gradients move.
     """
 
     @staticmethod

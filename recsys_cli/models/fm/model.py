@@ -1,4 +1,4 @@
-"""Factorization machine (Rendle, "Factorization Machines", ICDM 2010)."""
+"""Factorization machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from recsys_cli.models.ranking.numbers import numbers
 
 
 class Model(RankingModel):
-    """logit = w0 + Σ wi xi + Σ <vi, vj> xi xj for each label, over all pairs i < j of features.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, or a list of numbers.
-    """
+    """logit = w0 + Σ wi xi + Σ <vi, vj> xi xj for each label, over all pairs i < j of features (Rendle 2010)."""
 
     def __init__(
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"

@@ -1,4 +1,4 @@
-"""GRU4Rec: gated recurrent units over the user history."""
+"""GRU4Rec."""
 
 from __future__ import annotations
 

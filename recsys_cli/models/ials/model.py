@@ -1,4 +1,4 @@
-"""iALS: item factors by the library `implicit`; user factors follow from the user history, so that users fold in."""
+"""iALS: item factors by the library `implicit`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,7 @@ class Model(ClosedFormModel):
         self._users = torch.zeros(int(self.user.cardinality or 0), config.embedding_dim)
 
     def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
-        """Alternate between user and item factors.
-
-        Raises:
-            MissingExtraError: `implicit` is not installed.
-        """
+        """Alternate between user and item factors; `MissingExtraError` without `implicit`."""
         try:
             from implicit.cpu.als import AlternatingLeastSquares  # a second to import, needed for fitting only
             from scipy.sparse import csr_matrix

@@ -1,4 +1,4 @@
-"""The user-item graph of positives, and its propagation as sums over neighbors, forward and backward."""
+"""The user-item graph of positives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logistic regression over all features."""
+"""Logistic regression."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from recsys_cli.models.ranking.numbers import numbers
 
 
 class Model(RankingModel):
-    """logit = w0 + Σ wi xi for each label, with a weight per id and a slope per numeric feature.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, or a list of numbers.
-    """
+    """logit = w0 + Σ wi xi for each label, with a weight per id and a slope per numeric feature."""
 
     def __init__(
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"

@@ -17,11 +17,7 @@ from recsys_cli.models.ranking.tower import Tower
 
 
 class Model(RankingModel):
-    """Concatenated embeddings and numeric features, in the order of their names, through an MLP to one logit per label.
-
-    Raises:
-        ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column of `embedding_dim`.
-    """
+    """Concatenated embeddings and numeric features, in the order of their names, through an MLP to one logit per label."""
 
     def __init__(
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"

@@ -1,4 +1,4 @@
-"""Popularity: items by their number of interactions in train, optionally decayed by age or split by favorite values."""
+"""Popularity: items by their number of interactions in train."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ from recsys_cli.models.popularity.favorites import Favorites
 class Model(ClosedFormModel):
     """An item's score is its number of rows in train, for all users.
 
-    `half_life` and `window` weight rows by age. With `within`, items without a favorite value of the user get scores below 1, in
-    unchanged order.
-
-    Raises:
-        ConfigError: `within` is no categorical column.
+    `half_life` and `window` weight rows by age. With `within`, items without a favorite value of the user get scores
+    below 1, in unchanged order.
     """
 
     scoring = "catalog"
@@ -59,11 +56,7 @@ class Model(ClosedFormModel):
         self.counts.copy_(torch.from_numpy(counts))
 
     def set_context(self, context: TrainingContext) -> None:
-        """Determine the favorite values of each user, with `within`.
-
-        Raises:
-            ConfigError: `within` is no item feature.
-        """
+        """Determine the favorite values of each user, with `within`."""
         if self._values is not None:
             self._favorites = Favorites.of(
                 context, self.user, self.item, self._values,

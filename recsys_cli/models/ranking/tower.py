@@ -16,16 +16,13 @@ from recsys_cli.models.ranking.options import TowerOptions
 class Tower(nn.Module):
     """MLP over concatenated embeddings and numeric input; all layers but the last are followed by ReLU, BatchNorm and dropout.
 
-    Any dense input, such as the output of another layer, counts as numeric.
+    Any dense input, such as the output of another layer, counts as numeric. BatchNorm normalizes the scale of the
+    embeddings, so that an L2 penalty on them no longer prevents overfitting.
 
     Args:
         dims: Widths of the embeddings, in the order of the lookups.
         num_numeric: Width of the numeric input after them.
         widths: Layer widths; at least one, the last is the output.
-        dropout: Dropout rate of each layer's output.
-        embedding_dropout: Dropout rate of the embeddings.
-        batch_norm: Use BatchNorm. It normalizes the scale of the embeddings, so that an L2 penalty on them no longer prevents
-            overfitting.
     """
 
     def __init__(
@@ -60,7 +57,7 @@ class Tower(nn.Module):
 
 
 def _after(width: int, widths: list[int], dropout: float, *, batch_norm: bool) -> list[nn.Module]:
-    """Return the modules after a dense layer of a width: its activation, and the following layers."""
+    """Return the modules after a dense layer: its activation, and the following layers."""
     layers: list[nn.Module] = []
     for before, after in zip([width, *widths], widths, strict=False):
         layers.append(nn.ReLU())

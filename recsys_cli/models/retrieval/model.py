@@ -17,12 +17,8 @@ class RetrievalModel(Model):
 
     A model implements `encode`, or overrides its callers: `loss`, `score`, `user_vectors` and `item_vectors`.
 
-    Args:
-        schema: Has one user, one item, and a label.
-        objective: The loss; None for a model with a `loss` of its own.
-
     Raises:
-        ConfigError: A column is missing, or the label is a regression label.
+        ConfigError: The schema has not one user, one item, and a label, or the label is a regression label.
     """
 
     scoring = "dot_product"
@@ -43,12 +39,7 @@ class RetrievalModel(Model):
         self._catalog: ItemCatalog | None = None
 
     def encode(self, users: Tensor, items: Tensor) -> tuple[Encoded, Encoded]:
-        """Return the vectors of users and items, with gradients.
-
-        Args:
-            users: Encoded ids, int64, shape (B,).
-            items: Encoded ids, int64, shape (C,); C may differ from B.
-        """
+        """Return the vectors of users, shape (B,), and items, shape (C,), with gradients."""
         raise NotImplementedError(f"{type(self).__module__} has no encode")
 
     def set_context(self, context: TrainingContext) -> None:
@@ -79,7 +70,7 @@ class RetrievalModel(Model):
         return Positives(users[rows], items[rows], weight[rows].float(), batch.num_rows)
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive; a float32 scalar."""
+        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive."""
         del scores
         assert self.objective is not None, "a retrieval model needs an objective or a loss of its own"
         return self.objective.loss(self.positives(batch), self.catalog, self.encode, penalize=self.training)

@@ -1,4 +1,4 @@
-"""SASRec: self-attentive sequential recommendation."""
+"""SASRec."""
 
 from __future__ import annotations
 
@@ -40,12 +40,9 @@ class Model(SequenceModel):
 def _init_small(module: nn.Module) -> None:
     """Initialize a dense layer with small weights, so that a block initially changes its input little.
 
-    Item embeddings start small, and torch's default weights for a dense layer are several times larger: the blocks' outputs would
-    drown the item's own vector, and training would have to recover it. The item's own state predicts the next item here.
-    `bert4rec`, with predictions from a mask, learns more slowly with it on MovieLens and goes without.
-
-    Args:
-        module: Initialized in place if it is an `nn.Linear`, else ignored.
+    Item embeddings start small, and torch's default weights for a dense layer are several times larger: the blocks'
+    outputs would drown the item's own vector. `bert4rec`, with predictions from a mask, learns more slowly with it on
+    MovieLens and goes without.
     """
     if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, std=_WEIGHT_STD)

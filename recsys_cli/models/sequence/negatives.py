@@ -1,4 +1,4 @@
-"""Sampled softmax: cross-entropy over the catalog, estimated from sampled negatives with importance weights."""
+"""Sampled softmax."""
 
 from __future__ import annotations
 
@@ -29,11 +29,7 @@ class NegativeSampler:
         self._bounds = shares.cumsum(0)
 
     def sample(self) -> tuple[Tensor, Tensor]:
-        """Sample with replacement, from torch's generator.
-
-        Returns:
-            The items, shape (N,); and the logarithm of each item's expected count in the sample, shape (N,).
-        """
+        """Sample N items with replacement, from torch's generator; return them and the logarithms of their expected counts."""
         if len(self._ids) <= self._number:
             return self._ids, torch.zeros(len(self._ids), device=self._ids.device)
         uniform = torch.rand(self._number, dtype=torch.float64, device=self._ids.device)
@@ -42,11 +38,11 @@ class NegativeSampler:
 
 
 def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, masked: Tensor) -> Tensor:
-    """Return the cross-entropy of each of P targets; shape (P,), float32.
+    """Return the cross-entropy of each of P targets over the catalog; shape (P,), float32.
 
-    The softmax denominator is estimated by importance sampling: each negative is divided by its expected count (Bengio and Senécal,
-    "Adaptive importance sampling to accelerate training of a neural probabilistic language model", 2008). With the whole catalog
-    expected once and only the target masked, it is the full softmax.
+    The softmax denominator is estimated by importance sampling: each negative is divided by its expected count (Bengio
+    and Senécal, "Adaptive importance sampling to accelerate training of a neural probabilistic language model", 2008).
+    With the whole catalog expected once and only the target masked, it is the full softmax.
 
     Args:
         positive: Scores of the targets, shape (P,).
@@ -66,15 +62,14 @@ float32, here or in the gradient; subnormal numbers, and the exponential of minu
 
 
 class _LogSumExp(torch.autograd.Function):
-    """log sum exp(negative - log_expected) over unmasked items.
+    """log sum exp(negative - log_expected) over unmasked items, in half the time of separate torch operations.
 
-    This is most of a step's arithmetic, so passes over memory are few: exponentials are computed once, most of it in place.
-    It takes half the time of separate torch operations.
+    This is most of a step's arithmetic, so passes over memory are few: exponentials are computed once, most of it in
+    place.
     """
 
     @staticmethod
     def forward(ctx: Any, negative: Tensor, log_expected: Tensor, masked: Tensor) -> Tensor:
-        """Return shape (P,), float32."""
         # Adding bytes is far faster than masked_fill.
         terms = (negative.float() - log_expected).add_(masked.view(torch.uint8), alpha=-_FAR)
         top = terms.amax(dim=1, keepdim=True)
@@ -85,6 +80,5 @@ class _LogSumExp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        """Return the gradient of the negatives' scores: each one's share of the sum."""
         terms, total = ctx.saved_tensors
         return terms * (gradients[0].unsqueeze(1) / total), None, None

@@ -1,4 +1,4 @@
-"""SLIM: columns of the interaction matrix as sparse, non-negative combinations of others."""
+"""SLIM."""
 
 from __future__ import annotations
 

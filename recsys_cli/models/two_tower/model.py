@@ -1,4 +1,4 @@
-"""Two-tower model with in-batch and uniformly sampled negatives."""
+"""Two-tower model."""
 
 from __future__ import annotations
 
@@ -25,18 +25,13 @@ class Model(RetrievalModel):
     """Two-tower retrieval: user and item features to vectors, trained by softmax over in-batch and sampled negatives.
 
     Candidates of each positive are the items of all positives in its batch (Yi et al., "Sampling-bias-corrected neural
-    modeling for large corpus item recommendations", 2019) and uniform samples of the catalog (Yang et al., "Mixed negative
-    sampling for learning two-tower neural networks in recommendations", 2020). The expected count of an item among them, for
-    the log-q correction, follows from counts in train, instead of a streaming estimate.
+    modeling for large corpus item recommendations", 2019) and uniform samples of the catalog (Yang et al., "Mixed
+    negative sampling for learning two-tower neural networks in recommendations", 2020). The expected count of an item
+    among them, for the log-q correction, follows from counts in train, instead of a streaming estimate.
 
-    Large batches are split into parts of at most 4,096 rows, to bound memory. Ranks share in-batch negatives, so that a step is
-    the same for any number of ranks; each rank samples its own uniform negatives, and batch normalization covers those of all
-    ranks. Features of an interaction, and features in its row (etl.layout=flat), enter no tower: they are unavailable for items
-    without an interaction.
-
-    Raises:
-        ConfigError: The schema has not one user, one item, and a label; a user or an item has a list of numbers; or
-            `embedding_dim` names a column outside both towers.
+    Large batches are split into parts of at most 4,096 rows, to bound memory. Ranks share in-batch negatives, so that a
+    step is the same for any number of ranks; each rank samples its own uniform negatives. Features of an interaction,
+    and features in its row (etl.layout=flat), enter no tower: they are unavailable for items without an interaction.
     """
 
     def __init__(
@@ -68,7 +63,7 @@ class Model(RetrievalModel):
         return vectors
 
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
-        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive; a float32 scalar."""
+        """Return the mean over the batch's rows of weight * loss, 0 for rows that are not positive."""
         del scores
         positives = self.positives(batch)
         negatives = self.catalog.sample(self.config.num_negatives)
@@ -90,13 +85,10 @@ class Model(RetrievalModel):
         return self.loss(batch)
 
     def _cross_entropy(self, users: Tensor, candidates: Tensor, scores: Tensor, first: int) -> Tensor:
-        """Return the cross-entropy of each user's own candidate, shape (P,).
+        """Return the cross-entropy of each user's own candidate, shape (P,), from scores of shape (P, C).
 
-        Args:
-            users: Encoded ids, int64, shape (P,).
-            candidates: Encoded items of rows, then the sampled negatives; int64, shape (C,).
-            scores: Scores of users and candidates, shape (P, C).
-            first: Index of the first user's candidate; the others follow.
+        Candidates are items of rows, then the sampled negatives; the first user's own is at index `first`, the others
+        follow.
         """
         logits = scores.float()
         row = torch.arange(len(users), device=logits.device)

@@ -20,11 +20,7 @@ from recsys_cli.registry import suggest
 
 
 class Model(RankingModel):
-    """The logits are the sum of a jointly trained linear model and MLP (eq. 3).
-
-    Raises:
-        ConfigError: The schema has no label, no feature, a list of numbers, or lacks a column of an option.
-    """
+    """The logits are the sum of a jointly trained linear model and MLP (eq. 3)."""
 
     def __init__(
         self, config: Config, schema: Schema, *, sparse: bool = False, placement: Placement = "device"

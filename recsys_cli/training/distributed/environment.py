@@ -1,4 +1,4 @@
-"""Rank and world size from the environment variables of torchrun. Free of torch imports."""
+"""Rank and world size from torchrun's environment variables, without torch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ class Member:
     """Position of this process among the processes of a run.
 
     Attributes:
-        rank: Rank of the process, from 0.
-        world_size: Number of processes on all machines.
         local_rank: Rank on this machine, also the index of the GPU.
         local_world_size: Number of processes on this machine.
     """

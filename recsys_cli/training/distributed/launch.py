@@ -1,7 +1,7 @@
 """Launcher of worker processes on this machine, with the environment variables of torchrun.
 
 Unlike torchrun, it forwards events to the caller, raises the error of the first failed rank, and on Ctrl-C stops all
-workers between two steps. All workers end, however one of them ends.
+workers between two steps.
 """
 
 from __future__ import annotations
@@ -47,13 +47,10 @@ class _Worker:
     """A worker process.
 
     Attributes:
-        rank: Rank of the worker.
-        popen: The process.
         readers: Threads on its stdout and stderr.
         error: Reported error.
         failed: Time of that report.
         is_secondary: Whether the error is only the loss of another rank.
-        last_message: Time of the last message.
         killed: Whether the launcher killed it.
         stderr: Last lines of its stderr.
     """
@@ -74,7 +71,6 @@ class _Worker:
         return not self.killed and self.popen.poll() not in (None, 0, INTERRUPTED)
 
     def exit_error(self) -> TrainingError:
-        """Return the error of a worker that ended without an error message."""
         code = self.popen.returncode
         cause, hint = f"ended with code {code}", "continue from the last checkpoint with `recsys train --resume`"
         if code < 0:
@@ -93,12 +89,6 @@ def launch(module: str, job: Mapping[str, Any], *, devices: int, emit: Emit) -> 
 
     Each worker reads its job, one line of JSON, from stdin, and writes lines of `wire` to stdout. The end of stdin, on
     Ctrl-C or the end of this process, interrupts the worker (`worker_session`).
-
-    Args:
-        module: Module of the worker.
-        job: Plain values for the worker.
-        devices: Number of workers, one per GPU on GPUs.
-        emit: Receives the workers' events.
 
     Raises:
         RecsysError: Error of the first failed rank, or its exit without an error message.
@@ -166,8 +156,6 @@ def _start(module: str, job: str, rank: int, devices: int, port: int) -> _Worker
 
 
 def _read_output(worker: _Worker, messages: _Messages) -> None:
-    """Read stdout and stderr of a worker in two threads."""
-
     def lines() -> None:
         with _pipe(worker.popen.stdout) as stream:
             for text in stream:

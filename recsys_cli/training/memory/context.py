@@ -1,4 +1,4 @@
-"""Training context of a single batch, sufficient for one step of any model."""
+"""Training context of a single batch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,9 @@ from recsys_cli.models.model import TrainingContext
 
 
 def context_of_batch(batch: Batch, schema: Schema) -> TrainingContext:
-    """Return a training context with the rows of a batch as its interactions.
+    """Return a training context with the rows of a batch, on the CPU, as its interactions; sufficient for one step of any model.
 
     The features of an id are those of its first row; an id absent from the batch gets the features of row 0.
-
-    Args:
-        batch: Batch with labels, on the CPU.
-        schema: Schema of the batch.
     """
 
     def interactions() -> Interactions:

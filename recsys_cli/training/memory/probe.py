@@ -1,7 +1,6 @@
-"""Memory probe: one training step of a small model, with a count of the bytes of activations and gradients.
+"""Memory probe: one training step of a model with the rows of one batch as its tables.
 
-The tables have only the rows of the batch, and the tensors saved by the forward pass are counted. The sizes of
-parameters and optimizer state come from torch's meta device, without any memory.
+Tensors saved by the forward pass are counted. Sizes of parameters and optimizer state come from torch's meta device.
 """
 
 from __future__ import annotations
@@ -25,13 +24,11 @@ from recsys_cli.training.step import Step
 
 @dataclass(frozen=True)
 class MemoryProbe:
-    """Memory of one training step, in bytes.
+    """Bytes of one training step.
 
     Attributes:
-        rows: Rows of the step.
         activations: Tensors saved for the backward pass, without weights and the batch.
         gradients: Sparse gradients of tables, by module name.
-        batch: The batch.
     """
 
     rows: int
@@ -92,7 +89,7 @@ def table_names(model: nn.Module) -> dict[Tensor, str]:
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the total bytes of tensors."""
+    """Return the total bytes."""
     return sum(tensor.nbytes for tensor in tensors)
 
 

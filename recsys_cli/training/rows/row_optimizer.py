@@ -20,13 +20,14 @@ _PART = 1 << 20
 class RowOptimizer(Uncompiled):
     """Optimizer with updates of the rows in sparse gradients; all other rows keep weights and state.
 
-    Each updated row and its state is read and written once; torch's own optimizers add and sort sparse tensors. The
-    first step of a table creates its state on the table's device.
+    Parameters are tables with sparse gradients, shape (rows, D). Each updated row and its state is read and written
+    once; torch's own optimizers add and sort sparse tensors. The first step of a table creates its state on the table's
+    device.
     """
 
     @abstractmethod
     def initial_state(self, table: Tensor) -> dict[str, Tensor]:
-        """Return the optimizer state of a table before its first step, by name."""
+        """Return the optimizer state of a table before its first step."""
 
     @abstractmethod
     def update(
