@@ -284,5 +284,4 @@ def _too_long(name: str) -> str | None:
 
 
 def _old_name(op: Op, column: str) -> str:
-    """Return the name of a column before an op."""
     return next((old for old, new in op.renames.items() if new == column), column)

@@ -130,7 +130,6 @@ class _Compiler:
             self.columns[raw.name] = _Column(Spec(raw.type), lacks=frozenset({raw.name}) & (self.lacks or frozenset()))
 
     def run(self, index: int, op: Op) -> None:
-        """Compile an op and record its problem."""
         try:
             if op.joined_by:
                 self._join(index, cast("JoinExternal", op))
@@ -196,7 +195,6 @@ class _Compiler:
                 self.columns[name] = _Column(spec, step.home, step.ready, written=True, lacks=lacks)
 
     def _check_names(self, step: PlanStep, outputs: Mapping[str, Spec | None]) -> None:
-        """Check that a Rename overwrites no other column."""
         taken = [name for name, spec in outputs.items() if spec is not None and name in self.columns]
         if taken and step.op.renames:
             raise ConfigError(f"column {taken[0]!r} exists already; choose another name")

@@ -106,7 +106,6 @@ def _has(shards: Sequence[Path], name: str) -> bool:
 
 
 def _read(data: PreparedData, split: str, name: str) -> pa.ChunkedArray | None:
-    """Read a column outside the schema; None for a split without it."""
     shards = data.shards(split)
     return (
         pa.concat_tables([pq.read_table(path, columns=[name]) for path in shards])[name] if _has(shards, name) else None
@@ -141,7 +140,6 @@ def _without_nulls(values: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def _narrow(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.integer]:
-    """Return row numbers as int32 if they fit."""
     return numbers.astype(np.int32, copy=False) if numbers.max(initial=0) < 2**31 else numbers
 
 

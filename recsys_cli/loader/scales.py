@@ -25,7 +25,7 @@ def scales(data: PreparedData) -> dict[str, LabelScale]:
 
 
 def _scale(data: PreparedData, column: Column) -> LabelScale:
-    """Merge partial sums by Chan, Golub and LeVeque (1983), without cancellation for a mean far from zero."""
+    """Merge partial sums by Chan, Golub and LeVeque (1983), without cancellation."""
     rows, mean, squares = 0, 0.0, 0.0
     for path in data.shards("train"):
         with open_parquet(path) as file:

@@ -38,8 +38,6 @@ def as_number(name: str) -> str:
 
 @dataclass
 class _Range:
-    """Minimum, maximum and number of missing values of a column."""
-
     low: float = float("inf")
     high: float = float("-inf")
     missing: int = 0

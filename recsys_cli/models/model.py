@@ -145,10 +145,9 @@ class Model(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__module__} has no loss")
 
     def without_rows(self, batch: Batch) -> Tensor:
-        """Return a loss of 0 with zero gradients for a batch without rows, where a mean is undefined.
+        """Return a loss of 0 with zero gradients for a batch without rows, as a step with fewer rows than ranks has.
 
-        Ranks get such batches when a step has fewer rows than ranks. Collective operations of `loss` have to run here
-        too, in the same order.
+        Collective operations of `loss` have to run here too, in the same order.
         """
         return self.score(batch).sum()
 
@@ -165,10 +164,7 @@ class Model(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__module__} has no vectors of items")
 
     def scores(self, users: Tensor, items: Tensor) -> Tensor:
-        """Return the scores of U users for I items, shape (U, I), float32, ordered like `score`; after `set_context`.
-
-        Users and items are encoded ids, int64, on the model's device.
-        """
+        """Return the scores of encoded users for items, shape (U, I), float32, ordered like `score`; after `set_context`."""
         return self.user_vectors(users) @ self.item_vectors(items).T
 
     def forward(self, batch: Batch) -> Any:

@@ -21,12 +21,8 @@ class Average:
     """Exponential moving average of parameters and of the buffers of normalization layers.
 
     The decay of a step is min(decay, (1 + step) / (10 + step)), as in TensorFlow's ExponentialMovingAverage: a warm-up
-    that quickly reduces the influence of the initial weights.
-
-    Args:
-        model: On its device, with initial weights.
-        decay: Highest weight of the old average in an update.
-        sparse: Exclude embedding tables with sparse updates, because averaging touches every row.
+    that quickly reduces the influence of the initial weights. `sparse` excludes embedding tables with sparse updates,
+    because averaging touches every row.
     """
 
     def __init__(self, model: Model, *, decay: float, sparse: bool) -> None:

@@ -9,10 +9,9 @@ from recsys_cli.training.objective import Figures
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """Metrics of one epoch.
+    """Metrics of one epoch, numbered from 1.
 
     Attributes:
-        epoch: Number of the epoch, from 1.
         step: Steps since the start of training.
         train_loss: Mean training loss, each row before its own update; None for closed-form models.
         valid: Validation metrics by name: `loss`, `auc` and the monitored metric; empty without a valid split.
@@ -30,13 +29,11 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A finished training step.
+    """A finished training step; `step` counts from the start of training, the sums from that of the epoch.
 
     Attributes:
-        step: Steps since the start of training.
-        rows: Rows of this epoch so far.
-        loss: Mean loss of those rows, at the last check.
-        seconds: Time of this epoch's steps, including `waiting` for data.
+        loss: Mean loss of the epoch's rows, at the last check.
+        seconds: Time of the steps, including `waiting` for data.
     """
 
     epoch: int

@@ -13,8 +13,8 @@ from types import FrameType
 def deferred_interrupt() -> Iterator[Callable[[], bool]]:
     """Defer the first Ctrl-C of a block; the second one interrupts at once.
 
-    SIGTERM (torchrun, Slurm, Kubernetes) and SIGHUP (a closed terminal or lost connection) count as a first Ctrl-C and
-    never interrupt at once. An ignored SIGHUP, as under nohup, stays ignored.
+    SIGTERM (torchrun, Slurm, Kubernetes) and SIGHUP (a lost connection) count as a first Ctrl-C and never interrupt at
+    once. An ignored SIGHUP, as under nohup, stays ignored.
 
     Yields:
         A function that returns whether there was an interrupt; always False outside the main thread.

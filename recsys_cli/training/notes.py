@@ -12,8 +12,7 @@ from recsys_cli.training.progress import best_epoch
 def notes(history: Sequence[EpochRecord], monitor: Monitor, *, early_stopping: bool, has_ranking: bool) -> list[str]:
     """Return remarks for the manifest of a finished run, as sentences without a period.
 
-    Epochs have validation metrics all or not at all. `has_ranking` recommends a ranking metric in place of an undefined
-    one.
+    `has_ranking` recommends a ranking metric in place of an undefined one.
     """
     best, name = best_epoch(history, monitor), monitor.name
     if best is None or not best.valid:

@@ -31,7 +31,6 @@ class Monitor:
     """Monitored metric: selects the best epoch and drives early stopping and plateau schedules.
 
     Attributes:
-        name: Name of the metric in epoch records.
         measure: The metric, NaN if undefined; None for `loss` and the label's default metric, part of every validation.
     """
 

@@ -41,11 +41,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Operation:
-    """Own time of an operation, without the operations it calls, and calls per step.
+    """Own time of an operation per step, on the GPU if there is one, without the operations it calls.
 
     Attributes:
         name: Name in torch, or a phase's time outside of torch's operations.
-        seconds: Time per step, on the GPU if there is one, else on the CPU.
     """
 
     name: str
@@ -55,11 +54,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class Profile:
-    """Time per training step, in total, by phase and by operation.
+    """Seconds per training step, in total, with and without the profiler, by phase and by operation.
 
     Attributes:
-        steps: Profiled steps.
-        seconds: Time per step under the profiler, including the wait for data.
         phases: Phases of a step in order; the last one is the remainder.
         operations: The slowest operations, in descending order of time.
     """
@@ -75,10 +72,8 @@ class Profile:
 def profile_steps(trainer: Trainer, trace: Path, *, on_step: Callable[[int], object]) -> Profile:
     """Train for `WARM_UP` + `STEPS` steps without validation, and profile the last `STEPS`.
 
-    Args:
-        trainer: New trainer with enough epochs; not usable afterwards.
-        trace: Path of the trace for ui.perfetto.dev, with the suffix .json or .json.gz.
-        on_step: Called after each step with the number of steps so far.
+    The trainer is new, with enough epochs, and not usable afterwards. The trace for ui.perfetto.dev has the suffix
+    .json or .json.gz. `on_step` is called with the number of steps so far.
     """
     trainer.data = TrainingData(trainer.data.train)
     steps = (on_step(event.step) for event in trainer.events() if isinstance(event, Stepped))
@@ -102,7 +97,6 @@ def profile_steps(trainer: Trainer, trace: Path, *, on_step: Callable[[int], obj
 
 
 def _seconds_per_step(trainer: Trainer, steps: Iterator[object], number: int) -> float:
-    """Run some steps and return the mean time of one."""
     start = _now(trainer)
     deque(islice(steps, number), maxlen=0)
     return (_now(trainer) - start) / number
@@ -145,5 +139,4 @@ def _operations(averages: Sequence[FunctionEventAvg], *, on_gpu: bool) -> tuple[
 
 
 def _per_step(microseconds: float) -> float:
-    """Convert total microseconds to seconds per step."""
     return float(microseconds) / 1e6 / STEPS

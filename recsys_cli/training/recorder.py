@@ -23,11 +23,9 @@ _LINES = 100
 class Recorder:
     """Writes metrics and checkpoints of a run, if `writes`, and passes metrics to trackers.
 
-    The `last` checkpoint stores the number of lines in metrics.jsonl: a resumed run neither repeats nor loses a line.
-
-    Args:
-        key: Hash of the inputs of the run, stored in `last`, because an unfinished run has no manifest.
-        checkpoint_steps: Steps between writes of `last`; it is also written after every epoch.
+    The `last` checkpoint, written after every epoch and some steps, stores the number of lines in metrics.jsonl: a
+    resumed run neither repeats nor loses a line. It also has `key`, a hash of the inputs of the run, as an unfinished
+    run has no manifest.
     """
 
     def __init__(
@@ -43,11 +41,7 @@ class Recorder:
         self._since = (0, 0.0)  # rows and loss sum of the epoch at the previous line
 
     def resume(self) -> dict[str, int]:
-        """Restore the training and truncate the metrics to the state of `last`.
-
-        Returns:
-            The last step of each event in the metrics before truncation; after a kill, later than `last`.
-        """
+        """Restore the training and truncate the metrics to the state of `last`; return the last step of each event before."""
         if self._run.checkpoint("last").is_file():  # missing if the run ended before the first checkpoint
             saved = Checkpoint.load(self._run.checkpoint("last"))
             self._training.restore(saved)
@@ -107,7 +101,6 @@ class Recorder:
 
 
 def _last_steps(lines: Iterable[str]) -> dict[str, int]:
-    """Return the last step of each event; the last line may be truncated."""
     steps: dict[str, int] = {}
     for text in lines:
         with suppress(ValueError, LookupError, TypeError):

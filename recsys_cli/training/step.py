@@ -94,7 +94,6 @@ class Step:
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     def _backward(self, batch: Batch, rows: int) -> Tensor:
-        """Accumulate the gradients of the mean loss over parts; return this rank's share of the mean."""
         total = torch.zeros((), device=self.device)
         mean_loss = self.compiled or self.model.loss
         for part, first_row in self._parts(batch, rows):
@@ -118,8 +117,7 @@ class Step:
     def _parts(self, batch: Batch, rows: int) -> Iterator[tuple[Batch, int]]:
         """Yield this rank's pieces of the parts of the step (gradient accumulation), each with its first row in the step.
 
-        A part without rows on any rank is skipped. A part without rows on this rank may still need collectives, except
-        for models trained on users.
+        A part without rows on any rank is skipped; one without rows on this rank may still need collectives.
         """
         number, ranks = self.config.gradient_accumulation_steps, self.ranks
         is_local = ranks.world_size == 1 or self.model.rows == "users"

@@ -220,7 +220,7 @@ class Trainer:
         self._loss_sum += loss.double() * rows
 
     def _check_loss(self) -> None:
-        """Copy the loss sum to the host and check it; NaN persists in a sum, so not every step needs a check."""
+        """Check the loss sum on the host; NaN persists in a sum, so not every step needs a check."""
         progress = self.progress
         progress.loss = float(self._loss_sum)
         if not math.isfinite(progress.loss):

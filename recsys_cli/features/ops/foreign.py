@@ -63,7 +63,6 @@ def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
 
 
 def _foreign(name: str) -> type[ForeignOp] | None:
-    """Return the class of an op of another package, if there is one."""
     path = plugins.resolve(name, what="op")
     if path is None:
         return None

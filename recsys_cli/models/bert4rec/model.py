@@ -70,7 +70,6 @@ class Model(SequenceModel):
         return vector
 
     def _sample_masks(self, windows: Windows) -> Tensor:
-        """Sample the positions to mask; bool, shape (B, W)."""
         items = windows.mask
         masked = items & (torch.rand(items.shape, device=items.device) < self.config.mask_share)
         last_only = torch.rand(len(items), device=items.device) < self.config.last_share

@@ -171,6 +171,5 @@ class Shards:
         return 1 if field == "sum" else self.shapes[name][1]
 
     def _flush(self) -> None:
-        """Write the GPU cache back to the shards."""
         for kernel in self._kernels:
             kernel.flush()

@@ -118,10 +118,9 @@ def _lookup(feature: Tensor | Ragged, rows: Tensor, used: Tensor, inverse: Tenso
 
 
 class _SparseRows(torch.autograd.Function):
-    """`table[used]` for ascending distinct ids, with a gradient that needs no sorting or coalescing.
+    """`table[used]` for ascending distinct ids, with a coalesced gradient: sorting it would cost more than the update.
 
-    Coalescing the gradient of F.embedding(sparse=True) costs more than the update itself. The table may be on another
-    device than the ids: only rows and their gradients move.
+    The table may be on another device than the ids: only rows and their gradients move.
     """
 
     @staticmethod
@@ -151,7 +150,7 @@ def _take(table: Tensor, ids: Tensor, device: torch.device) -> Tensor:
 
 
 def _distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct ids, ascending, and the index of each id among them; both int64."""
+    """Return the distinct ids, ascending, and the index of each id; both int64."""
     if ids.device.type == "cpu":  # numpy's vectorized sort is over ten times faster than torch's here
         used, inverse = np.unique(ids.numpy(), return_inverse=True)
         return torch.from_numpy(used.astype(np.int64, copy=False)), torch.from_numpy(inverse)

@@ -112,7 +112,7 @@ def penalty_of(matrix: InteractionMatrix, confidence: Tensor) -> float:
 
 
 def _blocks(matrix: InteractionMatrix, width: int) -> Iterator[Tensor]:
-    """Yield users with a history in blocks of bounded size, users with histories of similar length in one block."""
+    """Yield users with a history in blocks of bounded size, with histories of similar length."""
     counts = matrix.offsets.diff()
     order = counts.argsort(descending=True)[: int((counts > 0).sum())]
     start = 0

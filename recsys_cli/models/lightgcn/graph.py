@@ -51,8 +51,6 @@ def _propagate(rows: Tensor, edges: Ragged, back: Ragged) -> Tensor:
 
 
 class _Propagate(torch.autograd.Function):
-    """One propagation layer; its gradient propagates along the reversed edges, also a sum over neighbors."""
-
     @staticmethod
     def forward(ctx: Any, rows: Tensor, edges: Ragged, back: Ragged) -> Tensor:
         ctx.back = back

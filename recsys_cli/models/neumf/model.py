@@ -20,8 +20,7 @@ from recsys_cli.models.ranking.tower import Tower
 class Model(RankingModel):
     """logits = h · [p * q, tower]: products of user and item embeddings, and the last hidden layer of an MLP (eq. 12).
 
-    h is linear, so it is computed in two summands: `products`, and the MLP's last layer. By default the MLP reads all
-    features, the content extension of the paper's section 3.1.
+    h is linear, so it is computed in two summands. By default the MLP reads all features, the extension of section 3.1.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ class Favorites:
     """Favorite values of all users.
 
     Attributes:
-        of_users: Favorites of each user, 0 or 1, by encoded user; shape (users, V), float32.
-        of_items: Values of each item, 0 or 1, by encoded item; shape (items, V), float32.
+        of_users: 0 or 1 by encoded user; shape (users, V), float32.
+        of_items: Values of each item, 0 or 1; shape (items, V), float32.
     """
 
     of_users: Tensor

@@ -19,8 +19,8 @@ _BLOCK = 512
 class ConcatLinear(nn.Module):
     """A dense layer over the concatenation of embeddings and numeric features, built only if dropout requires it.
 
-    By linearity W [a; b] = W_a a + W_b b. Each distinct row of a table is multiplied once, and the product of the
-    output's width is spread over the batch instead of the embedding.
+    By linearity W [a; b] = W_a a + W_b b: each distinct row of a table is multiplied once, and its product spread over
+    the batch.
     """
 
     def __init__(self, dims: Sequence[int], num_numeric: int, width: int) -> None:

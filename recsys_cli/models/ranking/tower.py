@@ -16,13 +16,9 @@ from recsys_cli.models.ranking.options import TowerOptions
 class Tower(nn.Module):
     """MLP over concatenated embeddings and numeric input; all layers but the last are followed by ReLU, BatchNorm and dropout.
 
-    Any dense input, such as the output of another layer, counts as numeric. BatchNorm normalizes the scale of the
-    embeddings, so that an L2 penalty on them no longer prevents overfitting.
-
-    Args:
-        dims: Widths of the embeddings, in the order of the lookups.
-        num_numeric: Width of the numeric input after them.
-        widths: Layer widths; at least one, the last is the output.
+    Numeric input of `num_numeric` columns follows the embeddings of widths `dims`; any dense input counts, such as the
+    output of another layer. BatchNorm normalizes the scale of the embeddings, so that an L2 penalty on them no longer
+    prevents overfitting.
     """
 
     def __init__(

@@ -20,16 +20,10 @@ _SHORTER = 4
 
 
 class ItemCatalog:
-    """The items of train and each user's positives, for sampling on a device.
+    """The items of train, `items`, ascending, and each user's positives, for sampling on a device.
 
     Sampling a negative needs no rejection: the index is sampled among the user's remaining items, and one binary search
-    counts the user's positives before it.
-
-    Attributes:
-        items: Items in the vocabulary with a row in train, ascending; shape (I,), int64.
-
-    Raises:
-        DataError: No such item exists.
+    counts the user's positives before it. Without items in train a `DataError`.
     """
 
     def __init__(self, interactions: Interactions, user: Column, item: Column, *, device: torch.device) -> None:

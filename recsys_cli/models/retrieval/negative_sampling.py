@@ -21,13 +21,9 @@ _REGULARIZATION: Mapping[Loss, float] = {"bpr": 0.002, "warp": 0.05, "softmax": 
 
 @dataclass(frozen=True)
 class Positives:
-    """The positive rows of a batch.
+    """The P positive rows of a batch: encoded ids, int64, and label times row weight, float32; shape (P,) each.
 
-    Attributes:
-        users: Encoded ids, int64, shape (P,).
-        items: Encoded ids, int64, shape (P,).
-        weight: Label times row weight, float32, shape (P,).
-        num_rows: B, all rows of the batch, the divisor of the mean.
+    `num_rows` is B, all rows of the batch, the divisor of the mean.
     """
 
     users: Tensor
@@ -42,12 +38,7 @@ class Positives:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Vectors of users or of items, as input of the loss.
-
-    Attributes:
-        vectors: Vectors of the dot product, shape (B, D).
-        penalized: Embedding rows under the L2 penalty, shape (B, D').
-    """
+    """Vectors of users or items, shape (B, D), and their embedding rows under the L2 penalty, shape (B, D')."""
 
     vectors: Tensor
     penalized: Tensor
@@ -113,5 +104,4 @@ def _negative_scores(users: Tensor, vectors: Tensor, negatives: Tensor) -> Tenso
 
 
 def _squared(rows: Tensor) -> Tensor:
-    """Return the squared norm of each row."""
     return rows.float().square().sum(dim=1)

@@ -20,7 +20,7 @@ class Windows:
 
     Attributes:
         items: Chronological items, padded at the end; shape (B, W), int64. W is the longest window, and at least 2.
-        counts: Number of items, 0 to W; shape (B,).
+        counts: Number of items, 0 to W.
     """
 
     items: Tensor

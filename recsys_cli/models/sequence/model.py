@@ -28,10 +28,7 @@ class SequenceModel(Model):
     model overrides `window`, `targets_of`, `predict`, `false_negatives` and `encode`.
 
     A user's vector follows from the history of the context; a longer one needs no retraining. A user without a history
-    has a vector of zeros: all items score the same.
-
-    Raises:
-        ConfigError: The placement is `sharded`, supported only for models of interactions.
+    has a vector of zeros. The placement `sharded` is a `ConfigError`.
     """
 
     rows = "users"
@@ -92,8 +89,8 @@ class SequenceModel(Model):
     def false_negatives(self, windows: Windows, targets: Tensor, negatives: Tensor) -> Tensor:
         """Return the mask, shape (P, N), of false negatives of P targets: the target itself and the items of its input sequence.
 
-        Evaluation filters seen items, so training to rank them low is wasted. Where users see much of the catalog once,
-        "not again" is most of the signal; a small model with it ranks low all items similar to the seen ones.
+        Evaluation filters seen items, so training to rank them low is wasted: a small model then ranks low all items
+        similar to the seen ones.
         """
         rows, positions = targets.nonzero(as_tuple=True)
         return first_positions(windows.items, negatives)[rows] <= positions.unsqueeze(1)
@@ -122,8 +119,7 @@ class SequenceModel(Model):
     def loss(self, batch: Batch, *, scores: Tensor | None = None) -> Tensor:
         """Return the mean over users of weight * the sum of cross-entropies of a user's targets / their mean number.
 
-        The constant divisor makes all targets count alike and lets parts of a batch add up; the loss is close to the
-        cross-entropy of one target.
+        The constant divisor makes all targets count alike and lets parts of a batch add up.
         """
         del scores
         users = batch.features[self.user.name]

@@ -12,12 +12,9 @@ from recsys_cli.features.schema import FIRST
 
 
 class NegativeSampler:
-    """Samples negatives for a batch by item frequency.
+    """Samples `number` negatives for a batch in proportion to item frequency ** power; a smaller catalog is returned whole.
 
-    Args:
-        counts: Frequency of each id, shape (ids,). Ids below FIRST are no items.
-        number: Sample size; a catalog of at most this size is returned whole.
-        power: Sampling probability is proportional to count ** power.
+    Counts have shape (ids,); ids below FIRST are no items.
     """
 
     def __init__(self, counts: Tensor, *, number: int, power: float) -> None:

@@ -18,11 +18,7 @@ class Transformer(nn.Module):
     """Blocks of attention and a dense network (Vaswani et al., 2017), pre-norm (Xiong et al., 2020), with learned positions.
 
     Positions count from the end, so that the latest item always has the same one, as with left padding. Sequences are
-    padded on the right, so that causal attention never sees padding.
-
-    Args:
-        causal: Use causal attention; otherwise attend to both sides.
-        hidden: Width of the dense networks.
+    padded on the right, so that causal attention never sees padding. Without `causal`, attention is to both sides.
     """
 
     def __init__(self, config: TransformerOptions, *, causal: bool, hidden: int, activation: type[nn.Module]) -> None:

@@ -15,8 +15,8 @@ def columns(
     """Return non-negative elastic-net weights of columns start, …, stop - 1 regressed on the others, shape (C, stop - start).
 
     Cyclic coordinate descent (Friedman, Hastie and Tibshirani, "Regularization Paths for Generalized Linear Models via
-    Coordinate Descent", 2010, section 2.2), vectorized over columns. `products` is the Gram matrix XᵀX, shape (C, C),
-    without zeros on its diagonal. It ends when no weight changes by more than `tolerance` in a sweep.
+    Coordinate Descent", 2010, section 2.2), vectorized over columns, until no weight changes by more than `tolerance`.
+    `products` is the Gram matrix XᵀX, shape (C, C), without zeros on its diagonal.
     """
     residuals = products[:, start:stop].clone()  # Xᵀ(x - Xw) for each column x and its weights w
     weights = torch.zeros_like(residuals)

@@ -26,12 +26,12 @@ class Model(RetrievalModel):
 
     Candidates of each positive are the items of all positives in its batch (Yi et al., "Sampling-bias-corrected neural
     modeling for large corpus item recommendations", 2019) and uniform samples of the catalog (Yang et al., "Mixed
-    negative sampling for learning two-tower neural networks in recommendations", 2020). The expected count of an item
-    among them, for the log-q correction, follows from counts in train, instead of a streaming estimate.
+    negative sampling for learning two-tower neural networks in recommendations", 2020). The log-q correction takes
+    counts in train, instead of a streaming estimate.
 
-    Large batches are split into parts of at most 4,096 rows, to bound memory. Ranks share in-batch negatives, so that a
-    step is the same for any number of ranks; each rank samples its own uniform negatives. Features of an interaction,
-    and features in its row (etl.layout=flat), enter no tower: they are unavailable for items without an interaction.
+    Large batches are split into parts, to bound memory. Ranks share in-batch negatives, so that a step is the same for
+    any number of ranks, and sample uniform negatives each. Features of an interaction, and features in its row
+    (etl.layout=flat), enter no tower: they are unavailable for items without an interaction.
     """
 
     def __init__(
@@ -106,11 +106,9 @@ class Model(RetrievalModel):
 
 
 def _ids(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns with embeddings."""
     return [column for column in columns if column.kind is Kind.CATEGORICAL]
 
 
 def _parts(rows: int) -> list[slice]:
-    """Split rows into parts of about equal size, at least one."""
     number = max(1, -(-rows // _MAX_ROWS))
     return [slice(rows * part // number, rows * (part + 1) // number) for part in range(number)]

@@ -43,7 +43,6 @@ class Model(RankingModel):
 
 
 def _part(schema: Schema, names: tuple[str, ...] | None, *, option: str) -> Schema:
-    """Return the schema of the labels and of the selected features."""
     features = [column.name for column in schema.features]
     for name in names or ():
         if name not in features:

@@ -21,7 +21,7 @@ _NONE, _DENSE = -2, -1
 
 
 def sum_over_ranks(parameters: Sequence[nn.Parameter]) -> None:
-    """Replace the gradient of each parameter by its sum over all ranks, with the same parameters in the same order on each.
+    """Replace the gradient of each parameter, the same on every rank, by its sum over all ranks.
 
     A gradient missing on some ranks counts as zero there; one missing on all ranks stays missing.
     """

@@ -44,12 +44,10 @@ _LINES = 40
 
 @dataclass
 class _Worker:
-    """A worker process.
+    """A worker process, with reader threads on its stdout and stderr.
 
     Attributes:
-        readers: Threads on its stdout and stderr.
-        error: Reported error.
-        failed: Time of that report.
+        error: Reported error, at the time `failed`.
         is_secondary: Whether the error is only the loss of another rank.
         killed: Whether the launcher killed it.
         stderr: Last lines of its stderr.
@@ -67,7 +65,6 @@ class _Worker:
 
     @property
     def died(self) -> bool:
-        """Whether the worker ended on its own with a failure code."""
         return not self.killed and self.popen.poll() not in (None, 0, INTERRUPTED)
 
     def exit_error(self) -> TrainingError:
@@ -115,7 +112,7 @@ def worker_session() -> Iterator[tuple[dict[str, Any], TextIO]]:
     """Run a block as a worker of `launch`; the end of stdin, or of the launcher, counts as Ctrl-C.
 
     Yields:
-        The job and the stream for lines of `wire`. Any other output to stdout goes to stderr.
+        The job and the stream for lines of `wire`. Other output to stdout goes to stderr.
     """
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -204,7 +201,6 @@ def _handle(worker: _Worker, kind: str, values: dict[str, Any], emit: Emit) -> N
 
 
 def _kill_late(workers: list[_Worker], *, since: float) -> None:
-    """Kill workers still alive some time after a failure."""
     now = time.monotonic()
     for worker in workers:
         if now > (since + _GRACE if worker.last_message <= since else worker.last_message + _SAVING):

@@ -55,8 +55,7 @@ class Ranks:
     def prepare(self, model: nn.Module) -> None:
         """Broadcast the weights of the first rank, and connect modules with statistics over all rows to all ranks.
 
-        Raises:
-            ConfigError: The model has a batch normalization without support for several ranks.
+        A `ConfigError` for a batch normalization without support for several ranks.
         """
         if self.world_size == 1:
             return

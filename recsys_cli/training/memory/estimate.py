@@ -126,10 +126,7 @@ def memory_items(
 
 
 def _rows_of(split: str, size: int, memory: int, left: int) -> MemoryItem:
-    """Return the item of a split's rows, by the rule of the loader.
-
-    Rows within the loader's budget are resident, on the GPU if they take at most half of its free memory.
-    """
+    """Return the item of a split's rows: within the budget resident, on the GPU if they take at most half of its free memory."""
     if size > memory << 20:
         return MemoryItem(f"rows of {split}", "host", memory << 20, f"streamed within train.memory_mib={memory}")
     return MemoryItem(f"rows of {split}", "device" if size <= left // 2 else "host", size, "kept in memory")

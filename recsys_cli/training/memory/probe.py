@@ -50,11 +50,8 @@ class MemoryProbe:
 def probe_step(model: Model, config: TrainConfig, batch: Batch, schema: Schema) -> MemoryProbe:
     """Run one step on the CPU and count its memory.
 
-    Args:
-        model: Model on the meta device; not usable afterwards.
-        config: `train` section of the config, with the model's `sparse_embeddings` and a precision other than `auto`.
-        batch: Batch of the data, on the CPU.
-        schema: Schema of the batch.
+    The model, on the meta device, is not usable afterwards. The config has the model's `sparse_embeddings` and a
+    precision other than `auto`.
     """
     dense_batch, rows = _renumbered(batch)
     for module in model.modules():
@@ -94,10 +91,7 @@ def num_bytes(tensors: Iterable[Tensor]) -> int:
 
 
 def _renumbered(batch: Batch) -> tuple[Batch, int]:
-    """Return the batch with consecutive ids, and the highest number of distinct ids of a column.
-
-    Reserved ids stay as they are, because models may test for padding.
-    """
+    """Return the batch with consecutive ids, reserved ones unchanged, and the highest number of distinct ids of a column."""
     features: dict[str, Feature] = {}
     most = FIRST
     for name, feature in batch.features.items():

@@ -15,8 +15,7 @@ from recsys_cli.training.rows.row_optimizer import RowOptimizer, parts
 class RowAdagrad(RowOptimizer):
     """Adagrad with one accumulator per row: s += mean(g²) over the D elements of the row, w -= lr · g / (√s + eps).
 
-    The rule of FBGEMM (EXACT_ROWWISE_ADAGRAD) and of Facebook's DLRM, equal up to rounding. The state takes 1/D of the
-    table's memory, and rare rows keep large steps.
+    The rule of FBGEMM (EXACT_ROWWISE_ADAGRAD) and DLRM, equal up to rounding. Rare rows keep large steps.
     """
 
     def __init__(self, params: Iterable[Tensor], *, lr: float = 1e-2, eps: float = 1e-8) -> None:

@@ -1,4 +1,4 @@
-"""The report of a study: one self-contained HTML file."""
+"""The report of a study."""
 
 from __future__ import annotations
 
