@@ -1,7 +1,5 @@
 """User expressions, such as `rating > 3`, parsed to a small syntax tree."""
 
-from __future__ import annotations
-
 from recsys_cli.features.expression.functions import FIRST_SECOND, FUNCTIONS, LAST_SECOND
 from recsys_cli.features.expression.grammar import parse
 from recsys_cli.features.expression.kinds import check, kind, kind_of_type

@@ -18,8 +18,8 @@ class RowAdagrad(RowOptimizer):
     The rule of FBGEMM (EXACT_ROWWISE_ADAGRAD) and DLRM, equal up to rounding. Rare rows keep large steps.
     """
 
-    def __init__(self, params: Iterable[Tensor], *, lr: float = 1e-2, eps: float = 1e-8) -> None:
-        super().__init__(params, {"lr": lr, "eps": eps})
+    def __init__(self, params: Iterable[Tensor], *, lr: float = 1e-2) -> None:
+        super().__init__(params, {"lr": lr, "eps": 1e-8})
 
     def initial_state(self, table: Tensor) -> dict[str, Tensor]:
         """Return the sum of mean squares, shape (rows,)."""

@@ -19,15 +19,8 @@ class RowAdam(RowOptimizer):
     Equal to torch.optim.SparseAdam up to rounding, in a fraction of the time. The state takes twice the table's memory.
     """
 
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        *,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+    def __init__(self, params: Iterable[Tensor], *, lr: float = 1e-3) -> None:
+        super().__init__(params, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-8})
 
     def initial_state(self, table: Tensor) -> dict[str, Tensor]:
         """Return the step count and both moments."""
