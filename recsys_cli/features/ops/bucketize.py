@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import pyarrow as pa
 from pydantic import FiniteFloat, field_validator, model_validator
 
 from recsys_cli.features.ops.fields import FrozenDict
 from recsys_cli.features.ops.numeric import Columns
-from recsys_cli.features.ops.op import Op, numbers
+from recsys_cli.features.ops.op import NumericOp, numbers
 from recsys_cli.features.schema import FIRST
 from recsys_cli.features.spec import Spec
 
 Boundaries = tuple[FiniteFloat, ...]
 
 
-class Bucketize(Op):
+class Bucketize(NumericOp):
     """Replace numbers by interval ids: n boundaries make n + 1 intervals.
 
     The id is 3 + the number of boundaries at or below the value: 3 below the first, 4 from the first (included) to the
@@ -28,8 +28,6 @@ class Bucketize(Op):
     Fitted: nothing.
     Output: int32 ids without a vocabulary, named as the input; the embedding table has n + 4 rows.
     """
-
-    columnwise: ClassVar[bool] = True
 
     op: Literal["Bucketize"] = "Bucketize"
     columns: Columns

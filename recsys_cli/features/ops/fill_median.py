@@ -9,11 +9,11 @@ from pydantic import model_validator
 
 from recsys_cli.features.ops.filling import indicators, names_differ
 from recsys_cli.features.ops.numeric import Columns
-from recsys_cli.features.ops.op import Op, calculated, numbers
+from recsys_cli.features.ops.op import NumericOp
 from recsys_cli.features.spec import Spec
 
 
-class FillMedian(Op):
+class FillMedian(NumericOp):
     """Replace nulls by the median of train.
 
     Fitted: the exact median of each column in train (the mean of the middle two for an even number); of joined columns over
@@ -26,7 +26,6 @@ class FillMedian(Op):
     """
 
     fitted: ClassVar[bool] = True
-    columnwise: ClassVar[bool] = True
 
     op: Literal["FillMedian"] = "FillMedian"
     columns: Columns
@@ -38,5 +37,5 @@ class FillMedian(Op):
 
     def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
         """Return the filled columns and the indicators."""
-        filled = calculated(numbers(inputs))
+        filled = super().outputs(inputs)
         return filled | indicators(inputs) if self.add_binary_cols else filled

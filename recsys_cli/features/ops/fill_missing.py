@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import model_validator
 
 from recsys_cli.features.ops.filling import indicators, names_differ
 from recsys_cli.features.ops.numeric import Columns, Number, calculated_type
-from recsys_cli.features.ops.op import Op, numbers
+from recsys_cli.features.ops.op import NumericOp, numbers
 from recsys_cli.features.spec import Spec
 
 
-class FillMissing(Op):
+class FillMissing(NumericOp):
     """Replace nulls by a constant.
 
     Nulls: null and NaN are replaced; inf stays.
@@ -22,8 +22,6 @@ class FillMissing(Op):
     Output: named as the input; int64 for integers with an integer constant, else float64. Written as float32. With
     `add_binary_cols` also `<name>_filled`, int8: 1 for replaced values, else 0.
     """
-
-    columnwise: ClassVar[bool] = True
 
     op: Literal["FillMissing"] = "FillMissing"
     columns: Columns

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
 from recsys_cli.features.ops.fields import FrozenDict
-from recsys_cli.features.ops.op import Op, Phase, scalars
-from recsys_cli.features.spec import Spec
+from recsys_cli.features.ops.op import RowFilter
 
 
-class KCore(Op):
+class KCore(RowFilter):
     """Keep the k-core: interactions with a minimum number of remaining interactions for each user and item.
 
     The largest such set, independent of the order: rare values are dropped repeatedly until all are frequent enough. A
@@ -23,8 +21,6 @@ class KCore(Op):
     Output: fewer rows, possibly none; no column changes.
     """
 
-    phase: ClassVar[Phase] = "rows"
-    drops_only: ClassVar[bool] = True
     train_only: ClassVar[bool] = True
 
     op: Literal["KCore"] = "KCore"
@@ -35,8 +31,3 @@ class KCore(Op):
     def title(self) -> str:
         """Name in messages."""
         return f"{self.name} {', '.join(f'{name} ≥ {minimum}' for name, minimum in self.columns.items())}"
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Refuse lists; no column changes."""
-        scalars(inputs)
-        return {}

@@ -158,6 +158,28 @@ class Op(BaseModel):
         return self.model_copy(update={"columns": columns})
 
 
+class RowFilter(Op):
+    """Op that only drops interactions, before the split."""
+
+    phase: ClassVar[Phase] = "rows"
+    drops_only: ClassVar[bool] = True
+
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Refuse lists; no column changes."""
+        scalars(inputs)
+        return {}
+
+
+class NumericOp(Op):
+    """Op that replaces the numbers of each of its columns."""
+
+    columnwise: ClassVar[bool] = True
+
+    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Return the specs of the new numbers: float64 between ops, float32 when written."""
+        return calculated(numbers(inputs))
+
+
 def numbers(inputs: Mapping[str, Spec]) -> Mapping[str, Spec]:
     """Return the columns; a `ConfigError` if one is not numeric."""
     for name, spec in inputs.items():

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from recsys_cli.features.expression import Name, shown
 from recsys_cli.features.ops.numeric import Columns
-from recsys_cli.features.ops.op import Op, numbers
+from recsys_cli.features.ops.op import NumericOp, numbers
 from recsys_cli.features.spec import Spec
 
 TYPES = ("int8", "int16", "int32", "int64")
 """Integer types, smallest first."""
 
 
-class ReduceDtypeSize(Op):
+class ReduceDtypeSize(NumericOp):
     """Store integers in the smallest type for the range of train, other numbers as float32.
 
     Fitted: minimum and maximum of each integer column in train; of joined columns over the train interactions, of lists
@@ -30,7 +30,6 @@ class ReduceDtypeSize(Op):
     """
 
     fitted: ClassVar[bool] = True
-    columnwise: ClassVar[bool] = True
 
     op: Literal["ReduceDtypeSize"] = "ReduceDtypeSize"
     columns: Columns

@@ -6,12 +6,12 @@ import datetime
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import BeforeValidator, field_validator, model_validator
 
-from recsys_cli.features.ops.op import Op, Phase, numbers, scalars
+from recsys_cli.features.ops.op import RowFilter, numbers, scalars
 from recsys_cli.features.spec import Spec
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -25,7 +25,7 @@ def _as_text(value: Any) -> Any:
 Moment = Annotated[int | float | str | None, BeforeValidator(_as_text)]
 
 
-class TimeWindow(Op):
+class TimeWindow(RowFilter):
     """Keep the interactions of a period: from `after`, before `before`, and within the `last` duration.
 
     A bound is a number of seconds since 1970-01-01 UTC or an ISO date such as `2019-03-01` or `2019-03-01T12:00:00+02:00`,
@@ -38,9 +38,6 @@ class TimeWindow(Op):
     Fitted: nothing.
     Output: fewer rows; no column changes.
     """
-
-    phase: ClassVar[Phase] = "rows"
-    drops_only: ClassVar[bool] = True
 
     op: Literal["TimeWindow"] = "TimeWindow"
     column: str
