@@ -18,7 +18,7 @@ SHARED_ID = f"{PREFIX}id"
 
 
 def row_column(key: str) -> str:
-    """Return the name of a column (int32) outside the schema: the row of each key in the dimension table.
+    """Return the name of a column (int32) outside the schema: each key's row in the dimension table.
 
     Present in splits with cold keys; in others the row is the encoded id.
     """

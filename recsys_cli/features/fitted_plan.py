@@ -22,11 +22,10 @@ from recsys_cli.features.spec import Spec
 
 @dataclass(frozen=True)
 class FittedPlan:
-    """Feature plan with engine-neutral fitted state: any engine can apply it.
+    """Feature plan with engine-neutral fitted state, by position of the op and name of the table.
 
     Attributes:
         inputs: Columns and types of the raw tables used for fitting; of the interactions, the input columns only.
-        state: Fitted state, by position of the op and name of the table.
     """
 
     plan: FeaturePlan
@@ -50,7 +49,7 @@ class FittedPlan:
 
     @property
     def vocabularies(self) -> dict[str, pa.Table]:
-        """Vocabularies by name, with `value` (raw type) and `count` (int64); row i is id i + 3."""
+        """Vocabularies with `value` (raw type) and `count` (int64); row i is id i + 3."""
         return {
             name: table
             for (index, name), table in self.state.items()
@@ -64,7 +63,7 @@ class FittedPlan:
         return pa.table({"value": self.state[index, op.vocabulary_of(column)].column("value"), "count": counts})
 
     def cold_keys(self, key: str) -> pa.Table | None:
-        """Return the cold keys of a joined table, with the columns of `steps.COLD`; None without any."""
+        """Return the cold keys of a joined table, see `steps.COLD`; None without any."""
         table = self.state.get((COLD, key))
         return table if table is not None and table.num_rows else None
 

@@ -25,11 +25,9 @@ def mix(seed: int, *streams: int) -> int:
 
 
 def hash_counters(counters: npt.NDArray[np.uint64], key: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Hash counters with a key: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) with the initial state `key`.
+    """Hash counters, not modified, with a key: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) with the initial state `key`.
 
-    Args:
-        counters: Numbers to hash, such as row numbers; not modified.
-        key: Result of `mix`; or one key per counter, for an ordered hash of both.
+    The key is a result of `mix`; or one key per counter, for an ordered hash of both.
     """
     values = counters * np.uint64(_GOLDEN)
     values += np.uint64(key)
@@ -81,10 +79,7 @@ def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def bits(values: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return the 64 bits of numbers, booleans, dates and times, equal for equal values; those of null are arbitrary.
-
-    Integers are widened to int64, others to float64 without negative zero.
-    """
+    """Return the 64 bits of numbers, booleans, dates and times, equal for equal values; those of null are arbitrary."""
     types, kind = pa.types, values.type
     if types.is_null(kind):
         return np.zeros(len(values), dtype=np.uint64)
@@ -117,10 +112,7 @@ def below(hashes: npt.NDArray[np.uint64], bound: int) -> npt.NDArray[np.uint64]:
 
 
 def permutation(size: int, key: int) -> npt.NDArray[np.int64]:
-    """Return a permutation of range(size), size < 2^24: counters sorted by the upper 40 bits of their hashes.
-
-    Hash and counter are sorted as one number, many times faster than an argsort.
-    """
+    """Return a permutation of range(size), size < 2^24: counters sorted by the upper 40 bits of their hashes, as one number."""
     counters = np.arange(size, dtype=np.uint64)
     packed = hash_counters(counters, key)
     packed &= ~np.uint64(_COUNTER_MASK)

@@ -136,12 +136,9 @@ class FeaturePlan(BaseModel):
     def compile(
         self, tables: Mapping[str, pa.Schema], state: State | None = None, *, lacks: frozenset[str] | None = None
     ) -> Program:
-        """Compile the plan for the types of the raw tables, without reading rows.
+        """Compile the plan for the columns and types of the raw tables, "interactions" among them, without reading rows.
 
-        Args:
-            tables: Columns and types by table, "interactions" among them.
-            state: Fitted state, if available.
-            lacks: Missing columns of new rows; outputs that depend on them are left out.
+        Outputs that depend on the columns that new rows lack are left out.
 
         Raises:
             ConfigError: All problems of the plan, one per line.

@@ -40,8 +40,8 @@ class Program:
     Attributes:
         rows: Ops before the split: row selection and the columns required for it.
         draw: The op for sampled rows, or None.
-        steps: Steps after the split, in order.
-        joins: Joins with their positions, in order.
+        steps: Steps after the split.
+        joins: Joins with their positions.
         reads: Columns of the raw interactions in use, without duplicates.
         columns: Resulting columns as (name, spec, table), interactions first.
         problems: Reasons against execution; the rest is compiled as far as possible.
@@ -74,7 +74,7 @@ class Program:
     def pass_steps(
         self, number: int, home: str | None, *, sampled: bool | None = None
     ) -> list[tuple[PlanStep, Literal["fit", "apply"]]]:
-        """Return the required steps of a pass over one table, None for the interactions, in order.
+        """Return the required steps of a pass over one table, None for the interactions.
 
         `sampled` selects the ops to fit: True for those fitted on sampled rows as well, False for the others, None for
         all.

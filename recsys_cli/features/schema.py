@@ -151,12 +151,12 @@ class Schema(BaseModel):
 
     @property
     def weight(self) -> Column | None:
-        """Column of sample weights; None for equal weights."""
+        """Column of sample weights, if there is one."""
         return next(iter(self.select(lambda column: column.role is Role.WEIGHT)), None)
 
     @property
     def ticks(self) -> int:
-        """Timestamp units per second; 1 for raw numbers and without a timestamp."""
+        """Timestamp units per second; 1 for raw numbers."""
         units = [TICKS[column.unit] for column in self.columns if column.unit is not None]
         return units[0] if units else 1
 

@@ -16,9 +16,8 @@ class Spec:
         type: Arrow type of the values between ops; a list type for lists.
         vocabulary: Name of the vocabulary; None for ids from a hash or from boundaries.
         cardinality: Rows of the embedding table; None for numbers and before fitting.
-        buckets: Number of hash buckets for unseen values, the last of those rows.
+        buckets: Number of hash buckets for unseen values.
         dtype: Stored type, if set by an op; None for the default (float32, int32 for ids).
-        lengths: Minimum and maximum list length in train, from `ValueCount`.
     """
 
     type: pa.DataType

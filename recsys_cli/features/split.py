@@ -159,13 +159,10 @@ def split_options(method: object) -> dict[str, object] | None:
 
 
 def assign(split: TemporalSplit | LeaveLastOut | UserSplit, columns: Columns) -> Iterator[Codes]:
-    """Assign rows to splits in batches, in memory independent of the number of rows.
+    """Yield the codes of each batch of rows, indices into SPLITS, in memory independent of the number of rows.
 
     `columns()` iterates over all batches of rows, with the columns of `split.reads` as integers. `user` is a numbering
     of the users from 0 that depends only on the raw input (order of first appearance).
-
-    Yields:
-        Codes of each batch, indices into SPLITS.
     """
     return split.codes(columns)
 

@@ -22,7 +22,7 @@ COLD = -3
 
 
 class Lookup:
-    """Step without an op in the plan: the properties of an op without fitting or renames."""
+    """Step without an op in the plan."""
 
     modules: ClassVar[Mapping[str, str]] = {}
     phase: ClassVar[Phase] = "columns"
@@ -99,7 +99,6 @@ class PlanStep:
 
     Attributes:
         index: Position of the op in the plan; part of the key of its state.
-        op: The op, restricted to the columns of this step; or a Gather or a Locate.
         home: Key column of the dimension table; None for the interactions.
         after: Number of passes over train before the inputs are available.
     """
@@ -117,7 +116,7 @@ class PlanStep:
 
     @property
     def acts(self) -> bool:
-        """Whether the step changes rows; False for annotations and their statistics."""
+        """Whether the step changes rows; False for annotations."""
         return self.op.acts
 
     @property

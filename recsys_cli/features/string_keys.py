@@ -80,11 +80,10 @@ class Words:
 
 
 def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-    """Pack texts into numbers with the same equality and order, and flag texts without such a number.
+    """Pack N texts into numbers with the same equality and order, and flag texts without such a number.
 
-    Returns:
-        N numbers: the UTF-8 bytes, the first as the highest, arbitrary for null. N flags: texts of more than 8 bytes, or
-        with a final NUL.
+    A number has the UTF-8 bytes, the first as the highest; for null it is arbitrary. Texts of more than 8 bytes, or
+    with a final NUL, are flagged.
     """
     refused = np.zeros(len(texts), dtype=bool)
     if (whole := _packed_whole(texts)) is not None:
@@ -104,10 +103,7 @@ def pack(texts: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]
 
 
 def _packed_whole(texts: pa.Array) -> npt.NDArray[np.uint64] | None:
-    """Return the result of `pack` for texts of 8 bytes or, if empty or null, 0; None for other lengths.
-
-    A shortcut for hashes and hexadecimal keys, five times as fast.
-    """
+    """`pack` for texts of 8 bytes or, if empty or null, 0; None for other lengths; five times as fast for hexadecimal keys."""
     if not pa.types.is_string(texts.type) or len(texts) == 0:
         return None
     _, positions, data = texts.buffers()

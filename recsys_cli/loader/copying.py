@@ -22,9 +22,9 @@ class PendingBatch:
 class SideStream:
     """CUDA stream for the batches of one iteration; a no-op on a CPU.
 
-    Background threads `build` batches: host rows go to pinned memory, copies and lookups to the side stream. The
-    training thread `take`s them: its stream waits for the event of one batch on the device, without blocking the host.
-    Torch reuses pinned blocks after their copies, so only the first batches allocate.
+    Background threads `build` batches: host rows go to pinned memory, reused after its copies, and copies and lookups
+    to the side stream. The training thread `take`s them: its stream waits for the event of one batch, without blocking
+    the host.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -30,14 +30,9 @@ def read_interactions(
 ) -> Interactions:
     """Read the interactions of a split; an empty split has no rows.
 
-    Ids of hash buckets are read as UNSEEN, because a bucket is no single user or item.
-
-    Args:
-        data: Prepared data.
-        split: Name of the split.
-        times: Read timestamps too, and row numbers for the order of equal timestamps.
-        only: Filter by column: encoded ids, or table rows of cold items.
-        cold_items: Use the row in the dimension table as the id of a cold-start item, instead of UNSEEN.
+    Ids of hash buckets are read as UNSEEN, because a bucket is no single user or item. `times` adds timestamps, and row
+    numbers for the order of equal ones. `only` filters by encoded ids, or table rows of cold items. With `cold_items`
+    the id of a cold-start item is its row in the dimension table.
 
     Raises:
         DataError: A label is neither 0 nor 1 and not declared as numeric.
@@ -86,7 +81,7 @@ def count_items(data: PreparedData) -> npt.NDArray[np.int64]:
 def read_user_rows(data: PreparedData, split: str) -> npt.NDArray[np.int32] | None:
     """Return each row's user as a row of the dimension table, in the order of `read_interactions`; shape (N,).
 
-    None for a split without cold-start users in the table.
+    None for a split without cold-start users.
     """
     rows = _read(data, split, row_column(data.schema.only(Role.USER).name))
     return None if rows is None else rows.to_numpy()

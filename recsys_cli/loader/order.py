@@ -71,9 +71,8 @@ def _random_numbers(count: int, below: int, key: int) -> npt.NDArray[np.uint64]:
 def pieces(num_rows: int, *, parts: int = 1, rank: int = 0, world_size: int = 1) -> list[tuple[int, int]]:
     """Return the pieces of a rank in a step, one span (first, last + 1) per part.
 
-    A step is split into parts (gradient accumulation), and each part into one piece per rank. A part has the same rows,
-    and thus the same batch statistics, for any number of ranks. Sizes of parts, and of the pieces of a part, differ by
-    at most 1.
+    A step is split into parts (gradient accumulation), and each part into one piece per rank, of sizes that differ by
+    at most 1. A part has the same rows, and thus the same batch statistics, for any number of ranks.
     """
     spans = []
     for part in range(parts):

@@ -16,8 +16,8 @@ def prefetch(
 ) -> Generator[Result, None, None]:
     """Yield build(step) for each step in order, and build the next ones in background threads.
 
-    Closing the iterator, as by leaving a for loop, waits for running builds and ends the threads. An error of `build`
-    is raised at the position of its result. `depth` bounds the results in progress or waiting, besides the current one.
+    Closing the iterator, as by leaving a for loop, waits for running builds and ends the threads. `depth` bounds the
+    results in progress or waiting, besides the current one.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="recsys-loader")
     waiting: deque[Future[Result]] = deque()

@@ -91,8 +91,7 @@ def read_group(file: pq.ParquetFile, group: RowGroup, columns: Sequence[Column])
     """Read and validate a row group of an open file; a null list becomes an empty list, a null number NaN.
 
     Raises:
-        DataError: An id is null, negative or not below the cardinality, a column is not numeric, or a list and its
-            weights differ in length.
+        DataError: An id is null or out of range, a column is not numeric, or a list and its weights differ in length.
     """
     names = [name for column in columns for name in (column.name, column.weights) if name]
     table = file.read_row_group(group.index, columns=names)

@@ -13,8 +13,7 @@ from recsys_cli.loader.order import BatchPartition
 class EpochSteps(ABC):
     """Iterable over the batches of an epoch, with steps and parts as in `BatchPartition`.
 
-    An iteration starts at step 0, or at the step of a preceding `load_state_dict`. Iterations of the same epoch have
-    the same order; `set_epoch` selects another one.
+    An iteration starts at step 0, or at the step of a preceding `load_state_dict`. `set_epoch` selects another order.
 
     Raises:
         ConfigError: `batch_size` or `rank` is invalid.

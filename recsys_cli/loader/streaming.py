@@ -28,10 +28,8 @@ class Streaming:
     """Split streamed from its files within a budget in bytes; seed None gives the order of the files.
 
     The row groups of all files, in random order, form windows of at most a third of the budget. One window is in use,
-    shuffled over all its rows, the next one is read, and the last third is for temporary memory of reads.
-
-    Raises:
-        ConfigError: A row group is larger than a window.
+    shuffled over all its rows, the next one is read, and the last third is for temporary memory of reads. A
+    `ConfigError` for a row group larger than a window.
     """
 
     def __init__(self, layout: Layout, groups: Sequence[RowGroup], *, budget: int, seed: int | None) -> None:

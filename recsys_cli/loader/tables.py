@@ -24,10 +24,8 @@ from recsys_cli.workspace import PreparedData
 class DimensionTables:
     """Lookup join of dimension tables, such as the genres of movies, by encoded id or table row.
 
-    Args:
-        data: Prepared data; `tables/<key column>.parquet` has one row per id of the key column, then one per cold key.
-        device: Device of the tables.
-        keys: Key columns of the tables to read; None for all tables.
+    `tables/<key column>.parquet` has one row per id of the key column, then one per cold key. Without `keys` all tables
+    are read.
 
     Raises:
         DataError: A table has no row for an id, or ids out of range.

@@ -13,10 +13,7 @@ Gather = Callable[[Tensor], Tensor]
 
 
 class AllGatherModule:
-    """Mixin of modules over all rows of a step, distributed over the ranks; `gather` is None for a single process.
-
-    Used in training only: each rank scores its own part of a validation split.
-    """
+    """Mixin of modules over all rows of a step, distributed over the ranks, in training; `gather` is None for a single process."""
 
     gather: Gather | None = None
     rank: int = 0

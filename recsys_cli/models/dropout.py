@@ -15,9 +15,9 @@ _PER_NUMBER = 64 // _BITS
 class Dropout(nn.Dropout):
     """Dropout with reproducible masks per row.
 
-    On a CPU one 64-bit random number serves four elements with 16 bits each: the rate is exact to 1 / 65,536. Numbers
-    come from torch's generator, or after `seed_rows` from the row's index in its step: then a row has the same mask on
-    any rank and in any part of the step. Other devices use torch's implementation.
+    On a CPU one 64-bit random number serves four elements with 16 bits each: the rate is exact to 1 / 65,536. After
+    `seed_rows`, numbers come from the row's index in its step, not from torch's generator: a row has the same mask on
+    any rank and in any part of the step.
     """
 
     _key: int | None = None

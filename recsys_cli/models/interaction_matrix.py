@@ -111,10 +111,7 @@ class InteractionMatrix:
 
 
 def spans(offsets: Tensor, *, max_elements: int) -> Iterator[slice]:
-    """Cut rows of lists, with row pointers of shape (B + 1,), into spans of about `max_elements` elements, to bound memory.
-
-    A span exceeds the maximum by its first list at most.
-    """
+    """Cut rows of lists, with row pointers of shape (B + 1,), into spans of about `max_elements` elements, to bound memory."""
     group = (offsets[1:] - 1).clamp(min=0) // max_elements
     lengths = torch.unique_consecutive(group, return_counts=True)[1].tolist()
     start = 0

@@ -33,13 +33,9 @@ class ItemWeights(nn.Module, ABC):
 
 
 class ItemToItemModel(Model):
-    """Closed-form model with a sum of item-item weights over the user history as its score.
+    """Closed-form model with a sum of item-item weights over the user history as its score, 0 for items outside the model.
 
-    The score is 0 for items outside the model, and for users without a history.
-
-    Args:
-        positive_only: Ignore interactions that are not positive, see `Interactions.positive`.
-        max_items: Maximum items of the model, by number of users; None for all.
+    `positive_only` keeps `Interactions.positive`; `max_items` limits the items by number of users, None for all.
     """
 
     rows = "all"

@@ -139,8 +139,8 @@ class Model(nn.Module, ABC):
         """Return the training loss, the mean over the batch's rows of weight * loss: a float32 scalar.
 
         The divisor is the number of rows, not the sum of weights, so that parts of a batch and ranks add up. Randomness
-        comes from torch's global generator, seeded by training in every step. `scores`, a result of `score(batch)`,
-        saves validation a second forward pass.
+        comes from torch's global generator, seeded in every step. `scores`, a result of `score(batch)`, saves a second
+        forward pass.
         """
         raise NotImplementedError(f"{type(self).__module__} has no loss")
 

@@ -1,4 +1,4 @@
-"""AddTags: tags in the schema."""
+"""Tags in the schema."""
 
 from __future__ import annotations
 

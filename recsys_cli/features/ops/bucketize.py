@@ -1,4 +1,4 @@
-"""Bucketize: numbers to interval ids."""
+"""Numbers to interval ids."""
 
 from __future__ import annotations
 

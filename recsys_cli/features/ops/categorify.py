@@ -1,4 +1,4 @@
-"""Categorify: categorical values to vocabulary ids."""
+"""Categorical values to vocabulary ids."""
 
 from __future__ import annotations
 

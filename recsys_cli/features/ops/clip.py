@@ -1,4 +1,4 @@
-"""Clip: numbers within bounds."""
+"""Numbers within bounds."""
 
 from __future__ import annotations
 

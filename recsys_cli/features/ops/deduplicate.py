@@ -1,4 +1,4 @@
-"""Deduplicate: one interaction per distinct key."""
+"""One interaction per distinct key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DifferenceLag: difference to an earlier interaction of the same user."""
+"""Difference to an earlier interaction of the same user."""
 
 from __future__ import annotations
 

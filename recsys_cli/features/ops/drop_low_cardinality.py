@@ -1,4 +1,4 @@
-"""DropLowCardinality: no columns with few distinct values."""
+"""No columns with few distinct values."""
 
 from __future__ import annotations
 

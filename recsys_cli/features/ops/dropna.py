@@ -1,4 +1,4 @@
-"""Dropna: no interactions with missing values."""
+"""No interactions with missing values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FillMedian: nulls to the median of train."""
+"""Nulls to the median of train."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FillMissing: nulls to a constant."""
+"""Nulls to a constant."""
 
 from __future__ import annotations
 

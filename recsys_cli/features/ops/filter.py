@@ -1,4 +1,4 @@
-"""Filter: interactions by a condition."""
+"""Interactions by a condition."""
 
 from __future__ import annotations
 

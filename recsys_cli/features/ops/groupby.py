@@ -1,4 +1,4 @@
-"""Groupby: one row per user or session."""
+"""One row per user or session."""
 
 from __future__ import annotations
 

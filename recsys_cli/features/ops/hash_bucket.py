@@ -1,4 +1,4 @@
-"""HashBucket: values to a fixed number of ids, without a vocabulary."""
+"""Values to a fixed number of ids, without a vocabulary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HashedCross: a hashed feature cross."""
+"""A hashed feature cross."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinExternal: columns of another table."""
+"""Columns of another table."""
 
 from __future__ import annotations
 

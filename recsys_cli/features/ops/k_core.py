@@ -1,4 +1,4 @@
-"""KCore: users and items with enough interactions."""
+"""Users and items with enough interactions."""
 
 from __future__ import annotations
 

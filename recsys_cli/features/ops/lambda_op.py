@@ -1,4 +1,4 @@
-"""LambdaOp: a column from an expression."""
+"""A column from an expression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListSlice: a slice of each list."""
+"""A slice of each list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LogOp: natural logarithm of 1 + x."""
+"""Natural logarithm of 1 + x."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NegativeSampling: sampled negatives for implicit feedback."""
+"""Sampled negatives for implicit feedback."""
 
 from __future__ import annotations
 

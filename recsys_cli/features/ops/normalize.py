@@ -1,4 +1,4 @@
-"""Normalize: numbers to zero mean and unit variance."""
+"""Numbers to zero mean and unit variance."""
 
 from __future__ import annotations
 

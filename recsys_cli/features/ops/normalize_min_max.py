@@ -1,4 +1,4 @@
-"""NormalizeMinMax: numbers to the range of train."""
+"""Numbers to the range of train."""
 
 from __future__ import annotations
 

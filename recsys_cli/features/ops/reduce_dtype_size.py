@@ -1,4 +1,4 @@
-"""ReduceDtypeSize: the smallest integer type."""
+"""The smallest integer type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rename: new column names."""
+"""New column names."""
 
 from __future__ import annotations
 

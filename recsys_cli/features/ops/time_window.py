@@ -1,4 +1,4 @@
-"""TimeWindow: interactions of a period."""
+"""Interactions of a period."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ValueCount: list lengths in the schema."""
+"""List lengths in the schema."""
 
 from __future__ import annotations
 

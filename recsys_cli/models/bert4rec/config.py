@@ -1,4 +1,4 @@
-"""Options of the `bert4rec` model, without a torch import."""
+"""Options of `bert4rec`, without torch."""
 
 from __future__ import annotations
 

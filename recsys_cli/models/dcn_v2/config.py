@@ -1,4 +1,4 @@
-"""Options of the `dcn-v2` model, without a torch import."""
+"""Options of `dcn-v2`, without torch."""
 
 from __future__ import annotations
 

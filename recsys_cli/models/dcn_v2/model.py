@@ -55,7 +55,7 @@ class Model(RankingModel):
         )
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         lookups = list(self.embeddings.lookups(batch).values())
         spread = [self.embedding_dropout(lookup.spread()) for lookup in lookups]
         crossed = first = torch.cat([*spread, numbers(batch, self.numeric)], dim=1)

@@ -31,7 +31,7 @@ class Model(RankingModel):
         self.tower = Tower.of(config, self.machine.vectors.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the lookups of weights and embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         weights, vectors = self.machine.look_up(batch)
         dense = numbers(batch, self.numeric)
         logits = self.machine(weights, vectors, dense) + self.tower([*vectors.values()], dense)

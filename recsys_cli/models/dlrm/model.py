@@ -22,8 +22,8 @@ from recsys_cli.models.ranking.tower import Tower
 class Model(RankingModel):
     """The bottom MLP maps numeric features to one vector; it and all pairwise dot products are the input of the top MLP.
 
-    Unlike the paper, a linear model learns first-order effects. The paper leaves these to products with the numeric
-    vector; data often has no numeric features, and embeddings with first-order effects overfit in their products.
+    Unlike the paper, a linear model learns first-order effects: data often has no numeric features, and embeddings with
+    first-order effects overfit in their products.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Model(RankingModel):
         self.top = Tower((), inputs, layers, dropout=config.dropout, batch_norm=config.batch_norm) if inputs else None
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the weights and embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         dense = numbers(batch, self.numeric)
         weights = self.first_order.weights.lookups(batch)
         embeddings = self.embeddings.lookups(batch, like=weights)

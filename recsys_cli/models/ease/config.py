@@ -1,4 +1,4 @@
-"""Options of the `ease` model, without a torch import."""
+"""Options of `ease`, without torch."""
 
 from __future__ import annotations
 

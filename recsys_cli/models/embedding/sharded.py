@@ -20,8 +20,8 @@ class ShardedEmbeddings(Embeddings):
     """Tables sharded over the processes of a run by TorchRec.
 
     No table exists before `distribute`, called with the optimizers, because the tables' optimizer is part of their
-    backward pass. Initial values equal those of `Embeddings`: each process generates every table and keeps its shards.
-    A state dict has whole tables on the first rank, under the names of all placements. Saving, loading and lookups are
+    backward pass. Initial values and names in a state dict equal those of `Embeddings`: each process generates every
+    table and keeps its shards; a state dict has whole tables on the first rank. Saving, loading and lookups are
     collective.
     """
 

@@ -35,12 +35,8 @@ class _LocalShard:
 class Shards:
     """Tables sharded over processes; every process takes part in a collective method.
 
-    The optimizer is fused into the backward pass: rows and state change as their gradient arrives, and no table's
-    gradient is ever stored. Gradients of several processes for one row are summed first. Shards may be in host memory,
-    with a cache on a GPU.
-
-    Raises:
-        ConfigError: The tables exceed the memory of all devices.
+    The optimizer is fused into the backward pass: no table's gradient is ever stored, and gradients of several
+    processes for one row are summed first. Shards may be in host memory, with a cache on a GPU.
     """
 
     def __init__(

@@ -29,12 +29,9 @@ class TableInit:
 
 
 class Embeddings(nn.Module):
-    """One table per categorical column, by column name. Row 0 is padding: zero, without a gradient.
+    """One table per categorical column, with widths from `dims_of`. Row 0 is padding: zero, without a gradient.
 
-    Args:
-        columns: The categorical columns.
-        dims: Embedding width by column, from `dims_of`.
-        sparse: Give the tables coalesced sparse gradients, with only the rows of the batch.
+    `sparse` gives the tables coalesced sparse gradients, with only the rows of the batch.
     """
 
     def __init__(self, columns: Sequence[Column], dims: Mapping[str, int], *, sparse: bool = False) -> None:

@@ -26,6 +26,6 @@ class Model(RankingModel):
         self.machine = FactorizationMachine(schema, config.embedding_dim, sparse=sparse, placement=placement)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the lookups of weights and embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         weights, vectors = self.machine.look_up(batch)
         return self.machine(weights, vectors, numbers(batch, self.numeric)), [*weights.values(), *vectors.values()]

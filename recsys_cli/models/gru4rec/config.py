@@ -1,4 +1,4 @@
-"""Options of the `gru4rec` model, without a torch import."""
+"""Options of `gru4rec`, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the `ials` model, without a torch import."""
+"""Options of `ials`, without torch."""
 
 from __future__ import annotations
 

@@ -101,8 +101,8 @@ class Model(ClosedFormModel):
 def penalty_of(matrix: InteractionMatrix, confidence: Tensor) -> float:
     """Return a penalty proportional to the weight of the interactions: λ = 0.04 √(Σ c_u² Σ c_i²) / Σ c.
 
-    c_u and c_i are sums of confidence over the interactions of a user and of an item, Σ c over all. The factor was chosen on
-    held-out data of five data sets.
+    c_u and c_i are sums of confidence over the interactions of a user and of an item. The factor was chosen on held-out
+    data of five data sets.
     """
     if not len(confidence):
         return 1.0

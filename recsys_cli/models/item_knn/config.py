@@ -1,4 +1,4 @@
-"""Options of the `item-knn` model, without a torch import."""
+"""Options of `item-knn`, without torch."""
 
 from __future__ import annotations
 

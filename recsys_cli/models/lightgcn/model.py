@@ -21,8 +21,7 @@ class Model(RetrievalModel):
     """LightGCN: a vector is the mean over propagation layers 0 to L of its node; only layer 0 has parameters.
 
     He et al., "LightGCN: Simplifying and powering graph convolution network for recommendation", 2020. Every training
-    step propagates all embeddings, so their gradients are dense. The graph has the positives of the context: those of
-    train, and in a test also those of valid.
+    step propagates all embeddings, so their gradients are dense. The graph has the positives of the context.
     """
 
     dense_gradients = True

@@ -26,6 +26,6 @@ class Model(RankingModel):
         self.first_order = FirstOrder(schema, sparse=sparse, placement=placement)
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the weights."""
+        """Return the logits, shape (B, T), and all lookups."""
         weights = self.first_order.weights.lookups(batch)
         return self.first_order(weights, numbers(batch, self.numeric)), [*weights.values()]

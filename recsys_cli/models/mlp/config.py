@@ -1,4 +1,4 @@
-"""Options of the `mlp` model, without a torch import."""
+"""Options of `mlp`, without torch."""
 
 from __future__ import annotations
 

@@ -28,6 +28,6 @@ class Model(RankingModel):
         self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         lookups = list(self.embeddings.lookups(batch).values())
         return self.tower(lookups, numbers(batch, self.numeric)), lookups

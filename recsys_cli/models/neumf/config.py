@@ -1,4 +1,4 @@
-"""Options of the `neumf` model, without a torch import."""
+"""Options of `neumf`, without torch."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Model(RankingModel):
         self.tower = Tower.of(config, self.embeddings.dims, len(self.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the lookups of both kinds of embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         vectors = self.vectors.lookups(batch)
         embeddings = self.embeddings.lookups(batch, like=vectors)
         products = self.products(vectors[self.user].spread() * vectors[self.item].spread())

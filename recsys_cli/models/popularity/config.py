@@ -1,4 +1,4 @@
-"""Options of the `popularity` model, without a torch import."""
+"""Options of `popularity`, without torch."""
 
 from __future__ import annotations
 

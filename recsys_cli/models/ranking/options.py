@@ -1,4 +1,4 @@
-"""Shared options of ranking models, without a torch import."""
+"""Options of ranking models, without torch."""
 
 from __future__ import annotations
 

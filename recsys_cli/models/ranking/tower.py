@@ -16,9 +16,8 @@ from recsys_cli.models.ranking.options import TowerOptions
 class Tower(nn.Module):
     """MLP over concatenated embeddings and numeric input; all layers but the last are followed by ReLU, BatchNorm and dropout.
 
-    Numeric input of `num_numeric` columns follows the embeddings of widths `dims`; any dense input counts, such as the
-    output of another layer. BatchNorm normalizes the scale of the embeddings, so that an L2 penalty on them no longer
-    prevents overfitting.
+    Numeric input, as any dense one, follows the embeddings of widths `dims`. BatchNorm normalizes the scale of the
+    embeddings, so that an L2 penalty on them no longer prevents overfitting.
     """
 
     def __init__(

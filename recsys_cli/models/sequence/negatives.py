@@ -37,15 +37,10 @@ class NegativeSampler:
 def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, masked: Tensor) -> Tensor:
     """Return the cross-entropy of each of P targets over the catalog; shape (P,), float32.
 
-    The softmax denominator is estimated by importance sampling: each negative is divided by its expected count (Bengio
-    and Senécal, "Adaptive importance sampling to accelerate training of a neural probabilistic language model", 2008).
-    With the whole catalog expected once and only the target masked, it is the full softmax.
-
-    Args:
-        positive: Scores of the targets, shape (P,).
-        negative: Scores of the negatives, shape (P, N).
-        log_expected: From `NegativeSampler.sample`, shape (N,).
-        masked: Mask of false negatives, bool, (P, N): the target itself, already in the sum, and other excluded items.
+    The softmax denominator is estimated by importance sampling: each negative, shape (P, N), is divided by its expected
+    count (Bengio and Senécal, "Adaptive importance sampling to accelerate training of a neural probabilistic language
+    model", 2008). With the whole catalog expected once and only the target masked, it is the full softmax. `masked` has
+    false negatives, such as the target itself, already in the sum.
     """
     others: Tensor = _LogSumExp.apply(negative, log_expected, masked)
     return F.softplus(others - positive.float())

@@ -1,4 +1,4 @@
-"""Shared options of sequence models, without a torch import."""
+"""Options of sequence models, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the `slim` model, without a torch import."""
+"""Options of `slim`, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the `wide-deep` model, without a torch import."""
+"""Options of `wide-deep`, without torch."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Model(RankingModel):
         self.tower = Tower.of(config, self.embeddings.dims, len(deep.numeric), len(self.labels))
 
     def outputs(self, batch: Batch) -> tuple[Tensor, Sequence[Lookup]]:
-        """Return the logits, shape (B, T), and the weights and embeddings."""
+        """Return the logits, shape (B, T), and all lookups."""
         weights = self.wide.weights.lookups(batch)
         embeddings = self.embeddings.lookups(batch, like=weights)
         wide = self.wide(weights, numbers(batch, self.wide_numeric))
