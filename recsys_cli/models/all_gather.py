@@ -13,7 +13,7 @@ Gather = Callable[[Tensor], Tensor]
 
 
 class AllGatherModule:
-    """Mixin of modules over all rows of a step, distributed over the ranks, in training; `gather` is None for a single process."""
+    """Mixin of modules over all rows of a step, on all ranks, in training; `gather` is None for a single process."""
 
     gather: Gather | None = None
     rank: int = 0
