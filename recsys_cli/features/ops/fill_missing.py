@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import model_validator
-
-from recsys_cli.features.ops.filling import indicators, names_differ
+from recsys_cli.features.ops.filling import FillingOp
 from recsys_cli.features.ops.numeric import Columns, Number, calculated_type
-from recsys_cli.features.ops.op import NumericOp, numbers
+from recsys_cli.features.ops.op import numbers
 from recsys_cli.features.spec import Spec
 
 
-class FillMissing(NumericOp):
+class FillMissing(FillingOp):
     """Replace nulls by a constant.
 
     Nulls: null and NaN are replaced; inf stays.
@@ -31,11 +29,8 @@ class FillMissing(NumericOp):
     add_binary_cols: bool = False
     """Add an indicator `<name>_filled` for each column."""
 
-    _names_differ = model_validator(mode="after")(names_differ)
-
-    def outputs(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
-        """Return the filled columns and the indicators."""
-        filled: dict[str, Spec | None] = {
+    def filled(self, inputs: Mapping[str, Spec]) -> dict[str, Spec | None]:
+        """Return the filled columns."""
+        return {
             name: spec.computed(calculated_type(spec.element, self.fill_val)) for name, spec in numbers(inputs).items()
         }
-        return filled | indicators(inputs) if self.add_binary_cols else filled
