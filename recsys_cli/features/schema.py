@@ -54,29 +54,23 @@ class Column(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    """Name of the column and of the feature in a batch."""
     role: Role
-    """Role."""
     kind: Kind
-    """Encoded ids or numbers."""
     dtype: Literal["int8", "int16", "int32", "int64", "float32", "float64"]
     """Type of the values, or of list elements."""
     cardinality: int | None = None
     """Rows of the embedding table, above all ids; None for numbers."""
     vocabulary: str | None = None
-    """Name of the vocabulary; None for numbers and for ids without one."""
+    """Name of the vocabulary, if there is one."""
     ragged: bool = False
-    """Whether rows hold lists."""
     buckets: int = 0
-    """Number of hash buckets for unseen values, the last rows of the embedding table."""
+    """Hash buckets for unseen values, the last rows of the embedding table."""
     tags: tuple[str, ...] = ()
-    """Tags of AddTags."""
     weights: str | None = None
-    """Column of element weights for the sum of a list; None for equal weights."""
+    """Column of element weights of a list; None for equal weights."""
     lengths: tuple[int, int] | None = None
     """Minimum and maximum list length in train, from ValueCount."""
     task: Task = "binary"
-    """Task of a label."""
     unit: Literal["s", "ms", "us", "ns"] | None = None
     """Unit of an integer timestamp since 1970 UTC; None for raw numbers, such as seconds."""
     table: str | None = None

@@ -16,8 +16,8 @@ from recsys_cli.features.schema import PADDING, Column
 from recsys_cli.models.embedding.lookup import Lookup
 
 INITIAL_STD = 0.01
-"""Standard deviation of initial embeddings: small, so that rare rows stay near the average instead of adding noise as with torch's
-default of 1; not zero, so that rows with the same gradients can diverge."""
+"""Standard deviation of initial embeddings: small, so that rare rows stay near the average, unlike with torch's default of 1; not
+zero, so that rows with the same gradients can diverge."""
 
 
 @dataclass(frozen=True)

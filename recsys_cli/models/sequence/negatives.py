@@ -49,8 +49,8 @@ def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, ma
 _FAR = 1e30
 """Subtracted from masked scores: finite, and below any score of a model."""
 _LEAST, _NOTHING = -40.0, 4.3e-18
-"""Exponentials of values below the first are below the second, negligible against 1, and set to 0. They would become subnormal in
-float32, here or in the gradient; subnormal numbers, and the exponential of minus infinity, take up to fifty times as long."""
+"""Exponentials of values below the first are below the second, negligible against 1, and set to 0: subnormal numbers, here or in
+the gradient, and the exponential of minus infinity take up to fifty times as long."""
 
 
 class _LogSumExp(torch.autograd.Function):
