@@ -1,4 +1,4 @@
-"""Parser of expressions: Python's own parser, restricted to a few node types; nothing is evaluated."""
+"""Parser of expressions: Python's own, restricted to a few node types; nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ _BETWEEN = frozenset({"and", "or", "not", "if", "else"})
 
 
 def parse(text: str) -> Expression:
-    """Parse an expression.
-
-    Raises:
-        ConfigError: Invalid syntax, or a construct outside the grammar; the message shows the part in question.
-    """
+    """Parse an expression; a `ConfigError` shows the part with wrong syntax or outside the grammar."""
     text = text.strip()
     if len(text) > _LONGEST:
         raise ConfigError(f"the expression is too long: {len(text):,} characters; the maximum is {_LONGEST:,}")
@@ -70,13 +66,10 @@ def _callable_if(text: str) -> Iterator[str]:
 
 
 class _Reader:
-    """Converts Python's syntax tree, and locates unsupported nodes in errors."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 
     def expression(self, node: ast.expr, depth: int) -> Expression:
-        """Return the expression of a node."""
         if depth > _DEEPEST:
             raise ConfigError(f"the expression {self._text!r} is nested deeper than {_DEEPEST} levels")
         below = depth + 1
