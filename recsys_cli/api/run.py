@@ -110,10 +110,10 @@ class _Loaded:
     def __init__(self, run: TrainedRun) -> None:
         import pyarrow.parquet as pq
 
+        from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
         from recsys_cli.evaluation.names import IdNames
         from recsys_cli.evaluation.recommend import RecommendingModel
         from recsys_cli.loader.interactions import count_items, read_interactions
-        from recsys_cli.stages.loaded_run import config_of, earlier_splits, model_of
 
         config = config_of(run)
         data = workspace.Workspace(run.folder.parent.parent).data_of(run)

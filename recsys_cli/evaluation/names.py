@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from recsys_cli.errors import ConfigError
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.features.hashing import can_hash, hash_values
+from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import FIRST, NULL, PADDING, Column, Role
 from recsys_cli.loader.interactions import read_user_hashes
 from recsys_cli.workspace import PreparedData
@@ -177,7 +178,7 @@ class IdNames:
         kind, path = self._vocabulary(column).type, self._data.cold_keys(column.name)
         if not path.is_file():
             return pa.array([], kind)
-        return pq.read_table(path, columns=["value"])["value"].combine_chunks().cast(kind)
+        return read_parquet(path, ["value"])["value"].combine_chunks().cast(kind)
 
     def _title(self, position: int) -> str | None:
         title: str | None = (
@@ -222,13 +223,13 @@ class IdNames:
                 for column in self._data.schema.categorical
                 if column.name in names and column.vocabulary and self._data.vocabulary(column.vocabulary).is_file()
             ]
-            self._tables[role] = pq.read_table(path, columns=names_with_values) if names_with_values else pa.table({})
+            self._tables[role] = read_parquet(path, names_with_values) if names_with_values else pa.table({})
         return self._tables[role]
 
     def _vocabulary(self, column: Column) -> pa.Array:
         assert column.vocabulary is not None, f"{column.name} is of encoded ids"
         if column.vocabulary not in self._vocabularies:
-            table = pq.read_table(self._data.vocabulary(column.vocabulary), columns=["value"])
+            table = read_parquet(self._data.vocabulary(column.vocabulary), ["value"])
             self._vocabularies[column.vocabulary] = table["value"].combine_chunks()
         return self._vocabularies[column.vocabulary]
 

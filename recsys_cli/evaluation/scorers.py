@@ -102,13 +102,19 @@ class ModelScorer:
             return torch.cat([scores, lowest[:, None].expand(-1, self._num_last)], dim=1)
         return torch.cat([scores.T, lowest.expand(self._num_last, -1)]).T
 
-    def _by_vector(self, users: Tensor) -> Tensor:
+    @property
+    def item_vectors(self) -> Tensor:
+        """Vectors of the scored candidates of a dot-product model, computed once; shape (S, D)."""
         if self._vectors is None:
-            self._vectors = self._model.item_vectors(self._items.long())
-            _check_finite(self._vectors)
-        vectors = self._model.user_vectors(users)
+            with torch.inference_mode():
+                self._vectors = self._model.item_vectors(self._items.long())
+                _check_finite(self._vectors)
+        return self._vectors
+
+    def _by_vector(self, users: Tensor) -> Tensor:
+        items, vectors = self.item_vectors, self._model.user_vectors(users)
         _check_finite(vectors)
-        return (self._vectors @ vectors.T).T  # contiguous scores of a candidate make the fastest rankings
+        return (items @ vectors.T).T  # contiguous scores of a candidate make the fastest rankings
 
     def _by_pair(self, users: Tensor) -> Tensor:
         scores = torch.empty((len(users), len(self._items)), device=users.device)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
+from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.plan import FeaturePlan
 from recsys_cli.features.program import COLD, GATHERED, INTERACTIONS, Program
 from recsys_cli.features.schema import Column, Kind, Role, Schema, file_of
@@ -126,10 +127,10 @@ class FittedPlan:
             for index, op in enumerate(plan.ops):
                 for name in op.states:
                     source = folder / ("vocab" if name in op.vocabularies else f"state/{index}")
-                    state[index, name] = pq.read_table(source / file_of(name))
+                    state[index, name] = read_parquet(source / file_of(name))
             for position in (GATHERED, COLD):
                 for path in sorted((folder / "state" / str(position)).glob("*.parquet")):
-                    state[position, unquote(path.stem)] = pq.read_table(path)
+                    state[position, unquote(path.stem)] = read_parquet(path)
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise DataError(
                 f"{folder}: not a fitted plan of this version: {error}", hint="recsys etl --force"

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
 from recsys_cli.batch import Feature
 from recsys_cli.errors import DataError
 from recsys_cli.features.columns import SHARED_ID
+from recsys_cli.features.parquet import read_parquet
 from recsys_cli.features.schema import Column, Schema
 from recsys_cli.loader.reading import REDO, groups_of, open_parquet
 from recsys_cli.loader.records import Layout, Records, read_records
@@ -84,7 +84,7 @@ def _read(data: PreparedData, schema: Schema, key: str, device: torch.device | s
         raise DataError(f"{path}: has {num_rows} rows, but {key!r} has {cardinality} ids", hint=REDO)
     shared = None
     if SHARED_ID in names:
-        shared = torch.from_numpy(pq.read_table(path, columns=[SHARED_ID])[SHARED_ID].to_numpy().copy()).to(device)
+        shared = torch.from_numpy(read_parquet(path, [SHARED_ID])[SHARED_ID].to_numpy().copy()).to(device)
     return _Table(read_records(Layout.of(columns, groups), groups).to(device), shared)
 
 

@@ -94,6 +94,16 @@ class ItemToItemModel(Model):
         sums = self.learnt.sums(self._histories.of_users(users))
         return F.pad(sums, (0, 1))[:, self._index[items]]  # index -1 is the appended column of zeros
 
+    def weights_between(self, items: Tensor, others: Tensor) -> Tensor:
+        """Return the weight of each item in the score of each other item; (H,) and (K,) to (H, K), after `set_context`.
+
+        Weights of items outside the model are 0.
+        """
+        of, to = self._index[items].repeat_interleave(len(others)), self._index[others].repeat(len(items))
+        lists = Ragged(of.clamp(min=0), torch.arange(len(of) + 1, device=of.device))
+        weights = self.learnt.sums_of_pairs(lists, to.clamp(min=0))
+        return weights.masked_fill((of < 0) | (to < 0), 0.0).view(len(items), len(others))
+
     def _matrix(self, context: TrainingContext) -> InteractionMatrix:
         return InteractionMatrix.of(
             context.interactions(), self.user, self.item, positive_only=self._positive_only, device=self.device

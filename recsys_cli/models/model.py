@@ -131,6 +131,16 @@ class Model(nn.Module, ABC):
     def set_scales(self, scales: Mapping[str, tuple[float, float]]) -> None:
         """Set mean and standard deviation of the regression labels in train, by label name; before training."""
 
+    def limit_users(self, num_ids: int) -> None:
+        """Limit the user ids of a model with fold-in, so that its context has the size of a request instead of all users.
+
+        Args:
+            num_ids: Upper bound of the user ids in the following contexts and batches.
+        """
+        column = getattr(self, "user", None)
+        if isinstance(column, Column):
+            self.user = column.model_copy(update={"cardinality": num_ids, "buckets": 0})
+
     @abstractmethod
     def score(self, batch: Batch) -> Tensor:
         """Return a score per row, shape (B,), float32; higher is better. Labels are optional."""

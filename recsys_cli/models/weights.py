@@ -18,8 +18,13 @@ PREFIX = "model."
 """Prefix of the model's tensor names in a checkpoint."""
 
 
-def load_weights(model: Model, path: Path) -> None:
-    """Load the weights of a `best` or `last` checkpoint into a model of the same config and schema, in place.
+def load_weights(model: Model, path: Path, *, mapped: bool = False) -> None:
+    """Load the weights of a checkpoint into a model, in place and on its device.
+
+    Args:
+        model: Built from the same config and schema as the saved one.
+        path: A `best` or `last` checkpoint.
+        mapped: Replace the tensors by memory-mapped ones on the host; rows are read at first use.
 
     Raises:
         MissingArtifactError: The file does not exist.
@@ -27,7 +32,7 @@ def load_weights(model: Model, path: Path) -> None:
     """
     tensors = read_weights(path)
     try:
-        model.load_state_dict(tensors)
+        model.load_state_dict(tensors, assign=mapped)
     except RuntimeError as error:
         raise DataError(f"{path}: not the weights of this model: {error}", hint="recsys train --force") from error
 

@@ -8,6 +8,7 @@ from typing import Any
 from recsys_cli.config import EvaluateConfig, RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
 from recsys_cli.evaluation import Ceiling, Evaluation, Measurements
+from recsys_cli.evaluation.loaded_run import config_of, model_of
 from recsys_cli.evaluation.measure import ComputeSettings, measure
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.report import render
@@ -18,7 +19,7 @@ from recsys_cli.events import Emit, ignore
 from recsys_cli.features.expression import parse
 from recsys_cli.stages import StageResult
 from recsys_cli.stages.keys import code_of_metrics
-from recsys_cli.stages.loaded_run import config_of, model_of, names_of
+from recsys_cli.stages.names import names_of
 from recsys_cli.training import hardware
 from recsys_cli.training.allocator import keep_freed_memory
 from recsys_cli.workspace import PreparedData, TrainedRun, TunedStudy, Workspace, key_of, run_lock, write_text

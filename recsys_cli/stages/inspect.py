@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import DataError, MissingArtifactError
+from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, held_out_split, model_of
 from recsys_cli.evaluation.names import IdNames
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.evaluation.recommend import RecommendingModel
@@ -19,7 +20,7 @@ from recsys_cli.evaluation.user_history import find_ground_truth, newest_first, 
 from recsys_cli.features.schema import FIRST, Role
 from recsys_cli.interactions import Interactions
 from recsys_cli.loader.interactions import count_items
-from recsys_cli.stages.loaded_run import config_of, earlier_splits, held_out_split, model_of, names_of
+from recsys_cli.stages.names import names_of
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 
 

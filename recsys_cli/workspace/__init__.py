@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recsys_cli.workspace.artifacts import (
     Artifact,
+    Bundle,
     PreparedData,
     RawData,
     TrainedRun,
@@ -18,6 +19,6 @@ from recsys_cli.workspace.workspace import Workspace, run_lock
 from recsys_cli.workspace.writing import naming, replacing, write_json, write_text
 
 __all__ = [
-    "Artifact", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "key_of", "naming", "not_finished",
+    "Artifact", "Bundle", "PreparedData", "RawData", "TrainedRun", "TunedStudy", "Workspace", "key_of", "naming", "not_finished",
     "read_evaluation", "read_json", "read_text", "replacing", "run_lock", "whole", "write_json", "write_manifest", "write_text",
 ]  # fmt: skip

@@ -277,4 +277,63 @@ class TunedStudy(Artifact):
         return []
 
 
-_KINDS: dict[str, type[Artifact]] = {kind.__name__: kind for kind in (RawData, PreparedData, TrainedRun, TunedStudy)}
+@dataclass(frozen=True)
+class Bundle(Artifact):
+    """The output of `recsys export`: a relocatable folder with a model and all that its answers need."""
+
+    expected: ClassVar[Mapping[str, type]] = {"key": str, "run": dict, "files": dict}
+
+    @property
+    def remake(self) -> str:
+        """Hint with the command to create the artifact again."""
+        return "recsys export RUN --force"
+
+    @property
+    def data(self) -> PreparedData:
+        """Schema, feature plan, vocabularies and dimension tables, without rows."""
+        return PreparedData(self.folder / "data")
+
+    @property
+    def model(self) -> Path:
+        """Name, options and traits of the model, as JSON."""
+        return self.folder / "model.json"
+
+    @property
+    def weights(self) -> Path:
+        """The weights of the model."""
+        return self.folder / "weights.safetensors"
+
+    @property
+    def histories(self) -> Path:
+        """The folder of user histories; missing if they were left out."""
+        return self.folder / "histories"
+
+    @property
+    def counts(self) -> Path:
+        """Train rows by encoded item."""
+        return self.folder / "counts.npy"
+
+    @property
+    def titles(self) -> Path:
+        """Item titles, in the order of `IdNames.values`; missing without titles."""
+        return self.folder / "titles.parquet"
+
+    @property
+    def index(self) -> Path:
+        """The folder of sorted hashes and raw values of ids."""
+        return self.folder / "vocab-index"
+
+    @property
+    def signature(self) -> Path:
+        """Inputs and outputs with their types, as JSON."""
+        return self.folder / "signature.json"
+
+    @property
+    def card(self) -> Path:
+        """The model card, as Markdown."""
+        return self.folder / "model_card.md"
+
+
+_KINDS: dict[str, type[Artifact]] = {
+    kind.__name__: kind for kind in (RawData, PreparedData, TrainedRun, TunedStudy, Bundle)
+}

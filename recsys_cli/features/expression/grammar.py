@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.features.expression.functions import FUNCTIONS
+from recsys_cli.features.expression.functions import FUNCTIONS, Function
 from recsys_cli.features.expression.tree import Binary, Call, Expression, LiteralValue, Name, Operator, Unary
 from recsys_cli.registry import suggest
 
@@ -23,8 +23,16 @@ _BETWEEN = frozenset({"and", "or", "not", "if", "else"})
 """Keywords before an operand."""
 
 
-def parse(text: str) -> Expression:
-    """Parse an expression; a `ConfigError` shows the part with wrong syntax or outside the grammar."""
+def parse(text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
+    """Parse an expression.
+
+    Args:
+        text: The expression.
+        functions: Allowed functions by name.
+
+    Raises:
+        ConfigError: Invalid syntax, or a construct outside the grammar; the message shows the part in question.
+    """
     text = text.strip()
     if len(text) > _LONGEST:
         raise ConfigError(f"the expression is too long: {len(text):,} characters; the maximum is {_LONGEST:,}")
@@ -34,7 +42,7 @@ def parse(text: str) -> Expression:
         raise ConfigError(f"cannot read the expression {text!r}: {error.msg} at column {error.offset}") from error
     except (ValueError, MemoryError, RecursionError) as error:
         raise ConfigError(f"cannot read the expression {text!r}: {error or 'it is nested too deeply'}") from error
-    expression = _Reader(text).expression(tree.body, 1)
+    expression = _Reader(text, functions).expression(tree.body, 1)
     if _size(expression) > _LARGEST:
         raise ConfigError(f"the expression {text!r} nests too many function calls; split it into several ops")
     return expression
@@ -66,8 +74,10 @@ def _callable_if(text: str) -> Iterator[str]:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
-        self._text = text
+    """Converts Python's syntax tree, and locates unsupported nodes in errors."""
+
+    def __init__(self, text: str, functions: Mapping[str, Function]) -> None:
+        self._text, self._functions = text, functions
 
     def expression(self, node: ast.expr, depth: int) -> Expression:
         if depth > _DEEPEST:
@@ -109,13 +119,13 @@ class _Reader:
             raise ConfigError(
                 f"the expression {self._text!r} has column(...) without a column name; write column('my name')"
             )
-        if function not in FUNCTIONS:
-            near = suggest(function, [*FUNCTIONS, "column"])
+        if function not in self._functions:
+            near = suggest(function, [*self._functions, "column"])
             raise ConfigError(
                 f"the expression {self._text!r} calls {function}, which is not allowed{near}",
-                hint=f"the functions are {', '.join(FUNCTIONS)} and column",
+                hint=f"the functions are {', '.join(self._functions)} and column",
             )
-        arity = len(FUNCTIONS[function].takes)
+        arity = len(self._functions[function].takes)
         if len(arguments) != arity:
             takes = "one argument" if arity == 1 else f"{arity} arguments"
             raise ConfigError(
@@ -128,7 +138,7 @@ class _Reader:
         return ConfigError(
             f"the expression {self._text!r} has {piece.replace(_BOLD_IF, 'if')!r}, which is not allowed",
             hint="allowed are columns, numbers, text, + - * /, single comparisons, and, or, not, "
-            f"column('any name'), and {', '.join(FUNCTIONS)}",
+            f"column('any name'), and {', '.join(self._functions)}",
         )
 
 

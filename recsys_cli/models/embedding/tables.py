@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,19 @@ from recsys_cli.models.embedding.lookup import Lookup
 INITIAL_STD = 0.01
 """Standard deviation of initial embeddings: small, so that rare rows stay near the average, unlike with torch's default of 1; not
 zero, so that rows with the same gradients can diverge."""
+
+
+_initialized: ContextVar[bool] = ContextVar("initialized", default=True)
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Create tables without initial values, for a model whose weights are assigned next."""
+    token = _initialized.set(False)
+    try:
+        yield
+    finally:
+        _initialized.reset(token)
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,8 @@ class Embeddings(nn.Module):
 
 def initial_rows(num_rows: int, dim: int, *, seed: int) -> Tensor:
     """Return initial embeddings, shape (num_rows, dim), on the host; row 0, padding, is zero."""
+    if not _initialized.get():
+        return torch.empty(num_rows, dim)
     weight = torch.empty(num_rows, dim).normal_(std=INITIAL_STD, generator=torch.Generator().manual_seed(seed))
     weight[:1] = 0
     return weight

@@ -34,6 +34,7 @@ class Model(ClosedFormModel):
         self.register_buffer("items", torch.zeros(int(self.item.cardinality or 0), config.embedding_dim))
         self.register_buffer("penalty", torch.tensor(config.regularization or 1.0))
         self._users = torch.zeros(int(self.user.cardinality or 0), config.embedding_dim)
+        self._products: tuple[object, Tensor] | None = None
 
     def fit(self, context: TrainingContext, *, progress: Progress = no_progress) -> None:
         """Alternate between user and item factors; `MissingExtraError` without `implicit`."""
@@ -64,8 +65,7 @@ class Model(ClosedFormModel):
         """Solve for the factors of all users from their current history."""
         matrix, confidence = self._confidence(context)
         self._users = torch.zeros(matrix.num_users, self.config.embedding_dim, device=self.device)
-        all_items = self.items.T @ self.items
-        all_items.diagonal().add_(self.penalty)
+        all_items = self._all_items()
         for users in _blocks(matrix, self.config.embedding_dim):
             lists = matrix.of_users(users, confidence)
             assert lists.weights is not None
@@ -76,6 +76,15 @@ class Model(ClosedFormModel):
             left = all_items + vectors.mT @ (vectors * (weights - 1).unsqueeze(2))
             right = (vectors * weights.unsqueeze(2)).sum(1, keepdim=True).mT
             self._users[users] = torch.cholesky_solve(right, torch.linalg.cholesky(left)).squeeze(2)
+
+    def _all_items(self) -> Tensor:
+        """Return the regularized products of all item factors, shape (D, D); computed once for the same factors."""
+        state = [(one.data_ptr(), one._version) for one in (self.items, self.penalty)]
+        if self._products is None or self._products[0] != state:
+            all_items = self.items.T @ self.items
+            all_items.diagonal().add_(self.penalty)
+            self._products = state, all_items
+        return self._products[1]
 
     def score(self, batch: Batch) -> Tensor:
         """Return the dot product of each row's user and item factors; shape (B,)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,20 +19,24 @@ class NegativeSampler:
     """
 
     def __init__(self, counts: Tensor, *, number: int, power: float) -> None:
-        self._number = number
+        self._number, self._counts, self._power = number, counts, power
         self._ids = torch.arange(FIRST, len(counts), device=counts.device)
-        shares = counts[FIRST:].double() ** power
+
+    @cached_property
+    def _shares(self) -> tuple[Tensor, Tensor]:
+        """Log expected counts and cumulative probabilities of the ids; computed at the first sample."""
+        shares = self._counts[FIRST:].double() ** self._power
         shares /= shares.sum()
-        self._log_expected = (number * shares).log().float()
-        self._bounds = shares.cumsum(0)
+        return (self._number * shares).log().float(), shares.cumsum(0)
 
     def sample(self) -> tuple[Tensor, Tensor]:
         """Sample N items with replacement, from torch's generator; return them and the logarithms of their expected counts."""
         if len(self._ids) <= self._number:
             return self._ids, torch.zeros(len(self._ids), device=self._ids.device)
         uniform = torch.rand(self._number, dtype=torch.float64, device=self._ids.device)
-        index = torch.searchsorted(self._bounds, uniform, right=True).clamp(max=len(self._ids) - 1)
-        return self._ids[index], self._log_expected[index]
+        log_expected, bounds = self._shares
+        index = torch.searchsorted(bounds, uniform, right=True).clamp(max=len(self._ids) - 1)
+        return self._ids[index], log_expected[index]
 
 
 def sampled_softmax(positive: Tensor, negative: Tensor, log_expected: Tensor, masked: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from recsys_cli.config import RunConfig
 from recsys_cli.config.load import load
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.evaluation import Evaluation
+from recsys_cli.evaluation.loaded_run import model_of
 from recsys_cli.evaluation.rankings import Rankings
 from recsys_cli.loader import Loader, scales
 from recsys_cli.models import build
@@ -24,7 +25,6 @@ from recsys_cli.stages.compare import compare
 from recsys_cli.stages.etl import etl
 from recsys_cli.stages.evaluate import evaluate
 from recsys_cli.stages.inspect import inspect_user
-from recsys_cli.stages.loaded_run import model_of
 from recsys_cli.stages.train import train, train_on
 from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
 

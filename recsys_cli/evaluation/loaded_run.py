@@ -1,15 +1,12 @@
-"""Loading of finished runs."""
+"""Loading of finished runs: config, splits, and the model with the best weights."""
 
 from __future__ import annotations
 
 from recsys_cli.config import Placement, RunConfig, load
-from recsys_cli.etl.titles import read_titles
-from recsys_cli.evaluation.names import IdNames
-from recsys_cli.features.schema import Role
 from recsys_cli.models import build
 from recsys_cli.models.model import Model
 from recsys_cli.models.weights import load_weights
-from recsys_cli.workspace import PreparedData, TrainedRun, Workspace, not_finished
+from recsys_cli.workspace import PreparedData, TrainedRun, not_finished
 
 
 def config_of(run: TrainedRun) -> RunConfig:
@@ -42,14 +39,3 @@ def held_out_split(config: RunConfig, data: PreparedData) -> str | None:
 def earlier_splits(config: RunConfig, data: PreparedData) -> tuple[str, ...]:
     """Return the splits before the held-out split of an evaluation."""
     return ("train", "valid") if held_out_split(config, data) == "test" and data.rows("valid") else ("train",)
-
-
-def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> IdNames:
-    """Return the raw ids of users and items, with titles (of the column `title`) if the raw data has them.
-
-    Raises:
-        ConfigError: The column of `title` does not exist.
-    """
-    ids = IdNames(data).values(Role.ITEM)
-    titles = read_titles(config, workspace.raw(config.dataset.name).folder, ids, title=title)
-    return IdNames(data, titles)

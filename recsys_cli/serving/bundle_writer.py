@@ -1,0 +1,123 @@
+"""Writing of bundles: one relocatable folder with a model and all that its answers need."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from safetensors.torch import save_file
+
+from recsys_cli import __version__
+from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.models.model import TrainingContext
+from recsys_cli.models.weights import PREFIX
+from recsys_cli.serving.bundle import read_bundle
+from recsys_cli.serving.model_card import model_card
+from recsys_cli.serving.served import ServedModel
+from recsys_cli.serving.signature import signature
+from recsys_cli.workspace import Bundle, PreparedData, write_json, write_manifest, write_text
+
+
+def write_bundle(
+    served: ServedModel, folder: Path, *, key: str, source: Mapping[str, Any], histories: bool = True
+) -> Bundle:
+    """Write the files of a bundle into a folder, and then its manifest.
+
+    Args:
+        served: A model of a run.
+        folder: An empty folder.
+        key: Key of the bundle.
+        source: Run, data, dataset and metrics, for manifest and model card.
+        histories: Include the user histories.
+    """
+    bundle = Bundle(folder)
+    _copy_data(served.data, bundle.data)
+    write_json(
+        bundle.model,
+        {
+            "name": served.source.name,
+            "options": dict(served.source.options),
+            "placement": served.source.placement,
+            "batch_size": served.source.batch_size,
+            "scoring": served.model.scoring,
+            "folds_in": served.model.folds_in,
+            "by_content": served.model.by_content,
+        },
+    )
+    tensors = {PREFIX + name: tensor.contiguous() for name, tensor in served.model.state_dict().items()}
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, bundle.weights)
+    (served.histories if histories else served.histories.without_rows()).write(bundle.histories)
+    np.save(bundle.counts, served.counts)
+    if served.titles is not None:
+        pq.write_table(pa.table({"title": served.titles}), bundle.titles)
+    for column, index in ((served.user, served.users), (served.item, served.items)):
+        index.write(bundle.index, column.name)
+    fitted = FittedPlan.read(served.data.folder)
+    write_json(bundle.signature, signature(fitted, served.schema))
+    manifest = {
+        "key": key,
+        **source,
+        "model": served.source.name,
+        "histories": histories,
+        "label_mean": served.histories.mean,
+        "num_train": {
+            served.user.name: served.users.num_train, served.item.name: served.items.num_train,
+        },
+        "num_users": served.users.num_train,
+        "num_items": served.items.num_train,
+        "num_parameters": served.model.num_parameters,
+        "versions": _versions(),
+    }  # fmt: skip
+    write_text(bundle.card, model_card(manifest, served))
+    write_manifest(folder, "Bundle", manifest)
+    return bundle
+
+
+def load_written(folder: Path) -> ServedModel:
+    """Load a written bundle, with all checksums verified."""
+    return read_bundle(Bundle(folder), verify=True)
+
+
+def reads_histories(served: ServedModel) -> bool:
+    """Whether a model without fold-in reads the user histories for its scores, such as a graph model."""
+    if served.model.folds_in:
+        return False
+    reads = []
+
+    def interactions() -> Any:
+        reads.append(True)
+        return served.histories.interactions()
+
+    served.model.set_context(TrainingContext(interactions, served.tables.join))
+    if served.model.scoring == "dot_product":
+        with torch.inference_mode():
+            served.model.item_vectors(torch.arange(served.item.own_ids.start, served.item.own_ids.start + 1))
+    return bool(reads)
+
+
+def _copy_data(data: PreparedData, target: PreparedData) -> None:
+    """Copy prepared data without its rows."""
+    target.folder.mkdir()
+    for name in ("schema.json", "plan.json"):
+        shutil.copyfile(data.folder / name, target.folder / name)
+    for name in ("vocab", "state", "tables"):
+        if (data.folder / name).is_dir():
+            shutil.copytree(data.folder / name, target.folder / name)
+    write_manifest(target.folder, "PreparedData", {"key": data.key, "rows": {}})
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "recsys": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "pyarrow": pa.__version__,
+    }

@@ -1,0 +1,90 @@
+"""The catalog of a served model: candidates in tie-breaking order, with ids, titles and features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_cli.evaluation.cold_items import ColdItems
+from recsys_cli.evaluation.held_out import by_train_rows
+from recsys_cli.serving.query import CatalogItem
+from recsys_cli.serving.served import ServedModel
+
+Ints = npt.NDArray[np.int64]
+
+
+class Catalog:
+    """The rankable items: items of train, most popular first, then cold items for content-based models.
+
+    A place is the position of an item in this order.
+
+    Args:
+        served: The model.
+
+    Attributes:
+        candidates: Encoded items and table rows by place; shape (I,).
+    """
+
+    def __init__(self, served: ServedModel) -> None:
+        self._served = served
+        cold = ColdItems.of(served.data)
+        rows = cold.rows if served.model.by_content else cold.rows[:0]
+        self.candidates: Ints = np.concatenate([by_train_rows(served.counts), rows])
+        self._place_of = np.full(max(cold.first + cold.number, len(served.counts)) + 1, -1, np.int64)
+        self._place_of[self.candidates] = np.arange(len(self.candidates))
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def places(self, encoded: npt.NDArray[np.integer]) -> Ints:
+        """Return the places of encoded items or table rows, -1 outside the catalog; -1 stays -1."""
+        places: Ints = self._place_of[encoded]
+        return places
+
+    def places_of(self, raw: Sequence[Any]) -> Ints:
+        """Return the places of raw ids, -1 outside the catalog."""
+        return self.places(self._served.items.encode(raw))
+
+    @cached_property
+    def counts(self) -> npt.NDArray[np.float32]:
+        """Train rows by place; 0 for cold items."""
+        counts = np.zeros(len(self._place_of), np.float32)
+        counts[: len(self._served.counts)] = self._served.counts
+        return counts[self.candidates]
+
+    def item(self, place: int) -> CatalogItem:
+        """Return the item at a place."""
+        encoded = int(self.candidates[place])
+        position = int(self._served.items.positions_of(np.array(encoded)))
+        return CatalogItem(
+            self._served.items.values[position].as_py(), self._title(position), self._served.features.of(encoded)
+        )
+
+    def label(self, encoded: int) -> str:
+        """Return the title of an encoded item or table row, or else its id as text."""
+        position = int(self._served.items.positions_of(np.array(encoded)))
+        return self._title(position) or str(self._served.items.values[position].as_py())
+
+    def search(self, text: str, k: int) -> list[CatalogItem]:
+        """Return items by a part of their title or id, most popular first; all letters match in both cases."""
+        found = pc.match_substring(self._texts, text, ignore_case=True).fill_null(False).to_numpy(zero_copy_only=False)
+        if self._served.titles is not None:
+            in_title = pc.match_substring(self._served.titles, text, ignore_case=True).fill_null(False)
+            found = found | in_title.to_numpy(zero_copy_only=False)
+        places = self.places(self._served.items.encoded(np.flatnonzero(found)))
+        return [self.item(int(place)) for place in np.sort(places[places >= 0])[: max(0, k)]]
+
+    @cached_property
+    def _texts(self) -> pa.Array:
+        return self._served.items.values.cast(pa.string())
+
+    def _title(self, position: int) -> str | None:
+        titles = self._served.titles
+        title: str | None = None if titles is None or position >= len(titles) else titles[position].as_py()
+        return title

@@ -1,0 +1,115 @@
+"""User histories by encoded user, in memory or memory-mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.features.schema import FIRST
+from recsys_cli.interactions import Interactions
+
+_FILES = ("offsets", "items", "labels", "times")
+
+
+@dataclass(frozen=True)
+class History:
+    """The interactions of one user in chronological order.
+
+    Attributes:
+        items: Encoded items, or table rows of cold items; int32, shape (N,).
+        labels: Main labels, float32, shape (N,).
+        times: Timestamps in the unit of the data, shape (N,); None in data without timestamps.
+    """
+
+    items: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.float32]
+    times: npt.NDArray[Any] | None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@dataclass(frozen=True)
+class Histories:
+    """The interactions of all users as lists (CSR), each list in chronological order.
+
+    Attributes:
+        offsets: Start of each user's list by encoded user, then N; int64, shape (users + 1,).
+        items: As in `History`, all lists concatenated; shape (N,).
+        labels: As in `History`; shape (N,).
+        times: As in `History`; shape (N,).
+        mean: Mean of a numeric label in train; None for a binary label.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.float32]
+    times: npt.NDArray[Any] | None
+    mean: float | None = None
+
+    @classmethod
+    def of(cls, rows: Interactions, *, num_users: int) -> Histories:
+        """Sort interactions into lists; rows of users and items without a distinct id are left out.
+
+        Args:
+            rows: Interactions without sampled negatives.
+            num_users: Upper bound of the user ids.
+        """
+        kept = rows.chosen((rows.user_idx >= FIRST) & (rows.user_idx < num_users) & (rows.item_idx >= FIRST))
+        order = kept.chronological()
+        offsets = np.zeros(num_users + 1, np.int64)
+        np.cumsum(np.bincount(kept.user_idx, minlength=num_users), out=offsets[1:])
+        times = None if kept.times is None else kept.times[order]
+        return cls(offsets, kept.item_idx[order].astype(np.int32), kept.labels[order], times, rows.mean)
+
+    def of_user(self, user_idx: int) -> History:
+        """Return the history of a user; empty for ids out of range."""
+        if not 0 <= user_idx < len(self.offsets) - 1:
+            user_idx = 0
+        rows = slice(int(self.offsets[user_idx]), int(self.offsets[user_idx + 1]))
+        return History(self.items[rows], self.labels[rows], None if self.times is None else self.times[rows])
+
+    def of_items(self, items: npt.NDArray[np.int64]) -> History:
+        """Return a history of positives from the items of a request, oldest first."""
+        label = 1.0 if self.mean is None else self.mean + max(1.0, abs(self.mean))
+        times = None if self.times is None else np.arange(len(items)).astype(self.times.dtype)
+        return History(items.astype(np.int32), np.full(len(items), label, np.float32), times)
+
+    def interactions(self) -> Interactions:
+        """Return the rows of all users, ordered by user and time."""
+        users = np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
+        return Interactions(users, self.items, self.labels, None, self.times, self.mean)
+
+    def together(self, histories: Sequence[History]) -> Interactions:
+        """Return the rows of some histories as those of users FIRST and above."""
+        lengths = [len(history) for history in histories]
+        users = np.repeat(np.arange(FIRST, FIRST + len(lengths), dtype=np.int32), lengths)
+        parts = [[getattr(history, name) for history in histories] for name in ("items", "labels", "times")]
+        items, labels = (np.concatenate(part) if part else np.empty(0, np.float32) for part in parts[:2])
+        times = None if self.times is None else np.concatenate([self.times[:0], *parts[2]])
+        return Interactions(users, items.astype(np.int32, copy=False), labels, None, times, self.mean)
+
+    def without_rows(self) -> Histories:
+        """Return histories of no user, with the type of times and the mean."""
+        times = None if self.times is None else self.times[:0]
+        return Histories(np.zeros(2, np.int64), self.items[:0], self.labels[:0], times, self.mean)
+
+    def write(self, folder: Path) -> None:
+        """Write one file per array."""
+        folder.mkdir(parents=True)
+        for name in _FILES:
+            if (values := getattr(self, name)) is not None:
+                np.save(folder / f"{name}.npy", values)
+
+    @classmethod
+    def read(cls, folder: Path, *, mean: float | None) -> Histories:
+        """Memory-map the files of `write`."""
+        arrays = (
+            np.load(path, mmap_mode="r") if (path := folder / f"{name}.npy").is_file() else None for name in _FILES
+        )
+        return cls(*arrays, mean)  # type: ignore[arg-type] - only times may be missing

@@ -1,0 +1,129 @@
+"""Raw feature values of items, from the dimension table of items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recsys_cli.features.columns import SHARED_ID
+from recsys_cli.features.parquet import read_parquet
+from recsys_cli.features.schema import FIRST, Column, Kind, Role
+from recsys_cli.workspace import PreparedData
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of one feature for R table rows, as lists of one value or more.
+
+    Attributes:
+        values: Distinct raw values in order of ids from FIRST.
+        ids: Encoded values of all rows concatenated; shape (N,).
+        offsets: Start of each row's values, then N; shape (R + 1,).
+        is_list: Whether rows have lists.
+    """
+
+    values: pa.Array
+    ids: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    is_list: bool
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The distinct raw values as text."""
+        return [str(value) for value in self.values.to_pylist()]
+
+    def of_row(self, row: int) -> tuple[str, ...]:
+        """Return the values of a row as text, without missing ones."""
+        ids = self.ids[self.offsets[row] : self.offsets[row + 1]] - FIRST
+        return tuple(self.texts[number] for number in ids.tolist() if 0 <= number < len(self.texts))
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The row of each encoded value; shape (N,)."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def any_of(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return a mask of rows with one of some distinct values; wanted (V,)."""
+        hits = np.concatenate([np.zeros(FIRST, bool), wanted, [False]])[np.minimum(self.ids, FIRST + len(wanted))]
+        return np.bincount(self.rows[hits], minlength=len(self.offsets) - 1) > 0
+
+
+class ItemFeatures:
+    """Feature values of items by table row: the encoded id, or the row of a cold item.
+
+    Args:
+        data: Prepared data.
+    """
+
+    def __init__(self, data: PreparedData) -> None:
+        self._data = data
+        self._path = data.table(data.schema.only(Role.ITEM).name)
+        self._columns: dict[str, Values] = {}
+
+    @cached_property
+    def _in_table(self) -> dict[str, Column]:
+        names = pq.read_schema(self._path).names if self._path.is_file() else []
+        return {column.name: column for column in self._data.schema.features if column.name in names}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The features with raw values, in order of the schema."""
+        return tuple(
+            name
+            for name, column in self._in_table.items()
+            if column.vocabulary and name != SHARED_ID and self._data.vocabulary(column.vocabulary).is_file()
+        )
+
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        """The features with a prepared number per item."""
+        return tuple(n for n, column in self._in_table.items() if column.kind is Kind.NUMERIC and not column.ragged)
+
+    def numbers(self, name: str) -> npt.NDArray[np.float64]:
+        """Return a numeric feature by table row, NaN for null."""
+        return read_parquet(self._path, [name])[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
+
+    def values(self, name: str) -> Values:
+        """Return the values of a feature."""
+        if name not in self._columns:
+            column = self._in_table[name]
+            ids = read_parquet(self._path, [name])[name].combine_chunks()
+            if column.ragged:
+                lengths = np.asarray(ids.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+                offsets, ids = np.concatenate([[0], np.cumsum(lengths)]), ids.flatten()
+            else:
+                offsets = np.arange(len(ids) + 1)
+            assert column.vocabulary is not None, f"{name} has no vocabulary"
+            vocabulary = read_parquet(self._data.vocabulary(column.vocabulary), ["value"])
+            self._columns[name] = Values(
+                vocabulary["value"].combine_chunks(), ids.to_numpy().astype(np.int64), offsets, column.ragged
+            )
+        return self._columns[name]
+
+    def of(self, row: int) -> dict[str, tuple[str, ...]]:
+        """Return the raw values of an item as text, by feature."""
+        return {name: self.values(name).of_row(row) for name in self.names}
+
+    @cached_property
+    def vectors(self) -> npt.NDArray[np.float32] | None:
+        """Unit vectors of the values by table row, shape (R, V); None without features or with too many values."""
+        tables = [self.values(name) for name in self.names]
+        width = sum(len(table.values) for table in tables)
+        if not tables or width > _MOST_VALUES:
+            return None
+        vectors = np.zeros((len(tables[0].offsets) - 1, width), np.float32)
+        start = 0
+        for table in tables:
+            own = (table.ids >= FIRST) & (table.ids < FIRST + len(table.values))
+            vectors[table.rows[own], start + table.ids[own] - FIRST] = 1
+            start += len(table.values)
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+_MOST_VALUES = 4_096
+"""Maximum distinct feature values for vectors of features."""

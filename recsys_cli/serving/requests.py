@@ -1,0 +1,162 @@
+"""Queries resolved to encoded ids, places of the catalog, and the origin of their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.features.schema import FIRST, UNSEEN
+from recsys_cli.serving.catalog import Catalog
+from recsys_cli.serving.filters import ItemFilter
+from recsys_cli.serving.histories import History
+from recsys_cli.serving.query import Query, Source
+from recsys_cli.serving.served import ServedModel
+
+Scores = Literal["user", "history", "features", "popularity"]
+"""Origin of the scores: the id of a user, a history, raw features, or counts."""
+
+
+@dataclass
+class Request:
+    """A query in encoded ids.
+
+    Attributes:
+        query: The query.
+        scores: Origin of the scores.
+        source: The same for the answer.
+        user_idx: Encoded user, or table row of a cold-start user.
+        history: The history: of the request, or else the stored one.
+        seen: Places of the seen items to leave out.
+        excluded: Places of other items to leave out.
+        allowed: Places of the only items to rank, ascending; None for the catalog.
+        notes: Sentences for the answer, without a full stop.
+    """
+
+    query: Query
+    scores: Scores
+    source: Source
+    user_idx: int
+    history: History
+    seen: npt.NDArray[np.int64]
+    excluded: npt.NDArray[np.int64]
+    allowed: npt.NDArray[np.int64] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def num_rankable(self) -> int | None:
+        """Number of allowed items that are neither seen nor excluded; None for the catalog without them."""
+        if self.allowed is None:
+            return None
+        return len(np.setdiff1d(self.allowed, np.concatenate([self.seen, self.excluded])))
+
+
+class Resolver:
+    """Resolves queries; the ids of all queries are looked up at once.
+
+    Args:
+        served: The model.
+        catalog: Its catalog.
+        why_not: The reason why the model cannot rank; None if it can.
+    """
+
+    def __init__(self, served: ServedModel, catalog: Catalog, *, why_not: str | None) -> None:
+        self._served, self._catalog, self._why_not = served, catalog, why_not
+        self._filter = ItemFilter(served, catalog.candidates)
+
+    def resolve(self, queries: Sequence[Query]) -> list[Request]:
+        """Return the requests, in order.
+
+        Raises:
+            ConfigError: A query is invalid.
+        """
+        for query in queries:
+            _check(query)
+        users = self._served.users.encode([None if query.user is None else query.user for query in queries])
+        lists = [part for query in queries for part in (query.history, query.candidates, query.exclude)]
+        encoded = self._encoded(lists)
+        return [
+            self._request(query, int(users[row]), *encoded[3 * row : 3 * row + 3]) for row, query in enumerate(queries)
+        ]
+
+    def _encoded(self, lists: Sequence[Sequence[Any] | None]) -> list[npt.NDArray[np.int64] | None]:
+        """Return the encoded items of all lists; one lookup."""
+        ends = list(accumulate(len(part or ()) for part in lists))
+        ids = self._served.items.encode([value for part in lists for value in part or ()])
+        return [None if part is None else ids[end - len(part) : end] for part, end in zip(lists, ends, strict=True)]
+
+    def _request(
+        self,
+        query: Query,
+        user: int,
+        history: npt.NDArray[np.int64] | None,
+        candidates: npt.NDArray[np.int64] | None,
+        exclude: npt.NDArray[np.int64] | None,
+    ) -> Request:
+        notes: list[str] = []
+        if history is None:
+            own = self._served.histories.of_user(user if 0 <= user < self._served.users.cardinality else -1)
+        else:
+            own = self._served.histories.of_items(_known(history, "the history", notes))
+        scores, source = self._origin(query, user, own, notes)
+        seen = self._catalog.places(own.items) if query.exclude_seen else np.empty(0, np.int64)
+        excluded = self._catalog.places(exclude[exclude >= 0]) if exclude is not None else np.empty(0, np.int64)
+        allowed = None
+        if candidates is not None:
+            places = self._catalog.places(_known(candidates, "the candidates", notes))
+            allowed = np.unique(places[places >= 0])
+            if missing := int((places < 0).sum()):
+                notes.append(f"{missing:,} of the candidates are not in train, and the model cannot score them")
+        if query.where is not None:
+            mask = self._filter.mask(query.where)
+            allowed = np.flatnonzero(mask) if allowed is None else allowed[mask[allowed]]
+        user_idx = user if user >= 0 else UNSEEN
+        seen, excluded = (np.unique(places[places >= 0]) for places in (seen, excluded))
+        return Request(query, scores, source, user_idx, own, seen, excluded, allowed, notes)
+
+    def _origin(self, query: Query, user: int, history: History, notes: list[str]) -> tuple[Scores, Source]:
+        """Choose the origin of the scores: user or history, then features, then popularity."""
+        served, model = self._served, self._served.model
+        if query.features and model.by_content:
+            return "features", "model"
+        if self._why_not is not None:
+            notes.append(f"{served.source.name} cannot rank: {self._why_not}")
+            return "popularity", "popularity"
+        trained = FIRST <= user < served.users.cardinality
+        if model.folds_in:
+            if len(history):
+                return "history", "model" if trained and query.history is None else "fold-in"
+            notes.append(f"{_who(query, user)} has no history")
+            return "popularity", "popularity"
+        if trained or (user >= served.users.cardinality and model.by_content):
+            return "user", "model"
+        reason = f", and {served.source.name} cannot fold in a history" if len(history) else ""
+        notes.append(f"{_who(query, user)} is not in train{reason}")
+        return "popularity", "popularity"
+
+
+def _check(query: Query) -> None:
+    if isinstance(query.k, bool) or not isinstance(query.k, int | np.integer) or query.k < 1:
+        raise ConfigError(f"k is {query.k}, but has to be 1 or more")
+    if not 0 <= query.diversity <= 1:
+        raise ConfigError(f"diversity is {query.diversity}, but has to be from 0 to 1")
+    for name in ("history", "candidates", "exclude"):
+        if isinstance(value := getattr(query, name), str | bytes):
+            raise ConfigError(f"{name} is a single text", hint=f"pass a list of item ids, such as [{value!r}]")
+
+
+def _known(encoded: npt.NDArray[np.int64], what: str, notes: list[str]) -> npt.NDArray[np.int64]:
+    """Return the known items; unknown ones are counted in a note."""
+    if num_unknown := int((encoded < 0).sum()):
+        notes.append(f"{num_unknown:,} of {len(encoded):,} ids of {what} are unknown")
+    return encoded[encoded >= 0]
+
+
+def _who(query: Query, user: int) -> str:
+    known = "" if user >= 0 else "unknown "
+    return "the anonymous user" if query.user is None else f"the {known}user {query.user}"

@@ -1,0 +1,119 @@
+"""Scores of the whole catalog: for trained users, for histories folded in on request, and by popularity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from recsys_cli.evaluation.cold_items import ColdItems
+from recsys_cli.evaluation.scorers import ModelScorer, cannot_rank
+from recsys_cli.features.schema import FIRST
+from recsys_cli.models.item_to_item import ItemToItemModel
+from recsys_cli.models.model import TrainingContext
+from recsys_cli.serving.catalog import Catalog
+from recsys_cli.serving.histories import History
+from recsys_cli.serving.served import ServedModel
+
+MOST_USERS = 4_096
+"""Maximum histories in one context; affects only memory and speed."""
+
+
+class CatalogScorer:
+    """Scores users for all candidates of a catalog.
+
+    A model with fold-in depends on a user only through the history. So its context has the users of a call only, with the
+    ids FIRST, FIRST + 1, …; the cost of a call does not grow with the number of users.
+
+    Args:
+        served: The model.
+        catalog: Its catalog.
+    """
+
+    def __init__(self, served: ServedModel, catalog: Catalog) -> None:
+        self._served, self._model = served, served.model
+        self._catalog = catalog
+        self._cold = ColdItems.of(served.data)
+        self._scorer = self.over(catalog.candidates)
+        if self._model.folds_in:
+            self._model.limit_users(FIRST + MOST_USERS)
+            self._set_context([])
+        else:
+            rows = served.histories.interactions
+            self._model.set_context(TrainingContext(lambda: self._cold.hidden(rows()), served.tables.join))
+
+    @cached_property
+    def why_not(self) -> str | None:
+        """The reason why the model cannot rank, as a clause without a full stop; None if it can."""
+        return cannot_rank(self._model, self._served.tables, self._served.schema, device="cpu")
+
+    @property
+    def scores_subsets(self) -> bool:
+        """Whether the scores of a few candidates are cheaper than those of the catalog."""
+        return self._model.scoring == "pairs"
+
+    def trained(self, user_idx: npt.NDArray[np.int64], places: npt.NDArray[np.int64] | None = None) -> Tensor:
+        """Return scores for encoded users, or table rows of cold-start users of a content-based model; (U, I).
+
+        Args:
+            user_idx: The users, shape (U,).
+            places: Places of the only candidates to score, shape (I,); None for the catalog.
+        """
+        scorer = self._scorer if places is None else self.over(self._catalog.candidates[places])
+        return scorer(user_idx)
+
+    def folded(self, histories: Sequence[History], places: npt.NDArray[np.int64] | None = None) -> Tensor:
+        """Return scores for histories; for at most `MOST_USERS` of them, shape (U, I)."""
+        self.fold(histories)
+        return self.trained(np.arange(FIRST, FIRST + len(histories)), places)
+
+    def fold(self, histories: Sequence[History]) -> None:
+        """Give a model with fold-in some users: FIRST for the first history, and so on."""
+        with torch.inference_mode():
+            self._set_context(histories)
+
+    def popularity(self, num_users: int) -> Tensor:
+        """Return train rows of the candidates, for each user; shape (U, I)."""
+        return torch.from_numpy(self._catalog.counts).repeat(num_users, 1)
+
+    def cosines(self, places: npt.NDArray[np.int64], others: npt.NDArray[np.int64] | None = None) -> Tensor | None:
+        """Return similarities between candidates, shape (H, K): cosines of item vectors, or item-item weights.
+
+        Args:
+            places: Places of H candidates.
+            others: Places of K candidates; None for the catalog.
+
+        Returns:
+            None for a model without relations between items.
+        """
+        with torch.inference_mode():
+            if self._model.scoring == "dot_product":
+                vectors = self._scorer.item_vectors
+                one = torch.nn.functional.normalize(vectors[places], dim=1)
+                if others is not None:
+                    return one @ torch.nn.functional.normalize(vectors[others], dim=1).T
+                return (one @ vectors.T) / self._norms
+            if isinstance(self._model, ItemToItemModel):
+                rows = self._catalog.candidates if others is None else self._catalog.candidates[others]
+                of = torch.from_numpy(self._catalog.candidates[places])
+                return self._model.weights_between(of, torch.from_numpy(rows))
+        return None
+
+    @cached_property
+    def _norms(self) -> Tensor:
+        return self._scorer.item_vectors.norm(dim=1).clamp(min=1e-12)
+
+    def _set_context(self, histories: Sequence[History]) -> None:
+        rows = self._cold.hidden(self._served.histories.together(histories))
+        self._model.set_context(TrainingContext(lambda: rows, self._served.tables.join))
+
+    def over(self, candidates: npt.NDArray[np.int64]) -> ModelScorer:
+        """Return scores of the model for some candidates only."""
+        served = self._served
+        return ModelScorer(
+            self._model, served.tables, served.schema, torch.from_numpy(candidates), batch_size=served.source.batch_size
+        )

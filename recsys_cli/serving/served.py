@@ -1,0 +1,148 @@
+"""A loaded model with all that its answers need: from a run, or from a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recsys_cli.config import Placement, RunConfig
+from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
+from recsys_cli.evaluation.names import IdNames
+from recsys_cli.features.parquet import read_parquet
+from recsys_cli.features.schema import Column, Role, Schema
+from recsys_cli.loader import DimensionTables
+from recsys_cli.loader.interactions import count_items, read_interactions
+from recsys_cli.models.model import Model
+from recsys_cli.serving.histories import Histories
+from recsys_cli.serving.ids import IdIndex
+from recsys_cli.serving.item_features import ItemFeatures
+from recsys_cli.workspace import PreparedData, TrainedRun, Workspace
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Name and options of a model, enough to build it again.
+
+    Attributes:
+        name: Value of `model.name`.
+        options: Its own options.
+        placement: Placement of the embedding tables.
+        batch_size: Pairs scored at once; affects only memory.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    placement: Placement
+    batch_size: int
+
+    @classmethod
+    def of(cls, config: RunConfig) -> ModelSource:
+        """Return the model of a config."""
+        placement: Placement = "device" if config.model.embedding.placement == "device" else "host"
+        return cls(config.model.name, config.model.options, placement, config.evaluate.batch_size)
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model in evaluation mode on the CPU, with its catalog and the user histories.
+
+    Attributes:
+        called: Name of the run or the bundle.
+        source: The model's name and options.
+        model: The model, without a context.
+        data: Schema, feature plan, vocabularies and dimension tables; rows are not read.
+        users: Index of user ids.
+        items: Index of item ids.
+        counts: Train rows by encoded item, int64.
+        histories: User histories; without users if they were left out.
+        has_histories: Whether user histories are available.
+        titles: Item titles in the order of `items.values`; None without titles.
+    """
+
+    called: str
+    source: ModelSource
+    model: Model
+    data: PreparedData
+    users: IdIndex
+    items: IdIndex
+    counts: npt.NDArray[np.int64]
+    histories: Histories
+    has_histories: bool
+    titles: pa.Array | None
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_run(cls, run: TrainedRun, workspace: Workspace, *, titles: pa.Array | None = None) -> ServedModel:
+        """Load a finished run, with the user histories of its evaluation.
+
+        Args:
+            run: The run.
+            workspace: Workspace of its data.
+            titles: Item titles in the order of `IdNames.values`; None without titles.
+
+        Raises:
+            MissingArtifactError: The run is not finished, or its prepared data is missing.
+            DataError: A file is damaged.
+        """
+        config, data = config_of(run), workspace.data_of(run)
+        first, *others = (
+            read_interactions(data, split, times=True, cold_items=True).observed()
+            for split in earlier_splits(config, data)
+        )
+        rows = sum(others, first)
+        return cls(
+            called=run.folder.name,
+            source=ModelSource.of(config),
+            model=model_of(run, config, data),
+            data=data,
+            users=index_of(data, Role.USER),
+            items=index_of(data, Role.ITEM),
+            counts=count_items(data),
+            histories=Histories.of(rows, num_users=int(data.schema.only(Role.USER).cardinality or 0)),
+            has_histories=True,
+            titles=titles,
+        )
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Schema of the prepared columns."""
+        return self.data.schema
+
+    @cached_property
+    def tables(self) -> DimensionTables:
+        """The dimension tables."""
+        return DimensionTables(self.data)
+
+    @cached_property
+    def features(self) -> ItemFeatures:
+        """Raw feature values of items."""
+        return ItemFeatures(self.data)
+
+    @property
+    def user(self) -> Column:
+        """The user column."""
+        return self.schema.only(Role.USER)
+
+    @property
+    def item(self) -> Column:
+        """The item column."""
+        return self.schema.only(Role.ITEM)
+
+
+def index_of(data: PreparedData, role: Role) -> IdIndex:
+    """Return the index of the raw user or item ids of prepared data."""
+    column = data.schema.only(role)
+    assert column.vocabulary is not None, f"{column.name} has no vocabulary"
+    num_train = pq.read_metadata(data.vocabulary(column.vocabulary)).num_rows
+    values, cold = IdNames(data).values(role), data.cold_keys(column.name)
+    if role is Role.USER and cold.is_file():
+        keys = read_parquet(cold, ["value"])["value"].combine_chunks().cast(values.type)
+        values = pa.concat_arrays([values, keys])
+    return IdIndex.of(values, num_train=num_train, cardinality=int(column.cardinality or 0))

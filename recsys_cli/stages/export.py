@@ -1,0 +1,132 @@
+"""`recsys export`: a trained run as a bundle for serving, or in another format."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recsys_cli.errors import ConfigError, DataError, MissingArtifactError
+from recsys_cli.evaluation.loaded_run import config_of
+from recsys_cli.evaluation.result import Evaluation
+from recsys_cli.events import Emit, ignore
+from recsys_cli.serving.bundle_writer import load_written, reads_histories, write_bundle
+from recsys_cli.serving.served import ServedModel
+from recsys_cli.stages.names import titles_of
+from recsys_cli.workspace import Bundle, TrainedRun, Workspace, key_of
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Result of an export.
+
+    Attributes:
+        folder: The written folder.
+        manifest: Its manifest.
+        num_bytes: Size of all files.
+        verified: Number of verified rows; None without verification.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    num_bytes: int
+    verified: int | None
+
+
+def export(
+    run: TrainedRun,
+    workspace: Workspace,
+    *,
+    out: Path | None = None,
+    histories: bool = True,
+    verify: bool = True,
+    force: bool = False,
+    emit: Emit = ignore,
+) -> Exported:
+    """Write a finished run as a bundle.
+
+    Args:
+        run: The run.
+        workspace: Workspace of its data.
+        out: The folder to write; None for bundles/RUN in the workspace.
+        histories: Include the user histories.
+        verify: Score a sample of raw rows by the run and by the bundle, and compare.
+        force: Replace an existing folder.
+        emit: Receives messages.
+
+    Raises:
+        ConfigError: The folder exists, or the model needs the histories.
+        MissingArtifactError: The run is not finished, or its prepared data is missing.
+        DataError: A score of the bundle differs from that of the run.
+    """
+    target = workspace.root / "bundles" / run.folder.name if out is None else out
+    _check_target(target, force=force)
+    served = served_run(run, workspace)
+    if not histories and reads_histories(served):
+        raise ConfigError(
+            f"{served.source.name} reads the user histories for its scores", hint="export without --no-histories"
+        )
+    verified = None
+    with _replacing(target) as folder:
+        source = _source(run)
+        write_bundle(served, folder, key=key_of("bundle", run.key, histories), source=source, histories=histories)
+        if verify:
+            from recsys_cli.stages.verify import verify_bundle
+
+            verified = verify_bundle(run, workspace, load_written(folder), emit=emit)
+    bundle = Bundle(target)
+    num_bytes = sum(size for size, _ in bundle.manifest["files"].values())
+    return Exported(target, bundle.manifest, num_bytes, verified)
+
+
+def served_run(run: TrainedRun, workspace: Workspace) -> ServedModel:
+    """Load a run for recommendations, with titles."""
+    config, data = config_of(run), workspace.data_of(run)
+    titles = titles_of(config, data, workspace, title=evaluated_title(run) or config.evaluate.title)
+    return ServedModel.of_run(run, workspace, titles=titles)
+
+
+def evaluated_title(run: TrainedRun) -> str | None:
+    """Return the column of titles of the latest evaluation; None without one."""
+    try:
+        return Evaluation.read(run.evaluated().evaluation).config.title
+    except (MissingArtifactError, DataError):
+        return None
+
+
+def _source(run: TrainedRun) -> dict[str, Any]:
+    """Return run, data, dataset and metrics, for manifest and model card."""
+    manifest = run.manifest
+    source = {"run": {"name": run.folder.name, "key": run.key}, "data": manifest["data"], "metrics": {}}
+    try:
+        evaluation = Evaluation.read(run.evaluated().evaluation)
+    except (MissingArtifactError, DataError):
+        return {**source, "dataset": config_of(run).dataset.called, "metrics": {}, "split": None}
+    metrics = {name: one.value for name, one in evaluation.metrics.items() if one.value is not None}
+    return {**source, "dataset": evaluation.dataset, "metrics": metrics, "split": evaluation.split}
+
+
+def _check_target(target: Path, *, force: bool) -> None:
+    if target.exists() and not target.is_dir():
+        raise ConfigError(f"{target} is a file", hint="name another folder with --out")
+    if target.is_dir() and any(target.iterdir()):
+        if not Bundle(target).exists:
+            raise ConfigError(f"{target} is not empty, and no bundle", hint="name another folder with --out")
+        if not force:
+            raise ConfigError(f"{target} already exists", hint="name another folder with --out, or replace it: --force")
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Yield an empty folder in the same file system; at the end it replaces the target."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
+        made = Path(scratch) / target.name
+        made.mkdir()
+        yield made
+        if target.exists():
+            target.replace(Path(scratch) / "old")
+        made.replace(target)

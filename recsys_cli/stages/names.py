@@ -1,0 +1,32 @@
+"""Names of ids of a finished run, with titles from its raw data."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from recsys_cli.config import RunConfig
+from recsys_cli.etl.titles import read_titles
+from recsys_cli.evaluation.names import IdNames
+from recsys_cli.features.schema import Role
+from recsys_cli.workspace import PreparedData, Workspace
+
+
+def names_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> IdNames:
+    """Return the raw ids of users and items, with titles if the raw data has them.
+
+    Args:
+        config: Config with the dataset, the user column and the item column.
+        data: Prepared data of the ids.
+        workspace: Workspace of the raw data.
+        title: `evaluate.title`.
+
+    Raises:
+        ConfigError: The column of `title` does not exist.
+    """
+    return IdNames(data, titles_of(config, data, workspace, title=title))
+
+
+def titles_of(config: RunConfig, data: PreparedData, workspace: Workspace, *, title: str | None) -> pa.Array | None:
+    """Return item titles in the order of `IdNames.values`; see `names_of`."""
+    ids = IdNames(data).values(Role.ITEM)
+    return read_titles(config, workspace.raw(config.dataset.name).folder, ids, title=title)
