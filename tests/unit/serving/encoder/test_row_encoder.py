@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def as_rows(encoded: Mapping[str, Any]) -> dict[str, list[Any]]:
     rows = {}
     for name, values in encoded.items():
         if isinstance(values, Lists):
-            rows[name] = [part.tolist() for part in np.split(values.values, values.offsets[1:-1])]
+            rows[name] = [values.values[start:stop].tolist() for start, stop in pairwise(values.offsets)]
         else:
             rows[name] = values.tolist()
     return rows
