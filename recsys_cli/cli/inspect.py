@@ -1,4 +1,4 @@
-"""The command `recsys inspect`: one user or item with its data and recommendations."""
+"""The command `recsys inspect`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class InspectedKind(StrEnum):
-    """Kinds of inspected entities."""
+    """Users or items."""
 
     USER = "user"
     ITEM = "item"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,6 +16,7 @@ _TEXT_STREAM = 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _COUNTER_MASK = (1 << 24) - 1
+_FLOAT64, _UINT64 = struct.Struct("<d"), struct.Struct("<Q")
 
 
 def mix(seed: int, *streams: int) -> int:
@@ -24,15 +27,19 @@ def mix(seed: int, *streams: int) -> int:
     return key
 
 
+def _finish(value: int) -> int:
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+_TEXT_KEY = mix(0, _TEXT_STREAM)
+
+
 def hash_counters(counters: npt.NDArray[np.uint64], key: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Hash counters with a key: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) with the initial state `key`.
+    """Hash counters, not modified, with a key: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) with the initial state `key`.
 
-    Args:
-        counters: Numbers to hash, such as row numbers; not modified.
-        key: Result of `mix`; or one key per counter, for an ordered hash of both.
-
-    Returns:
-        Uniform 64-bit numbers, one per counter.
+    The key is a result of `mix`; or one key per counter, for an ordered hash of both.
     """
     values = counters * np.uint64(_GOLDEN)
     values += np.uint64(key)
@@ -57,18 +64,12 @@ def can_hash(kind: pa.DataType) -> bool:
 
 
 def hash_values(values: pa.Array) -> npt.NDArray[np.uint64]:
-    """Hash values to 64 bits, identical on every machine and in every release; hashes of null and NaN are arbitrary.
+    """Hash N values to 64 bits, identical on every machine and in every release; hashes of null and NaN are arbitrary.
 
-    An integer v of any width, a boolean, date or time (as stored by Arrow) gives output v, by its 64 bits, of SplitMix64
-    started at 0. Other numbers are hashed by the bits of their float64, with -0.0 as 0.0. Text of n bytes starts with
-    output n of SplitMix64 started at `mix(0, 1)`. Each 8 bytes of its UTF-8, as a little-endian word w padded with zeros,
-    turn a hash h into output w of SplitMix64 started at h.
-
-    Args:
-        values: N values of a type with `can_hash`.
-
-    Returns:
-        N hashes.
+    An integer v of any width, a boolean, date or time (as stored by Arrow) gives output v, by its 64 bits, of
+    SplitMix64 started at 0. Other numbers are hashed by the bits of their float64, with -0.0 as 0.0. Text of n bytes
+    starts with output n of SplitMix64 started at `mix(0, 1)`. Each 8 bytes of its UTF-8, as a little-endian word w
+    padded with zeros, turn a hash h into output w of SplitMix64 started at h.
     """
     if isinstance(values, pa.DictionaryArray):
         of_values = np.append(hash_values(values.dictionary), np.uint64(0))
@@ -78,6 +79,35 @@ def hash_values(values: pa.Array) -> npt.NDArray[np.uint64]:
         hashes = [_hash_texts(Words.of(values.slice(start, BLOCK_ROWS))) for start in blocks]
         return np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
     return hash_counters(bits(values), 0)
+
+
+def hash_value(value: bool | int | float | str | bytes) -> int:
+    """Hash one value as `hash_values` does, in plain Python: times and dates as their stored integers."""
+    if isinstance(value, str):
+        return _hash_bytes(value.encode())
+    if isinstance(value, bytes):
+        return _hash_bytes(value)
+    if isinstance(value, float):
+        (value,) = _UINT64.unpack(_FLOAT64.pack(value + 0.0))
+    return _finish(int(value) * _GOLDEN & _MASK)
+
+
+def _hash_bytes(text: bytes) -> int:
+    hashed = _finish((len(text) * _GOLDEN + _TEXT_KEY) & _MASK)
+    for start in range(0, len(text), WORD_BYTES):
+        word = int.from_bytes(text[start : start + WORD_BYTES], "little")
+        hashed = _finish((word * _GOLDEN + hashed) & _MASK)
+    return hashed
+
+
+def combine(hashed: int, other: int) -> int:
+    """Hash one counter with a key, as `hash_counters` does."""
+    return _finish((hashed * _GOLDEN + other) & _MASK)
+
+
+def hash_numbers(numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
+    """Hash a NumPy array of integers, booleans or floats as `hash_values` does."""
+    return hash_counters(_bits(numbers), 0)
 
 
 def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -90,10 +120,7 @@ def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def bits(values: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return the 64 bits of numbers, booleans, dates and times, equal for equal values; those of null are arbitrary.
-
-    Integers are widened to int64, others to float64 without negative zero.
-    """
+    """Return the 64 bits of numbers, booleans, dates and times, equal for equal values; those of null are arbitrary."""
     types, kind = pa.types, values.type
     if types.is_null(kind):
         return np.zeros(len(values), dtype=np.uint64)
@@ -101,8 +128,11 @@ def bits(values: pa.Array) -> npt.NDArray[np.uint64]:
         values = values.cast(pa.uint8())
     elif types.is_temporal(kind):
         values = values.cast(pa.int32() if types.is_date32(kind) or types.is_time32(kind) else pa.int64())
-    numbers = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
-    if types.is_floating(kind):
+    return _bits((values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False))
+
+
+def _bits(numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
+    if numbers.dtype.kind == "f":
         return (numbers.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
     return (
         numbers.view(np.uint64) if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False).view(np.uint64)
@@ -126,10 +156,7 @@ def below(hashes: npt.NDArray[np.uint64], bound: int) -> npt.NDArray[np.uint64]:
 
 
 def permutation(size: int, key: int) -> npt.NDArray[np.int64]:
-    """Return a permutation of range(size), size < 2^24: counters sorted by the upper 40 bits of their hashes.
-
-    Hash and counter are sorted as one number, many times faster than an argsort; equal hashes keep their order.
-    """
+    """Return a permutation of range(size), size < 2^24: counters sorted by the upper 40 bits of their hashes, as one number."""
     counters = np.arange(size, dtype=np.uint64)
     packed = hash_counters(counters, key)
     packed &= ~np.uint64(_COUNTER_MASK)
@@ -137,9 +164,3 @@ def permutation(size: int, key: int) -> npt.NDArray[np.int64]:
     packed.sort()
     packed &= np.uint64(_COUNTER_MASK)
     return packed.view(np.int64)
-
-
-def _finish(value: int) -> int:
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
