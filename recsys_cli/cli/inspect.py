@@ -1,4 +1,4 @@
-"""The command `recsys inspect`: one user or item with its data and recommendations."""
+"""The command `recsys inspect`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recsys_cli.cli.session import Session
 
 
 class InspectedKind(StrEnum):
-    """Kinds of inspected entities."""
+    """Users or items."""
 
     USER = "user"
     ITEM = "item"

@@ -1,4 +1,4 @@
-"""Finds the run of a command line, by name or by config."""
+"""Finds the run of a command line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 
 def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedRun, EvaluateConfig]:
-    """Return the run to evaluate and the evaluate section.
-
-    Raises:
-        ConfigError: The config is invalid, or an override of a named run is not of the evaluate section.
-        MissingArtifactError: The run does not exist, or the config is not trained.
-    """
+    """Return the run to evaluate, by name or config, and the evaluate section."""
     from recsys_cli.config import load
 
     given, overrides = split_arguments(arguments)
@@ -74,11 +69,7 @@ def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
 
 
 def finished(run: TrainedRun) -> TrainedRun:
-    """Return a run after checking that it is finished.
-
-    Raises:
-        MissingArtifactError: The run is not finished.
-    """
+    """Return a run after checking that it is finished."""
     if not run.exists:
         from recsys_cli.workspace import not_finished
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from recsys_cli.config import Placement
 from recsys_cli.config.load import model_config
 from recsys_cli.errors import ConfigError
-from recsys_cli.plugins import require_subclass
+from recsys_cli.plugins import guard_class, guarded, require_subclass
 from recsys_cli.registry import MODELS, lookup
 from recsys_cli.registry import load as load_component
 
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def build(
-    name: str,
-    options: dict[str, Any],
-    schema: Schema,
-    *,
-    sparse: bool = False,
-    placement: Placement = "device",
+    name: str, options: dict[str, Any], schema: Schema, *, sparse: bool = False, placement: Placement = "device"
 ) -> Model:
     """Build a model from its name and options; weights come from torch's global generator.
 
@@ -54,15 +49,13 @@ def build(
             hint="remove it; or add a `placement` parameter to the model's constructor and pass it to models.embedding.embed",
         )
     columns = kind.input_schema(config, schema)
-    built: Model = kind(config, columns, **{key: value for key, value in optional.items() if key in parameters})
+    with guarded(f"the model {name} ended the process", of=SystemExit):
+        built: Model = kind(config, columns, **{key: value for key, value in optional.items() if key in parameters})
     return built
 
 
 def kind_of(name: str) -> type[Model]:
-    """Return the class of a model.
-
-    Args:
-        name: Value of `model.name` in a config.
+    """Return the class of a model by `model.name`.
 
     Raises:
         ConfigError: The class does not exist, is not trusted, or is no Model.
@@ -73,15 +66,12 @@ def kind_of(name: str) -> type[Model]:
     path = f"{lookup(MODELS, name, what='model')}.model:Model"
     kind: type[Model] = load_component(path)
     require_subclass(kind, Model, path)
+    guard_class(kind, f"the model {name} ended the process", of=SystemExit)
     return kind
 
 
 def require_gradient_trained(model: Model) -> Model:
-    """Return the model if it is gradient-trained.
-
-    Raises:
-        ConfigError: The model is closed-form.
-    """
+    """Return the model; a `ConfigError` if it is closed-form."""
     if model.rows == "all":
         name = type(model).__module__.split(".")[-2]
         raise ConfigError(

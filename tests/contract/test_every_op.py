@@ -48,6 +48,7 @@ from recsys_cli.features.ops import (
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.steps import Gather, Locate
 from recsys_cli.registry import ENGINES
+from recsys_cli.serving.encoder import ops as encoder
 
 OPS: tuple[type[Op], ...] = get_args(get_args(AnyOp)[0])
 EXAMPLES: dict[type[Op], Op] = {
@@ -83,7 +84,13 @@ EXAMPLES: dict[type[Op], Op] = {
 
 every_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
 reader: TypeAdapter[Op] = TypeAdapter(AnyOp)
-ROLES = {"polars": POLARS, "nvtabular": NVTABULAR, "aggregator": AGGREGATORS, "filter": FILTERS}
+ROLES = {
+    "polars": POLARS,
+    "nvtabular": NVTABULAR,
+    "aggregator": AGGREGATORS,
+    "filter": FILTERS,
+    "encoder": encoder.MODULES,
+}
 OUTSIDE = "chooses rows before the split, outside the engines"
 DESCRIBES = "only describes columns, so the engines have nothing to compute"
 REFUSED = {
@@ -92,6 +99,19 @@ REFUSED = {
     "NegativeSampling": "samples rows after the split, outside the engines",
 }  # fmt: skip
 """Ops without an engine implementation, and the reason."""
+
+
+def example_of(op: type[Op]) -> Op:
+    if op not in EXAMPLES:
+        pytest.fail(f"add {op.__name__}: {op.__name__}(…) with typical options to EXAMPLES of {__file__}")
+    return EXAMPLES[op]
+
+
+def test_op_without_an_example_is_explained() -> None:
+    with pytest.raises(
+        pytest.fail.Exception, match=r"add Op: Op\(…\) with typical options to EXAMPLES of .*test_every_op\.py"
+    ):
+        example_of(Op)
 
 
 @every_op
@@ -109,7 +129,7 @@ def test_op_is_named_in_a_config_as_its_class(op: type[Op]) -> None:
 
 @every_op
 def test_op_round_trips_through_json(op: type[Op]) -> None:
-    example = EXAMPLES[op]
+    example = example_of(op)
     assert reader.validate_json(example.model_dump_json()) == example
     assert hash(reader.validate_python(example.model_dump())) == hash(example)
 
@@ -117,19 +137,19 @@ def test_op_round_trips_through_json(op: type[Op]) -> None:
 @every_op
 def test_op_refuses_unknown_options(op: type[Op]) -> None:
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
-        reader.validate_python(EXAMPLES[op].model_dump() | {"colums": 1})
+        reader.validate_python(example_of(op).model_dump() | {"colums": 1})
 
 
 @every_op
 def test_op_cannot_be_changed(op: type[Op]) -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        EXAMPLES[op].op = "Other"  # type: ignore[attr-defined]
+        example_of(op).op = "Other"  # type: ignore[attr-defined]
 
 
 @every_op
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engine_computes_an_op_or_says_why_not(op: type[Op], engine: str) -> None:
-    example, modules = EXAMPLES[op], ROLES[engine]
+    example, modules = example_of(op), ROLES[engine]
     if op.__name__ in REFUSED:
         reason = f"{op.__name__} {REFUSED[op.__name__]}"
         assert refusal(example, engine, modules) == reason
@@ -142,9 +162,32 @@ def test_engine_computes_an_op_or_says_why_not(op: type[Op], engine: str) -> Non
         assert not {*wanted, *(["learn"] if example.fitted else [])} - set(vars(module))
 
 
+FOR_ROWS = {
+    "DifferenceLag": "reads other rows; bring its output columns", "Groupby": "reads other rows; bring its output columns",
+    "NegativeSampling": "samples rows of a data set", "JoinExternal": "joins a table; the tables by id have its columns",
+    "AddTags": "only describes columns", "DropLowCardinality": "only describes columns", "ValueCount": "only describes columns",
+} | dict.fromkeys(
+    ("Deduplicate", "Dropna", "Filter", "KCore", "TimeWindow"), "only drops rows, so single rows skip it"
+)  # fmt: skip
+"""Ops without an encoding of single rows, and the reason."""
+
+
+@every_op
+def test_encoder_computes_an_op_for_single_rows_or_says_why_not(op: type[Op]) -> None:
+    example = EXAMPLES[op]
+    if op.__name__ in FOR_ROWS:
+        reason = f"{op.__name__} {FOR_ROWS[op.__name__]}"
+        assert encoder.refusal(example) == reason
+        with pytest.raises(ConfigError, match=reason):
+            encoder.load(example)
+    else:
+        assert encoder.refusal(example) is None
+        assert callable(encoder.load(example).compiled)
+
+
 @every_op
 def test_fitted_op_has_an_aggregator_and_row_op_a_filter(op: type[Op]) -> None:
-    example = EXAMPLES[op]
+    example = example_of(op)
     for role, has, functions, reason in (
         ("aggregator", example.fitted, ("merge", "finalize"), "learns nothing from train"),
         ("filter", example.phase == "rows", ("choose",), "filters no rows"),

@@ -1,4 +1,4 @@
-"""Ops of other packages: an entry point or import path in a config, and modules that implement them."""
+"""Ops of other packages: an entry point or import path in a config."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from recsys_cli.features.ops.op import Op
 
 
 class ForeignOp(Op):
-    """Base class of ops of other packages (docs/security.md); `modules` names the implementations.
+    """Base class of ops of other packages (docs/plugins.md); `modules` names the implementations.
 
-    A module for an engine has `apply`, and `learn` for a fitted op, with the signatures of `Computing` of that engine.
-    "aggregator" has `merge` and `finalize` (`etl.aggregators.Aggregator`), "filter" has `choose` (`etl.filters`).
+    A module for an engine has `apply`, and `learn` for a fitted op, with the signatures of `Computing` in `computing` of that
+    engine. "aggregator" has `merge` and `finalize` (`etl.aggregators.Aggregator`), "filter" has `choose` (`etl.filters`).
 
     Example:
         class Half(ForeignOp):
@@ -38,11 +38,7 @@ class ForeignOp(Op):
 
 
 def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
-    """Validate an op of a config: a built-in one by `own`, one of another package by its class.
-
-    Raises:
-        ValueError: An unknown or untrusted op, a class that is no `ForeignOp`, or a wrong option.
-    """
+    """Validate an op of a config: a built-in one by `own`, one of another package by its class."""
     if isinstance(value, ForeignOp):
         return value
     try:
@@ -67,10 +63,10 @@ def read_op(value: Any, own: ValidatorFunctionWrapHandler) -> Op:
 
 
 def _foreign(name: str) -> type[ForeignOp] | None:
-    """Return the class of an op of another package; None if no package has it."""
     path = plugins.resolve(name, what="op")
     if path is None:
         return None
     kind: type[ForeignOp] = plugins.load(path)
     plugins.require_subclass(kind, ForeignOp, path)
+    plugins.guard_class(kind, f"the op {path} failed")
     return kind
