@@ -18,7 +18,7 @@ from recsys_cli.cpu import cores
 from recsys_cli.errors import RecsysError
 from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.engines import missing_of_cluster
-from recsys_cli.etl.workers import Failure, SharedFolder, SharedTask, run_task
+from recsys_cli.etl.workers import Failure, SharedFolder, SharedTask
 from recsys_cli.events import Emit, Message
 
 Part = TypeVar("Part")
@@ -162,7 +162,7 @@ class _SentTask(Generic[Part, Result]):
     def submit(self, part: Part) -> _Pending[Part]:
         if self._sent is None:
             self._sent = self._send()
-        return _Pending(part, self._cluster.client.submit(run_task, self._sent, part, pure=False), self._sent)
+        return _Pending(part, self._cluster.client.submit(SharedTask.run, self._sent, part, pure=False), self._sent)
 
     def result(self, pending: _Pending[Part]) -> Result:
         """Wait for the result of a part; submit it again if its broadcast task was lost."""
@@ -256,10 +256,7 @@ def _local_cluster(config: EtlConfig, scratch: Path) -> Iterator[Any]:
     available = cores()
     options: dict[str, Any] = {"local_directory": str(scratch), "silence_logs": logging.CRITICAL}
     # The scheduler starts an HTTP server even without a dashboard.
-    options["scheduler_kwargs"] = {
-        "dashboard": False,
-        "dashboard_address": "127.0.0.1:0",
-    }
+    options["scheduler_kwargs"] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     workers = config.workers or available
     # Polars uses all cores in each process, and reads the variable at its first use.
     threads = {"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": str(max(1, available // workers))}

@@ -90,6 +90,11 @@ class Engine(Protocol):
         """
 
 
+def state_of(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:
+    """Return the fitted state of a step, by name."""
+    return {name: fitted.state[step.index, name] for name in step.op.states}
+
+
 def check_ops(engine: Engine, ops: Sequence[Op]) -> None:
     """Check the support of an engine for all ops of a plan.
 

@@ -50,6 +50,7 @@ class Threads:
             try:
                 for part in parts:
                     ahead.append(pool.submit(task, part))
+                    del part  # a part may be large, and is not needed after its task
                     if len(ahead) > self.count:
                         yield ahead.popleft().result()
                 while ahead:

@@ -32,19 +32,13 @@ def with_exact_labels(steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Ta
     extended: list[PlanStep] = []
     for step in steps:
         for label in labels:
-            expression = _exact(step, label, rows)
-            if expression is not None:
+            expression = step.op.casts.get(label)
+            if expression is not None and not _always_fits(expression, rows):
                 name = EXACT + label
                 op = LambdaOp(expression=expression, output=name, dtype="float64")
                 extended.append(replace(step, op=op, writes=(name,)))
         extended.append(step)
     return extended
-
-
-def _exact(step: PlanStep, label: str, rows: pa.Table) -> str | None:
-    """Return the expression of a label before the cast of a step, or None if the cast cannot change it."""
-    expression = step.op.casts.get(label)
-    return None if expression is None or _always_fits(expression, rows) else expression
 
 
 def _always_fits(expression: str, rows: pa.Table) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,7 +29,7 @@ from recsys_cli.features.columns import ROW_NUMBER
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import Role, Schema
 from recsys_cli.features.spec import is_list
-from recsys_cli.workspace import PreparedData
+from recsys_cli.workspace import PreparedData, replacing
 
 _MAY_LACK = frozenset({Role.LABEL, Role.WEIGHT, Role.TIMESTAMP, Role.SAMPLED})
 """Roles that new rows may lack: no model needs them for prediction."""
@@ -144,7 +143,7 @@ def apply_plan(
     size = min(rows_per_shard(config.model_copy(update={"shard_rows": None}), chosen.schema()), ROW_GROUP_ROWS * 8)
     written = Written()
     with (
-        _whole(output) as partial_path,
+        replacing(output, partial=f".{output.name}.{uuid.uuid4().hex[:8]}.partial") as partial_path,
         pq.ParquetWriter(partial_path, prepared(chosen.schema().empty_table()).schema) as file,
     ):
         for table in Threads(engine.threads).map(prepared, _cut(chosen.batches(), size)):
@@ -186,18 +185,6 @@ def _cut(batches: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
     for batch in batches:
         for first in range(0, batch.num_rows, size):
             yield batch.slice(first, size)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the same folder, renamed to the final path on success."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_path = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        yield partial_path
-        partial_path.replace(path)
-    finally:
-        partial_path.unlink(missing_ok=True)
 
 
 def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path: str) -> RawTable:

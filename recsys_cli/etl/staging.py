@@ -85,14 +85,7 @@ class Staged:
         names = self.schema.names if columns is None else list(columns)
         return file.tables(self.schema, names)
 
-    def read(
-        self,
-        split: str,
-        shard: int,
-        *,
-        columns: Sequence[str] | None = None,
-        shuffled: bool = True,
-    ) -> pa.Table:
+    def read(self, split: str, shard: int, *, columns: Sequence[str] | None = None, shuffled: bool = True) -> pa.Table:
         """Return the rows of a shard.
 
         Args:

@@ -160,11 +160,6 @@ class SharedTask(Generic[Part, Result]):
             return Failure(_portable(error))
 
 
-def run_task(task: SharedTask[Part, Result], part: Part) -> Result | Failure:
-    """Run one part of a broadcast task."""
-    return task.run(part)
-
-
 @cache
 def _check(shared: SharedFolder) -> None:
     """Check the shared folder, once per process.

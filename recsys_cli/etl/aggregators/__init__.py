@@ -1,4 +1,4 @@
-"""Aggregators of the fitted ops, one module per op, common to all engines.
+"""Aggregators of the fitted ops, common to all engines.
 
 `merge(parts)` combines partial aggregates into one, mergeable again; `finalize(op, merged)` computes the fitted state.
 Both are deterministic functions of their arguments and their order, without unordered group-bys: threads and clusters
@@ -32,8 +32,8 @@ MODULES: dict[type, str] = {
     ops.FillMedian: "recsys_cli.etl.aggregators.fill_median",
     ops.JoinGroupby: "recsys_cli.etl.aggregators.join_groupby",
     ops.Normalize: "recsys_cli.etl.aggregators.normalize",
-    ops.NormalizeMinMax: "recsys_cli.etl.aggregators.normalize_min_max",
-    ops.ReduceDtypeSize: "recsys_cli.etl.aggregators.reduce_dtype_size",
+    ops.NormalizeMinMax: "recsys_cli.etl.aggregators.ranges",
+    ops.ReduceDtypeSize: "recsys_cli.etl.aggregators.ranges",
     ops.TargetEncoding: "recsys_cli.etl.aggregators.target_encoding",
     ops.ValueCount: "recsys_cli.etl.aggregators.value_count",
 }

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.hashed import bucket_ids
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, schema, to_frame
+from recsys_cli.etl.nvtabular_engine.frames import fit, nvtabular, quiet, run, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
 from recsys_cli.features.ops import Categorify
 from recsys_cli.features.schema import FIRST, NULL, UNSEEN
@@ -63,11 +63,8 @@ def _counts(column: pa.ChunkedArray, name: str, folder: Path) -> pa.Table:
 
 def _count(values: pa.Array, folder: Path) -> pa.Table:
     """Fit a Categorify op on values without nulls; return its counts."""
-    library = nvtabular()
     with quiet():
-        op = library.ops.Categorify(out_path=str(folder))
-        frame = to_frame({VALUE: values})
-        library.Workflow([VALUE] >> op).fit(library.Dataset(frame, schema=schema(frame)))
+        fit([VALUE] >> nvtabular().ops.Categorify(out_path=str(folder)), {VALUE: values})
     counts = pq.read_table(folder / "categories" / f"unique.{VALUE}.parquet", columns=[VALUE, f"{VALUE}_size"])
     return counts.rename_columns([VALUE, "count"])
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, schema, to_frame
+from recsys_cli.etl.nvtabular_engine.frames import fit, nvtabular, quiet, run, schema, to_frame
 from recsys_cli.etl.nvtabular_engine.plain import elements, plain, raw
 from recsys_cli.features.ops.grouping import Group, members
 
@@ -72,6 +74,35 @@ def join_by_key(keys: Keys, statistics: pa.Table, columns: Sequence[str]) -> dic
         graph = on >> library.ops.JoinExternal(external, on=on, columns_ext=[*on, *names.values()])
     joined = run(graph, keys.columns)
     return {name: _nan_to_null(joined.column(position)) for name, position in names.items()}
+
+
+def grouped(
+    op: Any,
+    files: Literal["categories", "stats"],
+    keys: Keys,
+    columns: Mapping[str, pa.Array],
+    outputs: Mapping[str, str],
+) -> pa.Table:
+    """Fit an op on columns by key; return the keys and its statistics.
+
+    Args:
+        op: The op.
+        files: The op's attribute with the paths of its statistics.
+        keys: The keys of the rows.
+        columns: Columns without nulls.
+        outputs: Name of a statistic → NVTabular's name, behind the names of the keys.
+    """
+    names = list(keys.columns)
+    if len(keys.columns[names[0]]) == 0:
+        return pa.table({**keys.columns, **{name: pa.array([], pa.float64()) for name in outputs}})
+    library = nvtabular()
+    with quiet():
+        groups = library.ColumnSelector(subgroups=[library.ColumnSelector(names)])
+        fit(groups >> op, {**keys.columns, **columns})
+    (path,) = getattr(op, files).values()
+    found = pq.read_table(path)
+    statistics = {name: found.column("_".join((*names, output))) for name, output in outputs.items()}
+    return pa.table({name: found.column(name) for name in names} | statistics)
 
 
 def _nan_to_null(column: pa.ChunkedArray) -> pa.Array:

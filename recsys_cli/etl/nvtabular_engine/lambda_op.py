@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, to_arrow, to_frame
-from recsys_cli.etl.nvtabular_engine.plain import elements, plain
+from recsys_cli.etl.nvtabular_engine.plain import elements, plain, set_column
 from recsys_cli.features.expression import (
     FIRST_SECOND,
     LAST_SECOND,
@@ -78,9 +78,7 @@ def apply(op: LambdaOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: P
     kinds = {name: kind_of_type(rows.schema.field(name).type, name) for name in sorted(columns(expression))}
     check(expression, kinds)
     values = _run(op, expression, rows, kinds) if rows.num_rows else pa.array([], op.dtype)
-    if op.output in rows.column_names:
-        return rows.set_column(rows.column_names.index(op.output), op.output, values)
-    return rows.append_column(op.output, values)
+    return set_column(rows, op.output, values)
 
 
 def _run(op: LambdaOp, expression: Expression, table: pa.Table, kinds: Mapping[str, Kind]) -> pa.Array:

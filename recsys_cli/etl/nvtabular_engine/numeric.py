@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_cli.etl.nvtabular_engine.frames import nvtabular, quiet, run, schema, to_frame
-from recsys_cli.etl.nvtabular_engine.plain import element_type, elements
+from recsys_cli.etl.nvtabular_engine.frames import fit, quiet, run
+from recsys_cli.etl.nvtabular_engine.plain import element_type, elements, set_column
 from recsys_cli.features.ops.numeric import calculated_type
 
 VALUE = "value"
@@ -113,15 +113,6 @@ def run_op(make: Callable[[Mapping[str, str]], Any], values: Mapping[str, pa.Arr
 
 def fitted(op: Any, values: pa.Array) -> Any:
     """Fit an op on at least one value, as the column VALUE."""
-    library = nvtabular()
     with quiet():
-        frame = to_frame({VALUE: values})
-        library.Workflow([VALUE] >> op).fit(library.Dataset(frame, schema=schema(frame)))
+        fit([VALUE] >> op, {VALUE: values})
     return op
-
-
-def set_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """Replace or add a column."""
-    if name in rows.column_names:
-        return rows.set_column(rows.column_names.index(name), name, values)
-    return rows.append_column(name, values)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
 from recsys_cli.etl.join_keys import canonical
+from recsys_cli.features.spec import is_list
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,6 @@ def raw(values: pa.Array, kind: pa.DataType, column: str) -> pa.Array:
     return values.cast(plain_type(kind, column)).cast(raw_type(kind))
 
 
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a type is a list type."""
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
-
-
 def element_type(kind: pa.DataType) -> pa.DataType:
     """Return the element type of lists; other types unchanged."""
     return kind.value_type if is_list(kind) else kind
@@ -126,3 +122,10 @@ def elements(values: pa.ChunkedArray) -> tuple[pa.Array, npt.NDArray[np.int32] |
         return array, None
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     return array.flatten(), np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+
+
+def set_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """Replace or add a column."""
+    if name in rows.column_names:
+        return rows.set_column(rows.column_names.index(name), name, values)
+    return rows.append_column(name, values)

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
-from recsys_cli.etl.engine import Aggregates, PassSteps
+from recsys_cli.etl.engine import Aggregates, PassSteps, state_of
 from recsys_cli.etl.engines import OWN
 from recsys_cli.etl.implementations import refusal
 from recsys_cli.etl.polars_engine import count_check, gpu, join_external, joined_categorify
@@ -91,7 +91,7 @@ class PolarsEngine:
         if self._gpu is not None:
             return self._applied_on_gpu(self._gpu, steps, fitted, frame)
         for step in steps:
-            frame = computing(step.op).apply(step.op, _state(step, fitted), frame)
+            frame = computing(step.op).apply(step.op, state_of(step, fitted), frame)
         return frame
 
     @staticmethod
@@ -100,7 +100,7 @@ class PolarsEngine:
         for is_foreign, part in groupby(steps, key=lambda step: isinstance(computing(step.op), ForeignComputing)):
             if is_foreign:
                 for step in part:
-                    frame = computing(step.op).apply(step.op, _state(step, fitted), frame)
+                    frame = computing(step.op).apply(step.op, state_of(step, fitted), frame)
             else:
                 frame = gpu.apply(list(_units(list(part), fitted, frame)), frame.collect()).lazy()
         return frame
@@ -128,13 +128,9 @@ class PolarsEngine:
 def _units(steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[gpu.Unit]:
     """Yield the parts of the query, each with or without GPU support."""
     for step in steps:
-        apply, state = computing(step.op).apply, _state(step, fitted)
+        apply, state = computing(step.op).apply, state_of(step, fitted)
         if step.op.encodes:
             yield from joined_categorify.units(cast("Categorify", step.op), state, frame.collect_schema())
         else:
             yield gpu.Unit(type(step.op).__name__, partial(apply, step.op, state))
         frame = apply(step.op, state, frame)
-
-
-def _state(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:
-    return {name: fitted.state[step.index, name] for name in step.op.states}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
+from recsys_cli.features.ops.filling import FILLED
 from recsys_cli.features.ops.numeric import calculated_type
 
 TYPES: dict[pa.DataType, pl.DataType] = {
@@ -58,13 +59,21 @@ def change(
     return changed
 
 
-def missing(values: pl.Expr, kind: pa.DataType) -> pl.Expr:
-    """Return a mask of null and NaN."""
+def filled(
+    frame: pl.LazyFrame, types: Mapping[str, pa.DataType], constants: Mapping[str, float], *, indicators: bool
+) -> pl.LazyFrame:
+    """Replace null and NaN by a constant per column; `indicators` adds flags of the filled values."""
+    columns = change(frame, types, lambda values, name: _fill(values, types[name], constants[name]))
+    if indicators:
+        columns += change(frame, types, lambda values, name: _missing(values, types[name]).cast(pl.Int8), suffix=FILLED)
+    return frame.with_columns(columns)
+
+
+def _missing(values: pl.Expr, kind: pa.DataType) -> pl.Expr:
     return values.is_null() | values.is_nan() if pa.types.is_floating(kind) else values.is_null()
 
 
-def fill(values: pl.Expr, kind: pa.DataType, constant: float) -> pl.Expr:
-    """Replace null and NaN by a constant."""
+def _fill(values: pl.Expr, kind: pa.DataType, constant: float) -> pl.Expr:
     if not pa.types.is_floating(kind):
         return values.fill_null(int(constant))
     # `otherwise` covers null as well, because is_not_nan() of null is null.

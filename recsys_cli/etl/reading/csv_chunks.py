@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -14,6 +13,7 @@ from recsys_cli.data.remote import RawFile
 from recsys_cli.data.source import RawTable
 from recsys_cli.data.streams import Stream, compression, fill, opened, size_of
 from recsys_cli.errors import DataError
+from recsys_cli.etl.executor import Threads
 from recsys_cli.etl.reading.columns import in_file
 from recsys_cli.etl.reading.row_ends import BOM, count_lines, end_of_rows, open_quote
 
@@ -98,19 +98,8 @@ def parse_in_order(chunks: Iterable[Chunk], parse: Callable[[Chunk], Result], *,
 
     Memory holds at most `threads` + 1 chunks, as text or parsed, and one more during its read.
     """
-    with ThreadPoolExecutor(threads, thread_name_prefix="parse") as pool, closing(read_ahead(chunks)) as prefetched:
-        pending: deque[Future[Result]] = deque()
-        try:
-            for chunk in prefetched:
-                pending.append(pool.submit(parse, chunk))
-                del chunk  # frees the text after parsing, as the future does
-                if len(pending) > threads:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+    with closing(read_ahead(chunks)) as prefetched:
+        yield from Threads(threads).map(parse, prefetched)
 
 
 def empty_chunk(table: RawTable) -> Chunk:

@@ -23,7 +23,7 @@ from recsys_cli.etl.report.facts import (
 )
 from recsys_cli.etl.report.flow import RowCounts, flow
 from recsys_cli.etl.report.frequency import frequency, growth
-from recsys_cli.etl.report.sample import Sample, own_ids_end, repetitions
+from recsys_cli.etl.report.sample import Sample, repetitions
 from recsys_cli.etl.report.tables import in_tables
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.schema import FIRST, Column, Role
@@ -213,4 +213,4 @@ def _equals_train_counts(
     column: Column, census: Mapping[str, Census], counts: Mapping[str, npt.NDArray[np.int64]]
 ) -> bool:
     """Whether the fitted counts equal those of the prepared rows of train."""
-    return bool(np.array_equal(census[_TRAIN].ids[column.name][FIRST : own_ids_end(column)], counts[column.name]))
+    return bool(np.array_equal(census[_TRAIN].ids[column.name][FIRST : column.own_ids.stop], counts[column.name]))

@@ -43,14 +43,14 @@ class Sample:
     @property
     def by_user(self) -> bool:
         """Whether users are sampled, not items."""
-        return own_ids_end(self.user) >= own_ids_end(self.item)
+        return self.user.own_ids.stop >= self.item.own_ids.stop
 
     def keys(self, user: Ids, item: Ids) -> Keys:
         """Return the keys of the sampled pairs, for users and items with ids of their own."""
         user, item = _pick(self._selected.take(user if self.by_user else item), user, item)
         user, item = _pick(self._is_own(item, self.item) if self.by_user else self._is_own(user, self.user), user, item)
         keys = user.astype(np.uint64)
-        keys *= np.uint64(own_ids_end(self.item))
+        keys *= np.uint64(self.item.own_ids.stop)
         keys += item.view(np.uint32)
         return keys
 
@@ -58,7 +58,7 @@ class Sample:
     def _is_own(ids: Ids, column: Column) -> npt.NDArray[np.bool_]:
         """Return a mask of the ids with a value of their own."""
         mask = ids >= FIRST
-        return mask & (ids < own_ids_end(column)) if column.buckets else mask
+        return mask & (ids < column.own_ids.stop) if column.buckets else mask
 
     @cached_property
     def _selected(self) -> npt.NDArray[np.bool_]:
@@ -75,11 +75,6 @@ def _pick(mask: npt.NDArray[np.bool_], *columns: Ids) -> list[Ids]:
     """Return the rows of a mask, by positions: twice as fast as by the mask itself."""
     positions = np.flatnonzero(mask)
     return [column.take(positions) if len(positions) < len(column) else column for column in columns]
-
-
-def own_ids_end(column: Column) -> int:
-    """Return the end of the ids with a value of their own; hash buckets follow."""
-    return (column.cardinality or FIRST) - column.buckets
 
 
 def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> RepeatedPairs:
