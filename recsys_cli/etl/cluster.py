@@ -38,8 +38,8 @@ _ATTEMPTS = 4
 class Cluster:
     """Runs tasks on the workers of a Dask cluster.
 
-    A task is broadcast to the workers once; after that only the parts are sent. Other workers repeat the parts of a
-    lost worker, so a part may run twice.
+    A task is broadcast once, then only parts are sent. Other workers repeat the parts of a lost worker, so a part may
+    run twice.
     """
 
     def __init__(self, name: str, client: Any, shared: SharedFolder, emit: Emit) -> None:
@@ -52,7 +52,7 @@ class Cluster:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The entries of the manifest: cluster, number of workers and threads."""
+        """See `Executor.facts`."""
         return {"cluster": self.name, "workers": len(self.threads), "threads": sum(self.threads.values())}
 
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
@@ -93,7 +93,7 @@ class Cluster:
         """Wait for a worker.
 
         Raises:
-            RecsysError: No worker joined before the timeout.
+            RecsysError: No worker joins before the timeout.
         """
         self.check_workers()
         while not self.threads:
@@ -104,7 +104,7 @@ class Cluster:
         """Update the list of workers, and warn about lost ones.
 
         Raises:
-            RecsysError: The cluster has had no worker for longer than the timeout.
+            RecsysError: There is no worker for longer than the timeout.
         """
         before, self.threads = self.threads, self._workers()
         for address in before.keys() - self.threads.keys():
@@ -124,7 +124,6 @@ class Cluster:
             )
 
     def _workers(self) -> dict[str, int]:
-        """Return the number of threads of each worker, by address."""
         try:
             return dict(self.client.nthreads())
         except (OSError, TimeoutError, RuntimeError) as error:
@@ -138,13 +137,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Pending(Generic[Part]):
-    """A submitted part.
-
-    Attributes:
-        part: The part.
-        future: The Dask future of its result.
-        task: The Dask future of the broadcast task that it needs.
-    """
+    """A submitted part, and the Dask futures of its result and of its broadcast task."""
 
     part: Part
     future: Any
@@ -208,11 +201,7 @@ class _SentTask(Generic[Part, Result]):
 def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Cluster]:
     """Start a local cluster or connect to an external one; close it at the end.
 
-    Args:
-        config: The kind or address (`cluster`) and the number of local workers (`workers`).
-        engine: The engine of the workers.
-        scratch: A folder on a file system shared with every worker.
-        emit: Receiver of warnings about lost workers.
+    `scratch` is on a file system shared with every worker.
 
     Raises:
         MissingExtraError: Dask is not installed.
@@ -234,7 +223,6 @@ def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -
 
 
 def _client(scheduler: Any) -> Any:
-    """Connect to a local cluster or to the address of a scheduler."""
     from distributed import Client
 
     try:
@@ -288,8 +276,7 @@ def _gpu_cluster(config: EtlConfig, options: dict[str, Any]) -> Any:
 def _ignore_interrupts() -> Iterator[None]:
     """Start threads and processes with SIGINT blocked: the process that starts them also stops them.
 
-    A terminal sends Ctrl-C to all processes, and each worker would print a traceback. A signal in between is delivered
-    at the end.
+    A terminal sends Ctrl-C to all processes, and each worker would print a traceback.
     """
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield
@@ -306,7 +293,7 @@ def _ignore_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """Mute the logs of Dask: errors and events carry all messages for the user."""
+    """Mute the logs of Dask: errors and events have all messages for the user."""
     import distributed  # noqa: F401 - its import sets up the loggers
 
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]

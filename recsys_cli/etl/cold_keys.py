@@ -1,4 +1,4 @@
-"""Cold keys: keys of a joined table, absent from the vocabulary of the key, with rows in the table by id.
+"""Cold keys: keys of a joined table, absent from the vocabulary, with rows in the table by id.
 
 Cold keys share an embedding and keep their own features: a table has one row per id, followed by one row per cold key.
 They depend neither on held-out rows nor on the engine.
@@ -29,15 +29,7 @@ NOT_COLD = -1
 def find_cold(
     op: Categorify, key: str, joins: Sequence[JoinExternal], tables: Mapping[str, pa.Table], state: State, index: int
 ) -> pa.Table:
-    """Return the cold keys of a key column, in ascending order.
-
-    Args:
-        op: The encoder of the key.
-        key: The key column.
-        joins: All joins on this key.
-        tables: The raw tables, by name.
-        state: The fitted state, with the vocabulary of the op.
-        index: Position of the op in the plan.
+    """Return the cold keys of a key column in ascending order; `op` at `index` in the plan encodes it.
 
     Returns:
         Columns: the key (`value`), its `row` in the table by id, its shared `id`, and `count` 0.
@@ -62,12 +54,7 @@ def find_cold(
 
 
 def counted(cold: pa.Table, merged: pa.Table) -> pa.Table:
-    """Set the number of train rows of each cold key: above 0 for values cut from the vocabulary as too rare.
-
-    Args:
-        cold: The result of `find_cold`.
-        merged: The value counts of the key column in train.
-    """
+    """Set the number of train rows of each cold key: above 0 for values cut from the vocabulary as too rare."""
     counts = counts_of(cold.select(["value"]), merged)
     return cold.set_column(cold.schema.get_field_index("count"), "count", counts)
 
@@ -92,13 +79,7 @@ def without_idle(steps: Sequence[PlanStep], fitted: FittedPlan, *, train: bool) 
 
 
 def with_rows(prepared: pa.Table, computed: pa.Table, steps: Sequence[PlanStep]) -> pa.Table:
-    """Append the table row of each key to prepared rows.
-
-    Args:
-        prepared: The columns of the schema.
-        computed: The raw rows after the steps.
-        steps: The steps, with a Locate for each key with cold keys.
-    """
+    """Append the table row of each key with cold keys (a Locate among the steps) to prepared rows."""
     for step in steps:
         if isinstance(step.op, Locate):
             ids, rows = (computed.column(name).to_numpy() for name in (step.op.key, step.op.output))

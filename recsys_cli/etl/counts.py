@@ -1,8 +1,8 @@
 """Value counts: partial counts of rows, their sum, and their order.
 
 Integers and short strings are counted as 64-bit keys, many times faster than strings. A table of counts has the columns
-`value` (unique, at most one null) and `count` (int64), in no order. Short strings stay packed (`string_keys.pack`), in a
-column `packed` in place of `value`, until the final sort.
+`value` (unique, at most one null) and `count` (int64), unordered. Until the final sort, short strings are packed
+(`string_keys.pack`), in a column `packed` in place of `value`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,6 @@ def _tally(counts: pa.Table) -> Tally | None:
 
 
 def _of(keys: Keys) -> Tally:
-    """Count keys."""
     if not len(keys):
         return keys, np.zeros(0, dtype=np.int64)
     low, high = int(keys.min()), int(keys.max())
@@ -130,7 +129,7 @@ def _of(keys: Keys) -> Tally:
 
 
 def _of_few(keys: Keys) -> Tally:
-    """Count keys with few unique values by hash slot; the rare keys of a shared slot are sorted instead."""
+    """Count keys with few unique values by hash slot; the rare keys of a shared slot are sorted."""
     slots = ((keys.view(np.uint64) * _GOLDEN) >> np.uint64(64 - _SLOT_BITS)).view(np.int64)
     owners = np.zeros(1 << _SLOT_BITS, dtype=keys.dtype)
     owners[slots] = keys
@@ -152,7 +151,7 @@ def _in_one(tallies: Sequence[Tally]) -> Tally:
 
 
 def _into(large: Tally, small: Tally) -> Tally:
-    """Return the sum of two sorted tallies. The large one is only copied, because it may be most of the memory."""
+    """Return the sum of two sorted tallies; the large one, possibly most of the memory, is only copied."""
     keys, counts = large
     positions = np.searchsorted(keys, small[0])
     exists = np.append(keys, keys.dtype.type(0))[positions] == small[0]
@@ -173,7 +172,6 @@ def _into(large: Tally, small: Tally) -> Tally:
 
 
 def _table(tally: Tally, kind: pa.DataType | None, *, nulls: int) -> pa.Table:
-    """Return a table of counts, of packed strings if `kind` is None."""
     keys, counts = tally
     values = pa.array(keys) if kind is None else pa.array(keys).cast(kind)
     if nulls:

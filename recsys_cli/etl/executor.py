@@ -37,11 +37,11 @@ class Threads:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The entries of the manifest: cluster, number of workers and threads."""
+        """See `Executor.facts`."""
         return {"cluster": None, "workers": 1, "threads": self.count}
 
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """Yield the results of the parts, in order; at most one part more than the number of threads is in flight."""
+        """See `Executor.map`; at most one part more than the number of threads is in flight."""
         if self.count == 1:
             yield from map(task, parts)
             return
@@ -62,13 +62,9 @@ class Threads:
 
 @contextmanager
 def open_executor(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Executor]:
-    """Open the executor of a config, a thread pool or a cluster; close it at the end.
+    """Open the executor of a config, a thread pool or a cluster, and close it at the end.
 
-    Args:
-        config: The kind or address of the cluster (`cluster`) and its number of workers (`workers`).
-        engine: The engine; its `threads` limit the thread pool.
-        scratch: A scratch folder on a file system shared with every worker.
-        emit: Receiver of warnings about lost workers.
+    `scratch` is on a file system shared with every worker.
 
     Raises:
         MissingExtraError: The config has a cluster and Dask is not installed.

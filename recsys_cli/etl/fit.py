@@ -37,9 +37,7 @@ class FitTask:
     """The partial aggregates of a group of train shards in one pass: a task of an executor.
 
     Attributes:
-        engine: The engine.
         fitted: The plan with the state of earlier passes.
-        staged: The staged rows.
         number: Number of the pass, from 0.
     """
 
@@ -84,15 +82,7 @@ class FitTask:
 
 
 def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, emit: Emit) -> FittedPlan:
-    """Fit a plan on train.
-
-    Args:
-        plan: The plan.
-        staged: The staged rows and dimension tables.
-        engine: The engine.
-        executor: Runs the tasks over groups of shards.
-        emit: Receiver of progress.
-    """
+    """Fit a plan on train."""
     fitted = FittedPlan(plan, staged.inputs, {})
     program = plan.compile(staged.inputs)
     for number in range(program.passes + 1):
@@ -108,7 +98,7 @@ def fit(plan: FeaturePlan, staged: Staged, engine: Engine, executor: Executor, e
 
 
 def _with_state(fitted: FittedPlan, program: Program, state: Mapping[tuple[int, str], pa.Table]) -> FittedPlan:
-    """Return the plan with a partial state. It keeps the program, whose compilation needs the complete state."""
+    """Return the plan with a partial state and its program, whose compilation needs the complete state."""
     copy = replace(fitted, state=state)
     copy.__dict__["program"] = program
     return copy
@@ -147,7 +137,6 @@ class _MergedAggregates:
         self._parts: dict[tuple[int, str], list[pa.Table]] = defaultdict(list)
 
     def add(self, aggregates: Aggregates) -> None:
-        """Add partial aggregates."""
         for key, table in aggregates.items():
             parts = self._parts[key]
             parts.append(table)
@@ -174,7 +163,7 @@ def _finish(program: Program, number: int, aggregates: Aggregates) -> Aggregates
 
 
 def _cold(program: Program, number: int, aggregates: Aggregates, state: Aggregates, staged: Staged) -> Aggregates:
-    """Return the cold keys of the dimension tables with a key vocabulary fitted in this pass."""
+    """Return the cold keys of the dimension tables with a vocabulary fitted in this pass."""
     cold_keys: Aggregates = {}
     for key in program.keys:
         index, op, after = _encoder(program, key)
@@ -188,7 +177,6 @@ def _cold(program: Program, number: int, aggregates: Aggregates, state: Aggregat
 
 
 def _encoder(program: Program, key: str) -> tuple[int, Categorify, int]:
-    """Return the position of the encoder of a key in the plan, the encoder, and its pass."""
     return next((s.index, cast("Categorify", s.op), s.after) for s in program.steps if key in s.op.encodes)
 
 
@@ -197,9 +185,6 @@ class Tables:
     """The tables by id at the start of a pass: one row per id, followed by one row per cold key.
 
     Attributes:
-        engine: The engine.
-        staged: The raw tables.
-        program: The compiled plan.
         fitted: The plan with the state of earlier passes.
         number: Number of completed passes.
     """
@@ -236,7 +221,6 @@ class Tables:
         return state
 
     def _columns_before(self, gather: PlanStep) -> pa.Table:
-        """Return the columns of a lookup join, computed by the steps before it."""
         assert isinstance(gather.op, Gather)
         steps: list[PlanStep] = []
         needed = set(gather.op.columns)
@@ -286,10 +270,7 @@ class Tables:
 def row_numbers(shard: int, rows: int, order: npt.NDArray[np.int64] | None = None) -> pa.Array:
     """Return a unique number for each row of a train shard, by its position in the final order.
 
-    Args:
-        shard: Number of the shard.
-        rows: Number of rows.
-        order: Permutation from the final order to the current order of rows; None if they are in their final order.
+    `order` is the permutation from the final to the current order of rows; None for rows in their final order.
     """
     positions = np.arange(rows, dtype=np.uint64)
     if order is not None:

@@ -28,9 +28,7 @@ class Inputs:
     """The raw tables of a config.
 
     Attributes:
-        program: The plan, compiled for these tables.
         interactions: The reader of the interactions under "all", or one per split of a files split.
-        joined: The dimension tables, by name.
         schema: Names and types of the columns of the plan in the interactions.
     """
 
@@ -42,10 +40,6 @@ class Inputs:
     @classmethod
     def of(cls, config: RunConfig, raw: Path) -> Inputs:
         """Open the raw tables and compile the plan, with a sample of the first rows for their types.
-
-        Args:
-            config: The config, with dataset, split and plan.
-            raw: The folder of the downloaded dataset.
 
         Raises:
             ConfigError: The plan does not fit the tables.

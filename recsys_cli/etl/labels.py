@@ -21,13 +21,7 @@ from recsys_cli.features.steps import PlanStep
 
 
 def with_exact_labels(steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> list[PlanStep]:
-    """Add steps that keep a float64 copy of each label before a cast to an integer type.
-
-    Args:
-        steps: The steps of the rows.
-        fitted: The plan, with its labels.
-        rows: The rows: a comparison of columns without nulls needs no copy.
-    """
+    """Add steps that keep a float64 copy of each label before a cast to an integer type, except for casts without effect."""
     labels = fitted.plan.labels
     extended: list[PlanStep] = []
     for step in steps:
@@ -61,12 +55,7 @@ def _without_nulls(values: pa.ChunkedArray) -> bool:
 
 
 def count_lost(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
-    """Count the nulls and overflows of labels; sampled negatives may have null labels.
-
-    Args:
-        table: Rows after the steps of `with_exact_labels`.
-        schema: The columns of the prepared data, with their types.
-    """
+    """Count the nulls and overflows of labels after `with_exact_labels`; sampled negatives may have null labels."""
     sampled = next((column.name for column in schema.in_table(None) if column.role is Role.SAMPLED), None)
     lost = {}
     for label in schema.labels:
@@ -101,15 +90,10 @@ def unfit(label: str, count: int, where: str, dtype: str) -> DataError:
 
 
 def check_fits(label: str, exact: pa.ChunkedArray, dtype: str) -> None:
-    """Check the values of a label for overflow.
-
-    Args:
-        label: Name of the label.
-        exact: Its values as float64; NaN for null.
-        dtype: The integer type.
+    """Refuse values of a label (float64, NaN for null) that overflow its integer type.
 
     Raises:
-        DataError: A value overflows the type.
+        DataError: There are such values.
     """
     wrong = int(_unfit(exact.to_numpy(), dtype).sum())
     if wrong:

@@ -21,7 +21,6 @@ class Timed:
 
     Attributes:
         rows: The interactions; with ROW_NUMBER after filters.
-        column: The time column before the split.
         raw: The reader of the raw files, for the position of a row in an error; None if there is none.
     """
 
@@ -30,7 +29,7 @@ class Timed:
     raw: Reader | None = None
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
+        """See `Rows.schema`."""
         return self.rows.schema()
 
     def batches(self) -> Iterator[pa.Table]:
@@ -57,7 +56,7 @@ class Timed:
             raise missing_times(self.column, missing, done, self._where(first))
 
     def _where(self, number: int) -> str:
-        """Return the file of a row and its position in the file, without header and bad rows."""
+        """Return the file and position of a row, without header and bad rows."""
         if self.raw is None:
             return f"row {number + 1}"
         for file in self.raw.table.files:
@@ -70,13 +69,7 @@ class Timed:
 
 
 def timed(sources: Mapping[str, Rows], readers: Mapping[str, Reader], column: str | None) -> dict[str, Rows]:
-    """Add the check of times to interactions; without a time column before the split, return them unchanged.
-
-    Args:
-        sources: The interactions, by name.
-        readers: Their readers, by the same names.
-        column: The time column.
-    """
+    """Add the check of times to interactions, except without a time column before the split."""
     if column is None:
         return dict(sources)
     return {
@@ -96,14 +89,7 @@ def without_time(values: pa.ChunkedArray) -> npt.NDArray[np.bool_] | None:
 
 
 def missing_times(column: str, missing: int, rows: int, where: str) -> DataError:
-    """Return the error about rows without a time.
-
-    Args:
-        column: The time column.
-        missing: Number of rows without a time.
-        rows: Number of all rows.
-        where: Position of the first one.
-    """
+    """Return the error about rows without a time; `where` is the position of the first one."""
     return DataError(
         f"{missing:,} of {rows:,} interactions have no {column}, the first is {where}, so their order is unknown",
         hint=f"drop them: put {{op: Dropna, columns: [{column}]}} first in features.ops; or, if nothing depends on the "

@@ -43,12 +43,8 @@ class Applied:
     """Summary of prepared new rows.
 
     Attributes:
-        output: The parquet file.
-        rows: Number of rows.
-        schema: Its columns.
         left_out: Columns absent from the file, each with the raw columns missing for it.
         missing: Counts of `null`, `unseen` and all `values`, by categorical column.
-        engine: Name of the engine.
     """
 
     output: Path
@@ -64,7 +60,6 @@ class NewRows:
     """New interactions, in the types of the interactions at fit time.
 
     Attributes:
-        config: The config; new files have the format of its dataset.
         paths: Files, globs, folders or URLs, in order.
         fitted_on: Columns and types of the interactions at fit time.
     """
@@ -116,15 +111,7 @@ class NewRows:
 def apply_plan(
     data: PreparedData, rows: NewRows, output: Path, *, fitted: FittedPlan, scratch: Path, emit: Emit
 ) -> Applied:
-    """Apply a fitted plan to new rows, and write them to one parquet file.
-
-    Args:
-        data: The prepared data, with the tables by id.
-        rows: The new rows.
-        output: The file, written atomically.
-        fitted: The fitted plan of the data.
-        scratch: An empty scratch folder.
-        emit: Receiver of progress and messages.
+    """Apply a fitted plan to new rows, with the tables by id of prepared data, and write one parquet file atomically.
 
     Raises:
         DataError: The rows lack a required column, or are not readable.
@@ -188,7 +175,7 @@ def _cut(batches: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
 
 
 def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path: str) -> RawTable:
-    """Return the description of a text file with the types at fit time, because its text may suggest other types."""
+    """Return a text file's description with the types at fit time; its text may suggest other types."""
     described = {column.name: column for column in table.columns}
     columns = [described.get(name, RawColumn(name, None, nullable=True)) for name in names]
     typed = {

@@ -39,15 +39,7 @@ class PartitionedFile:
         num_partitions: int,
         numbers: npt.NDArray[np.int64] | None = None,
     ) -> PartitionedFile:
-        """Write rows, sorted by partition.
-
-        Args:
-            path: The file.
-            rows: The rows, at least one.
-            partitions: Partition of each row, below `num_partitions`.
-            num_partitions: Number of partitions.
-            numbers: Number of each row in the raw input, ascending; None to write no ROW_NUMBER.
-        """
+        """Write rows, at least one, sorted by partition; `numbers` become the ROW_NUMBER, ascending in the raw input."""
         order = np.argsort(partitions, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(partitions, minlength=num_partitions))))
         table = rows.combine_chunks().take(pa.array(order))
@@ -62,12 +54,7 @@ class PartitionedFile:
         return cls(path, starts, first, 0 if numbers is None else int(numbers[-1]))
 
     def tables(self, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns, partition by partition.
-
-        Args:
-            schema: All columns.
-            names: The columns to read, in order.
-        """
+        """Yield the columns `names` of the schema, partition by partition."""
         with pa.OSFile(str(self.path)) as source:
             file = pa.ipc.open_file(source, options=_options(schema, names))
             for partition in range(file.num_record_batches):
@@ -91,13 +78,7 @@ class Span:
 
 
 def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    """Return rows of several files in contiguous memory.
-
-    Args:
-        spans: The rows.
-        schema: All columns.
-        names: The columns to read, in order.
-    """
+    """Return the columns `names` of rows of several files, in contiguous memory."""
     options = _options(schema, names)
     tables = [pa.table({name: pa.array([], schema.field(name).type) for name in names})]
     for span in spans:
@@ -116,7 +97,6 @@ def _from_first(numbers: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) ->
 
 
 def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
-    """Return rows with absolute row numbers."""
     if first is None or ROW_NUMBER not in rows.column_names:
         return rows
     position, field = rows.column_names.index(ROW_NUMBER), schema.field(ROW_NUMBER)

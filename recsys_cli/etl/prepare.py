@@ -46,11 +46,9 @@ class Preparation:
     """The preparation of the data of a config.
 
     Attributes:
-        config: The config.
         raw: The folder of the downloaded dataset.
         scratch: An empty scratch folder.
         folder: The folder of the artifact.
-        emit: Receiver of progress and messages.
     """
 
     config: RunConfig
@@ -98,7 +96,7 @@ class Preparation:
         }
 
     def _stage(self, inputs: Inputs) -> tuple[Staged, dict[str, tuple[RowCount, ...]]]:
-        """Read, filter and partition the rows. Return them with the row counts of the filters."""
+        """Read, filter and partition the rows; return them with the row counts of the filters."""
         program = inputs.program
         chosen = {name: self._chosen(program, name, reader) for name, reader in inputs.interactions.items()}
         estimates = [

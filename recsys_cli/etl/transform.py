@@ -33,7 +33,6 @@ class Written:
     """Counts of written rows.
 
     Attributes:
-        rows: Number of rows.
         missing: Counts of `null`, `unseen` and all `values`, by column.
         lost: Counts of `null`, `unfit` (overflow) and all `rows`, by label with a cast to an integer type.
     """
@@ -43,7 +42,6 @@ class Written:
     lost: Mapping[str, Counter[str]] | None = None
 
     def __add__(self, other: Written) -> Written:
-        """Return the sum of the counts."""
         missing, lost = _added(self.missing, other.missing), _added(self.lost, other.lost)
         return Written(self.rows + other.rows, missing, lost)
 
@@ -62,12 +60,7 @@ class Transform:
     """The transform of one shard of a split: a task of an executor.
 
     Attributes:
-        engine: The engine.
         fitted: The fitted plan; for the flat layout with the tables by id (`flattened`).
-        staged: The staged rows.
-        schema: The columns of the prepared data.
-        split: Name of the split.
-        folder: The output folder.
         user: The raw user column, to write a hash for each user without an id; None to write no hashes.
     """
 
@@ -108,11 +101,7 @@ class Transform:
         return Written(table.num_rows, missing, lost)
 
     def _check_times(self, table: pa.Table) -> None:
-        """Check the times of interactions after the ops; sampled negatives have none.
-
-        Raises:
-            DataError: An interaction has no time.
-        """
+        """Refuse interactions without a time after the ops; sampled negatives have none."""
         for column in self.schema.in_table(None):
             if column.role is Role.TIMESTAMP and not column.ragged:
                 missing = without_time(table.column(column.name))
@@ -143,22 +132,13 @@ def _taken(numbers: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _without_numbers(rows: pa.Table) -> tuple[pa.Table, pa.ChunkedArray | None]:
-    """Return rows without ROW_NUMBER, and the row numbers, because ops do not see them."""
     if ROW_NUMBER not in rows.column_names:
         return rows, None
     return rows.drop_columns([ROW_NUMBER]), rows.column(ROW_NUMBER)
 
 
 def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, total: int) -> Written:
-    """Transform all shards of a split.
-
-    Args:
-        task: The transform of one shard.
-        executor: Runs the tasks over shards.
-        emit: Receiver of progress.
-        done: Number of rows in completed splits.
-        total: Number of rows in all splits.
-    """
+    """Transform all shards of a split, after `done` of `total` rows of all splits."""
     written = Written()
     for part in executor.map(task, range(len(task.staged.shards[task.split]))):
         written += part

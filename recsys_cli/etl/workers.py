@@ -52,8 +52,6 @@ class WorkerInfo:
     """The state of a worker.
 
     Attributes:
-        host: Host name.
-        releases: Package versions.
         missing: The package that the engine lacks on this worker; None if it can run.
         folder_error: The reason why the scratch folder is not usable; None if it is.
     """
@@ -66,12 +64,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True)
 class SharedFolder:
-    """A folder that checks the shared file system: every worker reads its token and writes a reply.
-
-    Attributes:
-        path: The folder.
-        token: Contents of its token file.
-    """
+    """A folder with a token, to check the shared file system: every worker reads the token and writes a reply."""
 
     path: Path
     token: str
@@ -94,7 +87,7 @@ class SharedFolder:
         return WorkerInfo(socket.gethostname(), releases(), engine.missing(engine.device), folder_error)
 
     def is_same(self) -> bool:
-        """Whether this process sees the folder with the original token."""
+        """Whether this process reads the original token."""
         return (self.path / "token").read_text() == self.token
 
     def num_replies(self) -> int:
@@ -102,11 +95,7 @@ class SharedFolder:
         return len(list(self.path.glob(f"reply-{self.token}-*")))
 
     def problems(self, workers: Mapping[str, WorkerInfo | Exception]) -> dict[str, str]:
-        """Return the problems of workers, each with its hint.
-
-        Args:
-            workers: The state of each worker, or the error of its inspection, by address.
-        """
+        """Return the problems of workers (state or error of the inspection, by address), each with its hint."""
         here = releases()
         hints: dict[str, str] = {}
         for address, info in workers.items():
@@ -144,7 +133,6 @@ class SharedTask(Generic[Part, Result]):
     """A task, broadcast to all workers.
 
     Attributes:
-        task: The function of a part.
         shared: The folder to check first: a worker may have joined after the inspection.
     """
 

@@ -1,8 +1,7 @@
 """Aggregators of the fitted ops, common to all engines.
 
-`merge(parts)` combines partial aggregates into one, mergeable again; `finalize(op, merged)` computes the fitted state.
-Both are deterministic functions of their arguments and their order, without unordered group-bys: threads and clusters
-give the same bytes.
+`merge` and `finalize` are deterministic functions of their arguments and their order, without unordered group-bys:
+threads and clusters give the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Aggregator(Protocol):
     """Interface of an aggregator module."""
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Merge the partial aggregates of shards, in shard order."""
+        """Merge the partial aggregates of shards, in shard order, into one, mergeable again."""
 
     def finalize(self, op: Op, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Return the fitted state of the op from its merged aggregates, both by name."""

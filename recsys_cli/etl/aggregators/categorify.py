@@ -22,7 +22,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def finalize(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Compute the values of each vocabulary and their order, without null and NaN.
+    """Compute values and order of each vocabulary, without null and NaN.
 
     Raises:
         DataError: A given vocabulary file is unreadable or invalid.
@@ -46,7 +46,7 @@ def finalize(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Tab
 
 
 def counts_of(values: pa.Table, merged: pa.Table) -> pa.ChunkedArray:
-    """Return the train counts of given values from merged counts; 0 for absent values."""
+    """Return the train counts of values from merged counts; 0 for absent values."""
     return _counts_in(values, _valid_counts(merged))
 
 
@@ -79,7 +79,6 @@ def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
 
 
 def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:
-    """Return the counts of vocabulary values; 0 for absent values."""
     values = pl.DataFrame(vocabulary.select(["value"]))
     right = pl.DataFrame(unpacked(counts)).with_columns(pl.col("value").cast(values.schema["value"]))
     joined = values.join(right, on="value", how="left", maintain_order="left")

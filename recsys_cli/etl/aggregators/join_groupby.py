@@ -43,20 +43,18 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _deviations(position: str) -> list[pl.Expr]:
-    """Return a part's summed and squared deviations from the overall mean, as `rest` and `square`."""
+    """Return a part's summed (`rest`) and squared deviations from the overall mean."""
     number, difference = pl.col(f"num{position}"), pl.col(f"mean{position}") - pl.col(f"overall{position}")
     square = pl.col(f"square{position}") + (difference**2 * number).fill_null(0.0)
     return [(difference * number).alias(f"rest{position}"), square.alias(f"square{position}")]
 
 
 def corrected(totals: Frame, deviations: Frame, keys: Sequence[str], positions: Sequence[str | int]) -> Frame:
-    """Return the moments by group, with means and squares corrected by the rounding error of the mean (`rest`).
+    """Return the moments by group, corrected by the rounding error of the mean (`rest`).
 
-    Args:
-        totals: `rows` by key, and per column `num`, `sum`, `min`, `max` and `mean`.
-        deviations: Summed (`rest`) and squared (`square`) deviations from `mean`, several rows per key.
-        keys: The key columns.
-        positions: Suffixes of the columns.
+    `totals` has `rows` and, per column, `num`, `sum`, `min`, `max` and `mean` by key; `deviations` has summed (`rest`)
+    and
+    squared (`square`) deviations from `mean`, in several rows per key.
     """
     sums = deviations.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
     both = totals.join(sums, on=keys, how="left", nulls_equal=True, maintain_order="left")

@@ -45,7 +45,7 @@ def _total(shares: npt.NDArray[np.float64]) -> float:
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate the moments; summation in `finalize` makes the result independent of merge groups."""
+    """Concatenate the moments; `finalize` adds them, independent of merge groups."""
     return pa.concat_tables(parts)
 
 

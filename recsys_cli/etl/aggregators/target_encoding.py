@@ -25,7 +25,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def finalize(op: TargetEncoding, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the encodings of each group over all of train, and out-of-fold for each fold."""
+    """Return the encodings of each group over all of train, and out-of-fold."""
     tables = {name: in_order(stacked([merged[name]]), FOLD) for name in op.learns}
     means = _means(op, tables[op.learns[0]])
     state = {MEANS: pa.table({f"target{at}": pa.array([mean], pa.float64()) for at, mean in enumerate(means)})}
@@ -39,7 +39,6 @@ def finalize(op: TargetEncoding, merged: Mapping[str, pa.Table]) -> dict[str, pa
 
 
 def _means(op: TargetEncoding, table: pl.DataFrame) -> list[float | None]:
-    """Return the overall mean of each target; None without values."""
     if op.target_mean is not None:
         return [op.target_mean] * len(op.targets)
     means: list[float | None] = []

@@ -41,10 +41,7 @@ class RowCount:
 
     Attributes:
         index: Position of the op in the plan.
-        name: Name of the op.
         title: Name of the op in messages.
-        rows_in: Rows before the op.
-        rows_out: Rows after the op.
     """
 
     index: int
@@ -60,7 +57,6 @@ class FilteredRows:
 
     Attributes:
         rows: The interactions; with ROW_NUMBER if there are ops.
-        columns: Their columns.
         ops: Position, op and its output rows; the first entry, without an op, has the input rows.
     """
 
@@ -69,7 +65,7 @@ class FilteredRows:
     ops: tuple[tuple[int, Op | None, Counted], ...] = ()
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
+        """See `Rows.schema`."""
         schema = self.rows.schema()
         return pa.schema([schema.field(name) for name in self.columns]) if self.ops else schema
 
@@ -87,7 +83,7 @@ class FilteredRows:
         return tuple(counts)
 
     def check(self) -> None:
-        """Check for an op without output rows, after a complete pass over the rows.
+        """Refuse an op without output rows, after a complete pass over the rows.
 
         Raises:
             DataError: An op removes all rows; the message names the op.
@@ -110,12 +106,9 @@ class FilteredRows:
             self.ops[-1][2].discard()
 
     def estimated_rows(self, raw: int) -> int:
-        """Return an estimate of the number of rows before the first pass.
+        """Estimate the number of rows before the first pass, from an estimate of the raw ones.
 
         A group counts as its input rows, because the size of its output row grows with them.
-
-        Args:
-            raw: An estimate of the rows before the first op.
         """
         before = itertools.takewhile(lambda step: not (step[1] and step[1].replaces), self.ops)
         bounds = [rows.most for _, _, rows in before if rows.most is not None]
@@ -134,16 +127,11 @@ def choose_rows(
 ) -> FilteredRows:
     """Apply all ops up to the last filter to the raw interactions; without filters, return them unchanged.
 
-    Ops over all rows run here; row-wise ops run lazily, in each pass over the result.
-
-    Args:
-        program: The compiled plan, without problems.
-        source: The raw interactions, with the raw columns of the program.
-        folder: A scratch folder, created on demand and in use until `discard`.
-        emit: Receiver of progress and messages.
-        part: The kind of interactions. Pure filters skip new ones; train-only ops such as KCore skip held-out ones.
-        memory: Budget in MiB.
-        labels: Label columns, checked for overflow of the type that an op gives them.
+    Ops over all rows run here; row-wise ops run lazily, in each pass over the result. Pure filters skip new
+    interactions;
+    train-only ops such as KCore skip held-out ones. Scratch files stay until `discard`. `memory` is in MiB; `labels`
+    are
+    checked for overflow of the type that an op gives them.
     """
     ops = [(index, cast("Op", op)) for index, op in program.rows if op.acts and _is_for(op, part)]
     if not ops:
@@ -161,7 +149,6 @@ def choose_rows(
 
 
 def _is_for(op: Op, part: Part) -> bool:
-    """Whether an op applies to a kind of interactions."""
     return not (part == "new" and op.drops_only) and not (part == "held-out" and op.train_only)
 
 
@@ -204,7 +191,7 @@ class _Columns:
 
     Attributes:
         available: The columns before each op, and after the last one.
-        live: The columns read by the op or a later step, before each op and after the last one.
+        live: Those read by the op or a later step.
         written: The outputs of each op; None for a removed column.
     """
 
@@ -214,7 +201,7 @@ class _Columns:
 
     @classmethod
     def of(cls, program: Program, ops: Sequence[Op], schema: pa.Schema) -> _Columns:
-        """Analyze the ops forward for available columns, and backward for live ones."""
+        """Analyze the ops forward for available columns, backward for live ones."""
         specs: dict[str, Spec] = {field.name: Spec(field.type) for field in schema}
         available = [tuple(specs)]
         written: list[Mapping[str, Spec | None]] = []
@@ -233,11 +220,11 @@ class _Columns:
         return cls(available, live, written)
 
     def before(self, number: int) -> tuple[str, ...]:
-        """Return the columns before an op that the op or a later step reads."""
+        """Return the columns before an op, for the op or a later step."""
         return tuple(name for name in self.available[number] if name in self.live[number])
 
     def after(self, number: int) -> tuple[str, ...]:
-        """Return the columns before an op that a later step reads."""
+        """Return the columns before an op, for a later step."""
         return tuple(name for name in self.available[number] if name in self.live[number + 1])
 
 

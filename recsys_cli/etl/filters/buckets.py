@@ -1,4 +1,4 @@
-"""Processing of groups in bounded memory: hash buckets by key in scratch files, and a merge back into the original order."""
+"""Groups in bounded memory: hash buckets by key in scratch files, and a merge back into the original order."""
 
 from __future__ import annotations
 
@@ -33,9 +33,6 @@ class Buckets:
 
     Attributes:
         files: One file per batch, with one record batch per bucket.
-        count: Number of buckets.
-        schema: Names and types of the columns.
-        context: The context of the op.
     """
 
     files: tuple[PartitionedFile, ...]
@@ -73,13 +70,9 @@ def bucket_bytes(memory: int) -> int:
 
 
 def partition(rows: Flow, by: Sequence[str], columns: Sequence[str], context: OpContext) -> Buckets:
-    """Partition materialized rows into buckets by key.
+    """Partition materialized rows into buckets by key, with further columns.
 
-    Args:
-        rows: The rows.
-        by: The key columns. NaN equals null, and null is a value of its own; -0.0 equals 0.0.
-        columns: Further columns to keep.
-        context: The context of the op, with scratch folder and memory budget.
+    NaN equals null, and null is a key of its own; -0.0 equals 0.0.
     """
     names = list(dict.fromkeys((*by, *columns)))
     batches = rows.batches(names)
@@ -136,7 +129,6 @@ class Runs:
     Attributes:
         paths: Arrow IPC files of one record batch.
         order: The sort column: unique integers.
-        schema: Names and types of the columns.
     """
 
     paths: tuple[Path, ...]
@@ -165,7 +157,7 @@ class Runs:
 
 
 def write_run(rows: pa.Table, path: Path) -> Path:
-    """Write the sorted rows of a run, at least one, to a file, and return its path."""
+    """Write the sorted rows of a run, at least one."""
     with pa.ipc.new_file(str(path), rows.schema) as file:
         file.write_batch(rows.combine_chunks().to_batches()[0])
     return path

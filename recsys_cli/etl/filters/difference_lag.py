@@ -58,7 +58,7 @@ def _differences(op: DifferenceLag, rows: pa.Table) -> pa.Table:
 
 
 def _less(name: str, kind: pl.DataType, shift: int) -> pl.Expr:
-    """Return the difference of a column to its value `shift` rows before; in seconds for times."""
+    """Return the difference to the value `shift` rows before; in seconds for times."""
     values = pl.col(name)
     if kind == pl.Date:
         return _less_whole(values.cast(pl.Int64), shift) * 86400.0
@@ -90,15 +90,15 @@ class Lagged:
 
     @property
     def most(self) -> int | None:
-        """Upper bound of the number of rows."""
+        """See `Flow.most`."""
         return self.rows.most
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
+        """See `Flow.schema`."""
         return self._with(self.rows.schema().empty_table(), self.runs.schema.empty_table()).schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows, or some of their columns."""
+        """See `Flow.batches`."""
         outputs = set(self.runs.schema.names)
         inputs = None if columns is None else [name for name in columns if name not in outputs]
         first = 0
@@ -110,7 +110,7 @@ class Lagged:
             yield rows if columns is None else rows.select(list(columns))
 
     def discard(self) -> None:
-        """Delete the scratch files of the rows."""
+        """See `Flow.discard`."""
         self.rows.discard()
         self.runs.delete()
 

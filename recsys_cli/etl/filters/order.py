@@ -39,12 +39,9 @@ class GroupOrder:
 
 
 def group(rows: pa.Table, by: Sequence[str], order_by: Sequence[str]) -> GroupOrder:
-    """Group rows by some columns, and order each group by other columns, then by position.
+    """Group rows of complete groups by some columns, and order each group by others, then by position.
 
-    Args:
-        rows: The rows of complete groups.
-        by: The key columns, without NaN and -0.0; null is a key of its own, and sorts last.
-        order_by: The sort columns; NaN equals null, and null sorts last.
+    Keys have no NaN and -0.0. Null sorts last, and is a key of its own; in `order_by`, NaN equals null.
     """
     keys = [_codes(rows.column(name)) for name in by]
     order = np.arange(rows.num_rows)
@@ -61,7 +58,7 @@ def group(rows: pa.Table, by: Sequence[str], order_by: Sequence[str]) -> GroupOr
 def _stable(codes: Codes) -> Positions:
     """Return the stable argsort of codes.
 
-    Code and position are packed into 64 bits if they fit: a sort of packed integers is many times faster than an argsort.
+    Code and position are packed into 64 bits if they fit: a sort of integers is many times faster than an argsort.
     """
     bits = max(1, len(codes) - 1).bit_length()
     if not len(codes) or int(codes.max()).bit_length() + bits > 64:

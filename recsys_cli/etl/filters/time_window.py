@@ -53,7 +53,6 @@ class _Window:
 
 
 def _whole(bound: int) -> int:
-    """Return a bound clipped to int64."""
     return max(-(2**63), min(2**63 - 1, bound))
 
 
@@ -67,7 +66,7 @@ def _per_second(kind: pa.DataType) -> Fraction:
 
 
 def _times(values: pa.ChunkedArray) -> tuple[np.ndarray, Mask]:
-    """Return times as int64, or float64 for other numeric types, and the mask of valid ones."""
+    """Return times (int64, or float64 for other numeric types) and the mask of valid ones."""
     kind = values.type
     valid = values.is_valid().to_numpy()
     if pa.types.is_date32(kind):

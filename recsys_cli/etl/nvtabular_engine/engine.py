@@ -30,8 +30,9 @@ from recsys_cli.features.program import PlanStep
 class NVTabularEngine:
     """NVTabular of NVIDIA Merlin: pandas on a CPU, cuDF on a GPU.
 
-    Each op is a workflow of its own, because ties, nulls and keys without a match need handling between ops. Inputs of
-    a workflow have no nulls, no lists except of ids, and neutral column names.
+    Each op is a workflow of its own, because ties, nulls and keys without a match need handling between ops. Inputs
+    have no
+    nulls, no lists except of ids, and neutral column names.
     """
 
     threads: int | None = 1  # NVTabular caches vocabularies per process, by name
@@ -47,15 +48,15 @@ class NVTabularEngine:
 
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
-        """Return the error for a package that is missing or of an unsupported release, or None."""
+        """See `Engine.missing`."""
         return OWN["nvtabular"].missing(device)
 
     def refuses(self, op: Op) -> str | None:
-        """Return the reason against computing an op; None for supported ops."""
+        """See `Engine.refuses`."""
         return refusal(op, "nvtabular", MODULES)
 
     def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
-        """Apply and fit the steps of `walk` on a shard of train; return its partial aggregates."""
+        """See `Engine.learn`."""
         self._report_device()
         if ROW_WEIGHT in rows.column_names:
             rows = _repeated(rows)
@@ -70,14 +71,14 @@ class NVTabularEngine:
         return learnt
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
-        """Apply steps to rows, in order."""
+        """See `Engine.apply`."""
         with self._folder() as folder:
             for position, step in enumerate(steps):
                 rows = computing(step.op).apply(step.op, state_of(step, fitted), rows, folder / str(position))
         return rows
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return the joined columns of a table by encoded key."""
+        """See `Engine.join`."""
         return join_external.by_id(op, table, keys)
 
     def _report_device(self) -> None:

@@ -37,7 +37,7 @@ class Keys:
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, pa.Array]) -> Keys:
-        """Return keys of the given key columns."""
+        """Return keys of key columns."""
         columns: dict[str, pa.Array] = {}
         for at, (name, values) in enumerate(parts.items()):
             prepared = plain(values, name)
@@ -56,7 +56,7 @@ class Keys:
 
 
 def join_by_key(keys: Keys, statistics: pa.Table, columns: Sequence[str]) -> dict[str, pa.Array]:
-    """Left join of statistics by group key, by JoinExternal; float64, null without a match."""
+    """Left join of statistics by group key; float64, null without a match."""
     rows = len(keys.columns["k0"])
     if rows == 0 or statistics.num_rows == 0:
         return {name: pa.nulls(rows, pa.float64()) for name in columns}
@@ -85,12 +85,7 @@ def grouped(
 ) -> pa.Table:
     """Fit an op on columns by key; return the keys and its statistics.
 
-    Args:
-        op: The op.
-        files: The op's attribute with the paths of its statistics.
-        keys: The keys of the rows.
-        columns: Columns without nulls.
-        outputs: Name of a statistic → NVTabular's name, behind the names of the keys.
+    `files` is the op's attribute with their paths; `outputs` maps names to NVTabular's, without the names of the keys.
     """
     names = list(keys.columns)
     if len(keys.columns[names[0]]) == 0:

@@ -92,7 +92,7 @@ def _statistics(keys: Keys, columns: Mapping[str, pa.Array], stats: Sequence[str
 
 
 def _in_order(keys: Keys, first: pa.Table, second: pa.Table) -> dict[str, pa.Array]:
-    """Return the statistics of the second table in the group order of the first; the order of groups is undefined."""
+    """Return the second statistics in the group order of the first; the order of groups is undefined."""
     ordered = Keys(keys.types, keys.names, {name: first.column(name).combine_chunks() for name in keys.columns})
     statistics = {name: second.column(name) for name in second.column_names if name not in keys.columns}
     return join_by_key(ordered, pa.table({**keys.restore(second), **statistics}), list(statistics))

@@ -123,7 +123,6 @@ def _seconds(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _wide(values: pa.Array, kind: Kind) -> pa.Array:
-    """Cast values to the type of the calculation."""
     if kind == "text":
         return values
     if kind == "truth":

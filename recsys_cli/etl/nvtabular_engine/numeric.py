@@ -71,12 +71,9 @@ def change(
 ) -> pa.Table:
     """Transform columns by a workflow of one op; nulls stay null.
 
-    Args:
-        rows: Rows with the columns.
-        types: Type of the calculation by column.
-        make: Creates the op from column name in the workflow → column name in the rows.
-        prepare: Changes values before the workflow, around defects of NVTabular 23.08.
-        to: Types of the results; default: `types`.
+    `types` are those of the calculation, `to` (default: `types`) of the results. `make` creates the op from column name
+    in
+    the workflow → in the rows. `prepare` changes values before the workflow, around defects of NVTabular 23.08.
     """
     columns = {name: numbers(rows.column(name), kind) for name, kind in types.items()}
     for group in groups(columns):

@@ -40,10 +40,6 @@ class Plain:
 def plain(values: pa.Array, column: str) -> Plain:
     """Convert scalar values to their plain type; NaN becomes null.
 
-    Args:
-        values: Raw values.
-        column: Column name for errors.
-
     Raises:
         DataError: The type is unsupported, or a string has a NUL character.
     """

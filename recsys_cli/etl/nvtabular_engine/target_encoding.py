@@ -1,7 +1,7 @@
 """TargetEncoding on NVTabular: sums of targets by group and fold, joined to the rows by JoinExternal.
 
-NVTabular's own transform samples new folds by row position in a partition, and applies them to held-out rows as well.
-So the fold is part of the group key here, and the encodings follow from the sums, as in the other engines.
+NVTabular's own transform samples new folds by row position in a partition, for held-out rows as well. So the fold is
+part of the group key, and the encodings follow from the sums, as in the other engines.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def _keys(op: TargetEncoding, group: Group, rows: pa.Table) -> Keys:
 
 
 def _sums(keys: Keys, columns: Mapping[str, pa.Array], folder: Path) -> pa.Table:
-    """Fit a TargetEncoding op without folds; return the sums of the columns under their names."""
     with quiet():
         op = nvtabular().ops.TargetEncoding(list(columns), kfold=1, out_path=str(folder))
     return grouped(op, "stats", keys, columns, {name: f"{name}_sum" for name in columns})

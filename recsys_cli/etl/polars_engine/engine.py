@@ -1,4 +1,4 @@
-"""The Polars engine: one lazy query applies the steps to a shard, further queries compute its partial aggregates."""
+"""The Polars engine: a lazy query applies the steps to a shard, others compute its partial aggregates."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ from recsys_cli.features.program import PlanStep
 
 
 class PolarsEngine:
-    """Polars on the CPU, or on a GPU by cudf-polars.
-
-    Ops without GPU support run on the CPU, with a warning to `emit`.
-    """
+    """Polars on the CPU, or on a GPU by cudf-polars, with the CPU for ops without GPU support."""
 
     def __init__(self, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> None:
         self.scratch = scratch
@@ -43,15 +40,15 @@ class PolarsEngine:
 
     @classmethod
     def missing(cls, device: str = "cpu") -> MissingExtraError | None:
-        """Return the error for a package that is missing or of an unsupported release, or None."""
+        """See `Engine.missing`."""
         return OWN["polars"].missing(device)
 
     def refuses(self, op: Op) -> str | None:
-        """Return the reason against computing an op; None for supported ops."""
+        """See `Engine.refuses`."""
         return refusal(op, "polars", MODULES)
 
     def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
-        """Apply and fit the steps of `walk` on a shard of train; return its partial aggregates.
+        """See `Engine.learn`.
 
         Raises:
             DataError: The counts of a Categorify do not add up.
@@ -76,7 +73,7 @@ class PolarsEngine:
         return direct.learnt | {(step.index, name): table for (step, name), table in tables.items()}
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
-        """Apply steps to rows, in order."""
+        """See `Engine.apply`."""
         direct = self._direct([(step, "apply") for step in steps], fitted, rows)
         if not direct.rest:
             return direct.rows
@@ -121,12 +118,11 @@ class PolarsEngine:
         return {at: table.to_arrow() for at, table in zip(queries, tables, strict=True)}
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return the joined columns of a table by encoded key."""
+        """See `Engine.join`."""
         return join_external.by_id(op, table, keys)
 
 
 def _units(steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[gpu.Unit]:
-    """Yield the parts of the query, each with or without GPU support."""
     for step in steps:
         apply, state = computing(step.op).apply, state_of(step, fitted)
         if step.op.encodes:

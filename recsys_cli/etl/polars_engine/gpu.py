@@ -20,12 +20,7 @@ Apply = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of a query that may run on the GPU or on the CPU.
-
-    Attributes:
-        name: Name in messages.
-        apply: Adds the part to a query.
-    """
+    """A part of a query for the GPU or the CPU, with its name in messages."""
 
     name: str
     apply: Apply
@@ -33,11 +28,7 @@ class Unit:
 
 @dataclass
 class Gpu:
-    """Runs queries on the GPU, with the CPU as fallback.
-
-    Attributes:
-        emit: Receives a warning for each part on the CPU.
-    """
+    """Runs queries on the GPU, with the CPU as fallback and a warning for each part on the CPU."""
 
     emit: Emit = ignore
     _refused: set[str] = field(default_factory=set)

@@ -27,13 +27,9 @@ def canonical(column: str, frame: pl.LazyFrame) -> pl.Expr:
 def join_by_key(
     frame: pl.LazyFrame, keys: Sequence[pl.Expr], statistics: pa.Table, names: Mapping[str, str]
 ) -> pl.LazyFrame:
-    """Left join of statistics by group key; null is a key like any other.
+    """Left join of statistics by group key, one row per key; null is a key like any other.
 
-    Args:
-        frame: Rows; their number and order stay.
-        keys: Key columns of the rows, named as in the table.
-        statistics: One row per key.
-        names: Column of the table → column of the result; existing columns are replaced.
+    `names`: column of the statistics → column of the result, possibly an existing one. Number and order of rows stay.
     """
     parts = [key.meta.output_name() for key in keys]
     hidden = {part: PREFIX + part for part in parts}

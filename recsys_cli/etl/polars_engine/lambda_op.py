@@ -53,7 +53,7 @@ def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> p
 
 
 def compiled(expression: Expression, frame: pl.LazyFrame) -> pl.Expr:
-    """Compile an expression over a frame's columns: int64 or float64, null for missing values.
+    """Compile an expression: int64 or float64, null for missing values.
 
     Raises:
         ConfigError: The expression mixes text and numbers.
@@ -66,7 +66,7 @@ def compiled(expression: Expression, frame: pl.LazyFrame) -> pl.Expr:
 
 
 class _Compiler:
-    """Compiles a syntax tree to an expression over int64, float64, booleans and strings; NaN becomes null."""
+    """Compiles a syntax tree over int64, float64, booleans and strings; NaN becomes null."""
 
     def __init__(self, types: Mapping[str, pl.DataType], kinds: Mapping[str, Kind]) -> None:
         self.types = types
@@ -158,7 +158,7 @@ def _clip(number: pl.Expr, low: pl.Expr, high: pl.Expr) -> pl.Expr:
 
 
 def _time(number: pl.Expr) -> pl.Expr:
-    """Return seconds since 1970 as datetimes; null outside the supported dates."""
+    """Convert seconds since 1970 to datetimes; null outside the supported dates."""
     seconds = number.cast(pl.Float64).floor()
     valid = pl.when(seconds.is_between(FIRST_SECOND, LAST_SECOND)).then(seconds).cast(pl.Int64)
     return (valid * _PER_SECOND["us"]).cast(pl.Datetime("us"))

@@ -36,7 +36,6 @@ def _moments(values: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _total(shares: pl.Expr) -> pl.Expr:
-    """Return the order-independent sum of numbers in [-1, 1]; NaN counts as 0."""
     scaled = shares.fill_nan(0.0) * BASE
     first = scaled.floor()
     second = ((scaled - first) * BASE).floor()

@@ -38,13 +38,9 @@ def change(
     *,
     suffix: str = "",
 ) -> list[pl.Expr]:
-    """Return expressions for transformed columns.
+    """Return expressions for transformed columns, by element for lists.
 
-    Args:
-        frame: Rows with the columns.
-        types: Type of the calculation by column.
-        function: New values from the values and the column's name; float values may include NaN.
-        suffix: Suffix for the names of the results.
+    `types` are those of the calculation; `function` gets values (floats may include NaN) and the column's name.
     """
     kinds = frame.select(list(types)).collect_schema()
     changed = []
@@ -87,13 +83,9 @@ def finite_values(
     *,
     kind: pa.DataType = pa.float64(),  # noqa: B008 - types do not change
 ) -> pl.LazyFrame:
-    """Return the finite, non-null values of a column as VALUE, with their WEIGHT.
+    """Return the finite values of a column, or of its list elements, as VALUE with a positive WEIGHT.
 
-    Args:
-        frame: Rows with the column.
-        column: Numbers, or lists of numbers.
-        weight: Train interactions per row; rows with weight 0 are dropped.
-        kind: Type of the calculation.
+    `kind` is the type of the calculation.
     """
     is_list = isinstance(frame.select(column).collect_schema()[column], pl.List | pl.Array)
     dtype = pl.List(TYPES[kind]) if is_list else TYPES[kind]

@@ -20,7 +20,7 @@ CURRENT = ("26.10", "<1.45,>=1.35")
 
 
 def problem(device: str) -> MissingExtraError | None:
-    """Return the error for a missing or unsupported package on a device, or None; the core install covers the CPU."""
+    """Return the error for a missing or unsupported package on a device, or None."""
     if device != "gpu":
         return None
     found = facts()

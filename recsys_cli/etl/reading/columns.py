@@ -30,11 +30,7 @@ _IDENTIFIER = {"int64": r"^[+-]?0\d", "float64": r"^[+-]?\d{16,}$"}
 def resolve(table: RawTable, times: Mapping[str, str] = NOTHING) -> tuple[RawTable, bool]:
     """Return the table with the typed columns of its first file with rows, and whether such a file exists.
 
-    Undeclared types and time formats are inferred from the first 4 MiB of text, for all files.
-
-    Args:
-        table: The table.
-        times: Formats of time columns without a format in the dataset.
+    Undeclared types and time formats (`times`) are inferred from the first 4 MiB of text, for all files.
 
     Raises:
         DataError: A file is unreadable or empty, a header lacks a declared column or has a duplicate, or a time column
@@ -57,12 +53,7 @@ def resolve(table: RawTable, times: Mapping[str, str] = NOTHING) -> tuple[RawTab
 
 
 def in_file(table: RawTable, text: bytes | bytearray, file: RawFile) -> tuple[RawTable, int]:
-    """Return a resolved table with its columns in the order of a file, and the length of the header.
-
-    Args:
-        table: The resolved table.
-        text: Start of the file.
-        file: The file, for errors.
+    """Return a resolved table with its columns in the order of a file, from its start, and the length of the header.
 
     Raises:
         DataError: The header is missing or has a duplicate column.

@@ -1,4 +1,4 @@
-"""Text files as chunks of whole rows, parsed by threads and yielded in order."""
+"""Text files as chunks of whole rows, parsed in order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lines:
         self._is_counting = False
 
     def at(self, offset: int) -> int:
-        """Return the line number, from 1, at a byte offset of a line start."""
+        """Return the line number, from 1, at the byte offset of a line start."""
         with self._lock:
             self._is_counting = True
             if offset not in self._before:
@@ -42,7 +42,7 @@ class Lines:
             return self._before[offset] + 1
 
     def record(self, offset: int, text: bytearray) -> None:
-        """Count the lines of text just read, if a line number was requested before; avoids a second read."""
+        """Count the lines of text just read if line numbers are in use; avoids a second read."""
         if self._is_counting:
             before = self.at(offset) - 1
             self._before[offset + len(text)] = before + count_lines(text)
@@ -65,11 +65,8 @@ class Chunk:
     """Whole rows of a file, without its header.
 
     Attributes:
-        file: The file.
         table: The dialect, with columns in file order.
         offset: Offset of the rows in the file's text, in bytes.
-        text: The raw rows.
-        lines: Line numbers of the file.
     """
 
     file: RawFile
@@ -108,12 +105,9 @@ def empty_chunk(table: RawTable) -> Chunk:
 
 
 def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]) -> Iterator[Chunk]:
-    """Split the files of a table into chunks of whole rows.
+    """Split the files of a table into chunks of whole rows, of about `chunk_bytes`.
 
-    Args:
-        table: The resolved table.
-        chunk_bytes: Approximate size of a chunk's text; a longer row is one chunk.
-        check: Called with each file and its column names, before its rows.
+    `check` gets each file and its column names, before its rows.
 
     Raises:
         DataError: A file is unreadable or truncated, or has a row longer than 64 MiB.
@@ -171,7 +165,7 @@ def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int
 
 
 def _refuse_open_quote(text: bytearray, table: RawTable, file: RawFile, lines: Lines, offset: int) -> None:
-    """Raise an error for an unclosed quote: all rows after it would be one field."""
+    """Refuse an unclosed quote: all rows after it would be one field."""
     opening = open_quote(text, table)
     if opening is not None:
         line = lines.at(offset) + count_lines(text[:opening])

@@ -1,4 +1,4 @@
-"""Parser of a text chunk: all rows at once, or row by row after a failure, to locate every bad row."""
+"""Parser of a text chunk: all rows at once, or row by row after a failure, to locate bad rows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed chunk.
-
-    Attributes:
-        rows: The good rows.
-        bad: The bad rows.
-    """
+    """The good and bad rows of a chunk."""
 
     rows: pa.Table
     bad: Sequence[BadRow] = ()
@@ -40,14 +35,10 @@ def parse(
     every_row: bool = False,
     times: Collection[str] = (),
 ) -> Parsed:
-    """Parse a chunk.
+    """Parse some columns of a chunk, in order, or all.
 
-    Args:
-        chunk: The text.
-        columns: Names to keep, in order; None for all.
-        skip_bad: Return bad rows instead of raising an error.
-        every_row: All rows are required and types are fixed, so the hint proposes neither skipping nor other types.
-        times: Time columns, for the hint.
+    `every_row` (no row may be skipped, types are fixed) and `times` (the time columns) only change the hint of the
+    error.
 
     Raises:
         DataError: A row is bad and `skip_bad` is false.
@@ -95,7 +86,6 @@ def _with_times(rows: pa.Table, table: RawTable) -> pa.Table:
 
 
 def _fields(columns: Sequence[str], table: RawTable) -> list[str]:
-    """Return the required fields of the file: columns, and the flags of flag lists."""
     names = {column.name for column in table.columns}
     flags = [flag for name in columns for flag in table.flags.get(name, ())]
     return [name for name in columns if name in names] + flags
@@ -121,7 +111,7 @@ def _error(bad: Sequence[BadRow], table: RawTable, times: Collection[str], *, ev
 
 
 def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) -> pa.Table:
-    """Split list columns, collect flags into lists, and select the columns in order."""
+    """Split list columns, collect flags into lists, and select the columns."""
     for position, name in enumerate(rows.column_names):
         column = next(column for column in table.columns if column.name == name)
         values = with_separators(rows.column(name), table)

@@ -67,14 +67,9 @@ def read_text(
     columns: Sequence[str] | None = None,
     in_one: bool = False,
 ) -> pa.Table:
-    """Parse a plain text; empty fields are null, including strings of nullable columns.
+    """Parse whole rows, in UTF-8 and with a separator of one byte; empty fields of nullable columns are null.
 
-    Args:
-        text: Whole rows, in UTF-8 and with a separator of one byte.
-        table: The dialect, with resolved columns.
-        types: Column → type; None to infer types.
-        columns: The columns to read if `types` is None.
-        in_one: Parse as one block, for rows of any length.
+    Without `types`, those of `columns` are inferred; `in_one` parses a single block, for rows of any length.
 
     Raises:
         pyarrow.ArrowInvalid: There are no rows, or a row is bad.

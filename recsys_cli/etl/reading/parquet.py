@@ -33,9 +33,7 @@ _COUNTED_FILES = 256
 def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file.
 
-    Args:
-        file: The file.
-        buffer_bytes: Read buffer per column, in bytes; Arrow's default is a whole column chunk.
+    `buffer_bytes` is the read buffer per column; Arrow's default is a whole column chunk.
 
     Raises:
         DataError: The file is missing or not Parquet, or its server does not support range requests.
@@ -60,7 +58,7 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
 
 
 def table_schema(table: RawTable) -> pa.Schema:
-    """Return names and plain types of a table's columns, from its first file and the dataset's declarations.
+    """Return names and plain types of a table's columns, by its first file and the dataset.
 
     Raises:
         DataError: The file is unreadable, has a duplicate column, or lacks a declared one.
@@ -95,11 +93,7 @@ def _stored_as(kind: pa.DataType) -> dict[bytes, bytes] | None:
 
 
 def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
-    """Return the table with the formats of its time columns, detected in the first rows.
-
-    Args:
-        table: The table.
-        times: Formats of time columns without a format in the dataset.
+    """Return the table with the formats of its time columns, declared or of `times`, detected in the first rows.
 
     Raises:
         DataError: A file is unreadable, or strings of a time column are not times.
@@ -144,7 +138,7 @@ def _schema(file: RawFile) -> pa.Schema:
 
 
 def _declared_type(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column declared in the dataset, for lists and other types, or its stored type."""
+    """Return the declared type of a column, or its stored type."""
     if column is None:
         return kind
     declared = kind if column.dtype is None else plain_type(ARROW_TYPES[column.dtype])
@@ -155,13 +149,9 @@ def _declared_type(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
 def parquet_rows(
     table: RawTable, schema: pa.Schema, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a table's files in order.
+    """Yield the rows of a table's files in order, with the columns and types of a schema; see `parquet_batches`.
 
-    Args:
-        table: The files and their declared columns.
-        schema: Columns to read, with the result types.
-        chunk_bytes: See `parquet_batches`.
-        check: Called with each file and its column names, before its rows.
+    `check` gets each file and its column names, before its rows.
 
     Raises:
         DataError: A file is unreadable, or a value does not fit its type.
@@ -193,8 +183,9 @@ def parquet_batches(
 ) -> Iterator[pa.Table]:
     """Yield a file's rows in order, in stored types.
 
-    A batch has about a quarter of `chunk_bytes`, because row sizes vary. Batches span row groups; memory holds one
-    batch and one buffer per column, even for huge row groups.
+    A batch has about a quarter of `chunk_bytes`, because row sizes vary, and spans row groups; memory holds one batch
+    and
+    one buffer per column.
 
     Raises:
         DataError: The file is unreadable.

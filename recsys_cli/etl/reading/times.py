@@ -54,12 +54,7 @@ class NotATimeError(pa.ArrowInvalid):
 
 
 def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawColumn:
-    """Return a time column of a text file with its type and format.
-
-    Args:
-        column: The column with its inferred type; `time` is a format, or DETECT.
-        sample: First values, as strings.
-        where: File, for errors.
+    """Return a time column of a text file with its type and format, from its first values as strings.
 
     Raises:
         DataError: The strings are not times, or are ambiguous.
@@ -101,10 +96,10 @@ def unit_of(numbers: np.ndarray) -> str | None:
 
 
 def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
-    """Return the format of most strings: `iso`, `iso ns`, `int64`, `float64` or a strptime format; None for no strings.
+    """Return the format of most strings: `iso`, `iso ns`, `int64`, `float64` or strptime; None for no strings.
 
     Raises:
-        DataError: No supported format matches, or the order of day and month is ambiguous.
+        DataError: No format matches, or the order of day and month is ambiguous.
     """
     sample = texts.slice(0, _FORMAT_SAMPLE)
     if not len(sample):
@@ -155,13 +150,7 @@ def _matches(texts: pa.ChunkedArray, shape: str) -> int:
 
 
 def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tuple[str | None, pa.DataType]:
-    """Return the time format of a Parquet column, and the type of its times.
-
-    Args:
-        values: First values, of a plain type.
-        how: A format, or DETECT.
-        where: File, for errors.
-        name: Column name, for errors.
+    """Return the time format of a Parquet column, and the type of its times, from its first values, of a plain type.
 
     Raises:
         DataError: The strings are not times, or are ambiguous.
@@ -182,14 +171,7 @@ def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tup
 
 
 def read_times(values: pa.ChunkedArray, how: str, *, file: str, name: str, first: int) -> pa.ChunkedArray:
-    """Convert a Parquet column to times.
-
-    Args:
-        values: Rows of the column.
-        how: The time format.
-        file: File, for errors.
-        name: Column name, for errors.
-        first: Row number of the first value in the file, from 0.
+    """Convert a Parquet column to times; `first` is the row number of its first value in the file.
 
     Raises:
         DataError: A string is not a time, or a number is out of range.
@@ -208,11 +190,9 @@ def read_times(values: pa.ChunkedArray, how: str, *, file: str, name: str, first
 
 
 def to_times(values: pa.ChunkedArray, how: str) -> pa.ChunkedArray:
-    """Convert a column to timestamps in UTC without a zone; numbers of seconds stay numbers.
+    """Convert strings or numbers to timestamps in UTC without a zone; numbers of seconds stay numbers.
 
-    Args:
-        values: Strings or numbers.
-        how: A time format of `RawColumn.time`, not DETECT.
+    `how` is a time format of `RawColumn.time`, not DETECT.
 
     Raises:
         NotATimeError: A string has another format.

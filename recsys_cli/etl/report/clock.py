@@ -75,13 +75,9 @@ class Clock:
 
 
 def read_clock(column: str, shards: Mapping[str, Sequence[Path]], *, every: int, ticks: int) -> Clock | None:
-    """Read the time range of each split; None if no row has a time.
+    """Read the time range of each split, given the files in the order of splits; None if no row has a time.
 
-    Args:
-        column: The time column.
-        shards: The files of each split, in order of the splits.
-        every: See `Clock`.
-        ticks: See `Clock`.
+    `every` and `ticks`: see `Clock`.
     """
     ends: dict[str, tuple[Time, Time]] = {}
     for split, paths in shards.items():

@@ -42,7 +42,6 @@ def _repeated(facts: Facts) -> Iterator[Finding]:
 
 
 def _left_out(facts: Facts, pairs: RepeatedPairs, split: str) -> str:
-    """Return a remark about rows excluded from the comparison."""
     complete = pairs.share == 1 and pairs.rows[split] == facts.splits[split].rows
     return "" if complete else "; rows without ids of their own are not compared"
 
@@ -64,7 +63,7 @@ def _times(facts: Facts) -> Iterator[Finding]:
 
 
 def _known_to_overlap(facts: Facts) -> Iterator[Finding]:
-    """Yield the largest overlap in time of a split by another method; the overlap itself is expected."""
+    """Yield the largest overlap in time of a split by another method, expected there."""
     borders = [border for border in facts.borders if border.earlier == _TRAIN and border.after]
     if borders:
         yield Finding(level="note", text=_after(facts, max(borders, key=lambda border: border.after)))
@@ -116,7 +115,7 @@ def _constant(facts: Facts) -> Iterator[Finding]:
 
 
 def _not_binary(facts: Facts) -> Iterator[Finding]:
-    """Yield a warning about labels outside [0, 1], refused later by training."""
+    """Yield a warning about labels outside [0, 1], refused by training."""
     outside = [
         (name, low, high)
         for name, split in facts.splits.items()

@@ -37,12 +37,8 @@ class EtlCounts:
     """The counts of the preparation.
 
     Attributes:
-        dataset: Name of the dataset.
-        method: Split method.
-        rows: Number of rows of each split.
         missing: Counts of `null`, `unseen` and all `values`, by split and column.
         cold: Counts of `distinct` and `cold` users and items, by held-out split and role (`users`, `items`).
-        rejected: Number of skipped bad rows.
         chosen: Row counts of the filters before the split, by source.
     """
 
@@ -56,13 +52,7 @@ class EtlCounts:
 
 
 def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
-    """Return all facts except the findings.
-
-    Args:
-        folder: The prepared data, complete except for the report.
-        fitted: The fitted plan.
-        counted: The counts of the preparation.
-    """
+    """Return all facts except the findings."""
     shards = {split: sorted((folder / split).glob("*.parquet")) for split in SPLITS}
     spec = _census_spec(fitted, shards, counted)
     census = take_census(spec, shards)
@@ -96,7 +86,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
 
 
 def _census_spec(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: EtlCounts) -> CensusSpec:
-    """Return the spec of the census: ids of users, items and keys of tables among the columns of the interactions."""
+    """Return the spec of the census; ids of users, items and keys of tables."""
     schema, plan = fitted.schema("star"), fitted.plan
     columns = {column.name: column for column in schema.in_table(None)}
     user, item = columns.get(plan.user), columns.get(plan.item)
@@ -120,7 +110,6 @@ def _census_spec(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], count
 
 
 def _counts(fitted: FittedPlan, column: str) -> npt.NDArray[np.int64]:
-    """Return the fitted counts of a vocabulary."""
     counts: npt.NDArray[np.int64] = fitted.vocabulary_of(column).column("count").to_numpy()
     return counts
 
@@ -156,7 +145,7 @@ def _split(
 def _missing(
     folder: Path, fitted: FittedPlan, counted: EtlCounts, census: Mapping[str, Census]
 ) -> dict[str, dict[str, MissingValues]]:
-    """Return the missing values by column and split; rows of tables count once per interaction."""
+    """Return the missing values by column and split."""
     by_column: dict[str, dict[str, MissingValues]] = {}
     for split, columns in counted.missing.items():
         for name, values in columns.items():
@@ -212,5 +201,4 @@ def _is_encoded_last(column: str, fitted: FittedPlan) -> bool:
 def _equals_train_counts(
     column: Column, census: Mapping[str, Census], counts: Mapping[str, npt.NDArray[np.int64]]
 ) -> bool:
-    """Whether the fitted counts equal those of the prepared rows of train."""
     return bool(np.array_equal(census[_TRAIN].ids[column.name][FIRST : column.own_ids.stop], counts[column.name]))

@@ -25,10 +25,7 @@ Keys = npt.NDArray[np.uint64]
 class Sample:
     """The sample of compared rows: all rows of users (or items, if there are more of them) selected by hash.
 
-    Attributes:
-        user: The user column.
-        item: The item column.
-        rows: Number of rows in all splits.
+    `rows` is the number of rows in all splits.
     """
 
     user: Column
@@ -56,7 +53,6 @@ class Sample:
 
     @staticmethod
     def _is_own(ids: Ids, column: Column) -> npt.NDArray[np.bool_]:
-        """Return a mask of the ids with a value of their own."""
         mask = ids >= FIRST
         return mask & (ids < column.own_ids.stop) if column.buckets else mask
 
@@ -78,12 +74,7 @@ def _pick(mask: npt.NDArray[np.bool_], *columns: Ids) -> list[Ids]:
 
 
 def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> RepeatedPairs:
-    """Count the repeated pairs within and across splits.
-
-    Args:
-        sample: The sample of the keys.
-        keys: Keys of each split, in order of the splits; sorted in place.
-    """
+    """Count the repeated pairs within and across splits, by keys in order of the splits; sorts the keys in place."""
     distinct: dict[str, Keys] = {}
     repeated: dict[str, int] = {}
     seen: dict[str, dict[str, int]] = {}
@@ -105,7 +96,7 @@ def repetitions(sample: Sample, keys: Mapping[str, Keys]) -> RepeatedPairs:
 
 
 def _count_in(keys: Keys, other: Keys) -> int:
-    """Count the keys that are in another array; both are sorted."""
+    """Count the keys in another array; both are sorted."""
     if not len(other):
         return 0
     positions = np.searchsorted(other, keys)
