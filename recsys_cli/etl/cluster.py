@@ -90,22 +90,14 @@ class Cluster:
             raise RecsysError("\n".join(problems), hint="; ".join(dict.fromkeys(problems.values())))
 
     def wait(self) -> None:
-        """Wait for a worker.
-
-        Raises:
-            RecsysError: No worker joins before the timeout.
-        """
+        """Wait for a worker."""
         self.check_workers()
         while not self.threads:
             sleep(0.1)
             self.check_workers()
 
     def check_workers(self) -> None:
-        """Update the list of workers, and warn about lost ones.
-
-        Raises:
-            RecsysError: There is no worker for longer than the timeout.
-        """
+        """Update the list of workers, and warn about lost ones."""
         before, self.threads = self.threads, self._workers()
         for address in before.keys() - self.threads.keys():
             self.emit(Message(f"worker {address} is lost; other workers repeat its parts", "warning"))
@@ -202,10 +194,6 @@ def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -
     """Start a local cluster or connect to an external one; close it at the end.
 
     `scratch` is on a file system shared with every worker.
-
-    Raises:
-        MissingExtraError: Dask is not installed.
-        RecsysError: The scheduler does not answer, or a worker has a problem.
     """
     assert config.cluster is not None
     if (error := missing_of_cluster(config.cluster)) is not None:

@@ -33,10 +33,6 @@ def find_cold(
 
     Returns:
         Columns: the key (`value`), its `row` in the table by id, its shared `id`, and `count` 0.
-
-    Raises:
-        ConfigError: The type of the key in a table is not compatible.
-        DataError: A table has a duplicate key.
     """
     vocabulary = state[index, op.vocabulary_of(key)]
     values = vocabulary.column("value").combine_chunks()

@@ -73,11 +73,7 @@ def state_of(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:
 
 
 def check_ops(engine: Engine, ops: Sequence[Op]) -> None:
-    """Refuse ops without an implementation in the engine.
-
-    Raises:
-        ConfigError: Such an op is in the plan; the message lists all.
-    """
+    """Refuse ops without an implementation in the engine, all in one error."""
     problems = [
         f"features.ops.{index}: {reason}"
         for index, op in enumerate(ops)

@@ -163,7 +163,6 @@ def _finish(program: Program, number: int, aggregates: Aggregates) -> Aggregates
 
 
 def _cold(program: Program, number: int, aggregates: Aggregates, state: Aggregates, staged: Staged) -> Aggregates:
-    """Return the cold keys of the dimension tables with a vocabulary fitted in this pass."""
     cold_keys: Aggregates = {}
     for key in program.keys:
         index, op, after = _encoder(program, key)

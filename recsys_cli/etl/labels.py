@@ -71,11 +71,7 @@ def count_lost(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
 
 
 def refuse_lost(lost: Mapping[str, Mapping[str, int]], where: str, schema: Schema) -> None:
-    """Refuse labels that overflow their type.
-
-    Raises:
-        DataError: There are such labels; the message has their number.
-    """
+    """Refuse labels that overflow their type."""
     for name, counts in lost.items():
         if counts.get("unfit"):
             raise unfit(name, counts["unfit"], f"of {counts['rows']:,} rows of {where}", schema[name].dtype)
@@ -90,11 +86,7 @@ def unfit(label: str, count: int, where: str, dtype: str) -> DataError:
 
 
 def check_fits(label: str, exact: pa.ChunkedArray, dtype: str) -> None:
-    """Refuse values of a label (float64, NaN for null) that overflow its integer type.
-
-    Raises:
-        DataError: There are such values.
-    """
+    """Refuse values of a label (float64, NaN for null) that overflow its integer type."""
     wrong = int(_unfit(exact.to_numpy(), dtype).sum())
     if wrong:
         raise unfit(label, wrong, "rows of one batch", dtype)

@@ -33,11 +33,7 @@ class Timed:
         return self.rows.schema()
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield the rows.
-
-        Raises:
-            DataError: Rows have no time; raised after the last row, with their number.
-        """
+        """Yield the rows; rows without a time are an error after the last one."""
         done = missing = 0
         first = None
         for batch in self.rows.batches():
@@ -56,7 +52,6 @@ class Timed:
             raise missing_times(self.column, missing, done, self._where(first))
 
     def _where(self, number: int) -> str:
-        """Return the file and position of a row, without header and bad rows."""
         if self.raw is None:
             return f"row {number + 1}"
         for file in self.raw.table.files:

@@ -66,7 +66,6 @@ class _Pairs:
         return positive
 
     def unseen(self, user: int, *, splits: int) -> Ints:
-        """Return the candidates without an interaction of the user in these splits."""
         borders = (user * self.num_items, (user + 1) * self.num_items)
         seen = [pairs[slice(*np.searchsorted(pairs, borders))] - borders[0] for pairs in self.pairs[:splits]]
         return self.items[~np.isin(self.items, np.concatenate(seen))]

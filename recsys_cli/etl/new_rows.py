@@ -79,11 +79,7 @@ class NewRows:
         return tuple(self._all[0].schema().names)
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield the rows.
-
-        Raises:
-            DataError: A row is not readable, or a value does not fit the type at fit time.
-        """
+        """Yield the rows."""
         schema = self.schema()
         for path, reader in zip(self.paths, self._all, strict=True):
             for batch in replace(reader, columns=schema.names).batches():
@@ -144,11 +140,7 @@ def apply_plan(
 
 
 def _left_out(fitted: FittedPlan, rows: NewRows) -> dict[str, tuple[str, ...]]:
-    """Return the columns that cannot be computed, each with its missing raw columns.
-
-    Raises:
-        DataError: A model needs one of them.
-    """
+    """Return the columns that cannot be computed, each with its missing raw columns."""
     plan = fitted.plan
     lacking = {name: tuple(sorted(raw)) for name, raw in fitted.program.lacking.items() if name not in plan.drop}
     needed = {name: raw for name, raw in lacking.items() if plan.roles.get(name) not in _MAY_LACK}

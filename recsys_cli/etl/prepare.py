@@ -96,7 +96,6 @@ class Preparation:
         }
 
     def _stage(self, inputs: Inputs) -> tuple[Staged, dict[str, tuple[RowCount, ...]]]:
-        """Read, filter and partition the rows; return them with the row counts of the filters."""
         program = inputs.program
         chosen = {name: self._chosen(program, name, reader) for name, reader in inputs.interactions.items()}
         estimates = [

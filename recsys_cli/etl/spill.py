@@ -82,9 +82,6 @@ def spill_rows(rows: Rows, keys: Mapping[str, str], folder: Path) -> tuple[Spill
     """Write rows, and the columns of the split (`keys`: by "user" or "timestamp") as integers, to spill files.
 
     Times become order-preserving integers; users are numbered in order of appearance.
-
-    Raises:
-        DataError: A user is null.
     """
     users = Numbering()
     path = folder / "numbers.arrow"

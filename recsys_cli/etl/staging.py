@@ -144,11 +144,7 @@ class ShardAssignment:
     numbered: bool = False
 
     def __call__(self, batch: _Batch) -> PartitionedFile:
-        """Write a batch.
-
-        Raises:
-            DataError: A value does not fit the type of its column in the first file.
-        """
+        """Write a batch."""
         rows = batch.rows
         counted = _numbers(rows, batch.first)
         numbers = counted.view(np.uint64)
@@ -183,9 +179,6 @@ def stage(
     The input is read once; a split by columns reads it again from a spill file. `sources` has the interactions under
     "all",
     or one source per split of a files split; `estimated_rows` is for the number of shards.
-
-    Raises:
-        DataError: A row is not readable.
     """
     names = next(iter(sources.values())).schema()
     schema = pa.schema([field for field in names if field.name != ROW_NUMBER])

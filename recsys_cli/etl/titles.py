@@ -66,7 +66,6 @@ def _tables(config: RunConfig, raw: Path, *, dimension_only: bool) -> Iterator[R
 
 
 def _titles_of(reader: Reader, columns: tuple[str, str], ids: pa.Array) -> pa.Array | None:
-    """Return the first title of each id in a table with the columns (id, title)."""
     reader.columns = columns
     titles = pa.nulls(len(ids), pa.string())
     try:

@@ -170,7 +170,6 @@ def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:
 
 
 def _flat_steps(fitted: FittedPlan) -> list[PlanStep]:
-    """Return the lookup joins of all kept columns of the tables by id."""
     steps = []
     for key in fitted.program.keys:
         columns = tuple(

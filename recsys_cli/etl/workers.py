@@ -150,11 +150,7 @@ class SharedTask(Generic[Part, Result]):
 
 @cache
 def _check(shared: SharedFolder) -> None:
-    """Check the shared folder, once per process.
-
-    Raises:
-        RecsysError: The folder is missing, or another one.
-    """
+    """Check the shared folder, once per process."""
     try:
         is_same = shared.is_same()
     except OSError as error:

@@ -22,11 +22,7 @@ def merge(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def finalize(op: Categorify, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Compute values and order of each vocabulary, without null and NaN.
-
-    Raises:
-        DataError: A given vocabulary file is unreadable or invalid.
-    """
+    """Compute values and order of each vocabulary, without null and NaN."""
     state: dict[str, pa.Table] = {}
     for vocabulary in op.vocabularies:
         columns = [column for column in op.learns if op.vocabulary_of(column) == vocabulary]
@@ -65,7 +61,6 @@ def _valid_counts(counts: pa.Table) -> pa.Table:
 
 
 def _vocabulary(op: Categorify, name: str, counts: pa.Table) -> pa.Table:
-    """Return the values in id order, with their counts."""
     if name in op.vocabs:
         kind = _plain(unpacked(counts.slice(0, 0)).column("value").combine_chunks()).type
         values = read_vocabulary(op.vocabs[name], name, kind)

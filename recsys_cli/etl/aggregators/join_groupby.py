@@ -74,11 +74,7 @@ def _corrected(position: str | int) -> list[pl.Expr]:
 
 
 def finalize(op: JoinGroupby, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the configured statistics by group.
-
-    Raises:
-        DataError: The row count of a group exceeds int32.
-    """
+    """Return the configured statistics by group."""
     state = {}
     for name in op.learns:
         table = in_order(stacked([merged[name]]))

@@ -83,11 +83,7 @@ class FilteredRows:
         return tuple(counts)
 
     def check(self) -> None:
-        """Refuse an op without output rows, after a complete pass over the rows.
-
-        Raises:
-            DataError: An op removes all rows; the message names the op.
-        """
+        """Refuse an op without output rows, after a complete pass over the rows."""
         for count in self.counts:
             if count.rows_in and not count.rows_out:
                 raise DataError(
@@ -167,11 +163,6 @@ def _choose(
 def _compute(
     op: Op, apply: Callable[..., pl.LazyFrame], written: tuple[str, ...], labels: frozenset[str], batch: pa.Table
 ) -> pa.Table:
-    """Compute the columns of a row-wise op with the Polars engine.
-
-    Raises:
-        DataError: A label overflows its type.
-    """
     frame = pl.LazyFrame(batch.select([ROW_NUMBER, *op.reads]))  # ROW_NUMBER, because an op may read no column
     computed = apply(op, {}, frame).collect().to_arrow()
     for label in labels & op.casts.keys():

@@ -90,7 +90,6 @@ def _peel(batches: Sequence[_Batch], distinct: Sequence[int], minimums: Sequence
 
 
 def _remove(batch: _Batch, rare: Sequence[Mask]) -> npt.NDArray[np.int64]:
-    """Remove the rows with a rare value; return their positions."""
     mask = np.zeros(len(batch.keep), dtype=bool)
     for codes, values in zip(batch.codes, rare, strict=True):
         if len(values):

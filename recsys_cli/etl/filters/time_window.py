@@ -57,7 +57,6 @@ def _whole(bound: int) -> int:
 
 
 def _per_second(kind: pa.DataType) -> Fraction:
-    """Return the number of time units of a column per second."""
     if pa.types.is_timestamp(kind):
         return Fraction(_TICKS[kind.unit])
     if pa.types.is_date32(kind):

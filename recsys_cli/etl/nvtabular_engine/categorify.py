@@ -26,11 +26,7 @@ VALUE = "value"
 
 
 def learn(op: Categorify, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:
-    """Count the values of each column, as `value` and `count`, in the raw type and any order; null included.
-
-    Raises:
-        DataError: The counts do not add up.
-    """
+    """Count the values of each column, as `value` and `count`, in the raw type and any order; null included."""
     return {column: _counts(rows.column(column), column, folder / str(at)) for at, column in enumerate(op.learns)}
 
 
@@ -62,7 +58,6 @@ def _counts(column: pa.ChunkedArray, name: str, folder: Path) -> pa.Table:
 
 
 def _count(values: pa.Array, folder: Path) -> pa.Table:
-    """Fit a Categorify op on values without nulls; return its counts."""
     with quiet():
         fit([VALUE] >> nvtabular().ops.Categorify(out_path=str(folder)), {VALUE: values})
     counts = pq.read_table(folder / "categories" / f"unique.{VALUE}.parquet", columns=[VALUE, f"{VALUE}_size"])

@@ -15,10 +15,7 @@ from recsys_cli.features.ops import FillMedian
 
 
 def learn(op: FillMedian, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
-    """Count each distinct value of each column, as `value` (ascending) and `count`; lists by element.
-
-    The dataframe library of NVTabular counts, and the aggregator computes the exact median of all shards.
-    """
+    """Count each distinct value of each column, as `value` (ascending) and `count`; lists by element."""
     return {column: _counts(finite_values(rows.column(column), pa.float64())) for column in op.columns}
 
 

@@ -48,9 +48,7 @@ class _Operand:
     """Values and null mask, (N,) each, or scalars for a literal.
 
     Attributes:
-        kind: Kind of the values.
         values: int64, float64, bool or string; arbitrary under the mask.
-        nulls: The null mask.
     """
 
     kind: Kind
@@ -69,11 +67,7 @@ class _Operand:
 
 
 def apply(op: LambdaOp, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:  # noqa: ARG001 - stateless, no files
-    """Add the op's column, by a workflow of one LambdaOp.
-
-    Raises:
-        ConfigError: The expression mixes text and numbers.
-    """
+    """Add the op's column, by a workflow of one LambdaOp."""
     expression = parse(op.expression)
     kinds = {name: kind_of_type(rows.schema.field(name).type, name) for name in sorted(columns(expression))}
     check(expression, kinds)

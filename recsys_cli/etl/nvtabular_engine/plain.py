@@ -62,11 +62,7 @@ def plain(values: pa.Array, column: str) -> Plain:
 
 
 def plain_type(kind: pa.DataType, column: str) -> pa.DataType:
-    """Return the type for a scalar type inside NVTabular.
-
-    Raises:
-        DataError: The type is unsupported.
-    """
+    """Return the type for a scalar type inside NVTabular."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type

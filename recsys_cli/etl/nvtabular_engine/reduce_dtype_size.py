@@ -55,7 +55,6 @@ def _range(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Table:
 
 
 def _clipped(values: pa.Array, dtype: str) -> pa.Array:
-    """Clip integers to the range of a type, as int64."""
     if pa.types.is_uint64(values.type):
         values = pc.min_element_wise(values, pa.scalar(_LARGEST, pa.uint64())).cast(pa.int64())
     low, high = (pa.scalar(int(end), pa.int64()) for end in (np.iinfo(dtype).min, np.iinfo(dtype).max))

@@ -29,11 +29,7 @@ def totals(columns: Sequence[str], frame: pl.LazyFrame, rows: pa.Table) -> dict[
 
 
 def check(column: str, counts: pa.Table, total: int) -> None:
-    """Refuse counts of a column that do not add up to its number of values.
-
-    Raises:
-        DataError: The sum differs.
-    """
+    """Refuse counts of a column that do not add up to its number of values."""
     counted = pc.sum(counts.column("count")).as_py() or 0
     if counted != total:
         raise DataError(f"counting {column} gave {counted} values instead of {total}", hint="use etl.device=cpu")

@@ -48,11 +48,7 @@ class PolarsEngine:
         return refusal(op, "polars", MODULES)
 
     def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
-        """See `Engine.learn`.
-
-        Raises:
-            DataError: The counts of a Categorify do not add up.
-        """
+        """See `Engine.learn`."""
         direct = self._direct(walk, fitted, rows)
         frame = pl.LazyFrame(direct.query_input)
         weight = pl.col(ROW_WEIGHT) if ROW_WEIGHT in rows.column_names else pl.lit(1, pl.Int64)

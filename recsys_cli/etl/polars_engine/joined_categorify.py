@@ -45,7 +45,6 @@ def units(op: Categorify, state: Mapping[str, pa.Table], types: pl.Schema) -> It
 
 
 def _joined(vocabularies: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Replace values of scalar columns by ids, with one join per column."""
     order = frame.collect_schema().names()
     for name, vocabulary in vocabularies.items():
         ids = np.arange(FIRST, FIRST + vocabulary.num_rows, dtype=np.int32)

@@ -41,11 +41,7 @@ _DAY = 86_400
 
 
 def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
-    """Add the op's column.
-
-    Raises:
-        ConfigError: The expression mixes text and numbers.
-    """
+    """Add the op's column."""
     expression = parse(op.expression)
     values = compiled(expression, frame)
     missing = float("nan") if op.dtype.startswith("float") else 0
@@ -53,11 +49,7 @@ def apply(op: LambdaOp, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> p
 
 
 def compiled(expression: Expression, frame: pl.LazyFrame) -> pl.Expr:
-    """Compile an expression: int64 or float64, null for missing values.
-
-    Raises:
-        ConfigError: The expression mixes text and numbers.
-    """
+    """Compile an expression: int64 or float64, null for missing values."""
     read = frame.select(sorted(columns(expression))).collect_schema()
     raw = pl.DataFrame(schema=read).to_arrow().schema
     compiler = _Compiler(read, {field.name: kind_of_type(field.type, field.name) for field in raw})

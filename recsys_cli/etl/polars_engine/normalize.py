@@ -15,7 +15,7 @@ _DEVIATION, _MEAN = "deviation", "mean"
 
 
 def learn(op: Normalize, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Compute count, mean, sum of squared deviations (`squares`) and range per column, in one row; lists by element."""
+    """Compute count, mean, sum of squared deviations (`squares`) and range per column; lists by element."""
     return {column: _moments(finite_values(frame, column, weight)) for column in op.columns}
 
 

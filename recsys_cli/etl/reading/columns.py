@@ -53,11 +53,7 @@ def resolve(table: RawTable, times: Mapping[str, str] = NOTHING) -> tuple[RawTab
 
 
 def in_file(table: RawTable, text: bytes | bytearray, file: RawFile) -> tuple[RawTable, int]:
-    """Return a resolved table with its columns in the order of a file, from its start, and the length of the header.
-
-    Raises:
-        DataError: The header is missing or has a duplicate column.
-    """
+    """Return a resolved table with its columns in the order of a file, from its start, and the length of the header."""
     if not table.header:
         return table, 0
     names, length = _header(text, table, file)

@@ -63,7 +63,6 @@ def parse(
 
 
 def _fast(text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataType]) -> pa.Table | None:
-    """Parse a plain text; None if a row is bad."""
     try:
         rows = _with_times(read_text(text, table, types), table)
     except pa.ArrowInvalid:
@@ -73,11 +72,6 @@ def _fast(text: bytes | bytearray, table: RawTable, types: Mapping[str, pa.DataT
 
 
 def _with_times(rows: pa.Table, table: RawTable) -> pa.Table:
-    """Convert the time columns.
-
-    Raises:
-        NotATimeError: A string is not a time.
-    """
     for column in table.columns:
         if column.time is not None and column.name in rows.column_names:
             index = rows.column_names.index(column.name)
@@ -111,7 +105,6 @@ def _error(bad: Sequence[BadRow], table: RawTable, times: Collection[str], *, ev
 
 
 def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) -> pa.Table:
-    """Split list columns, collect flags into lists, and select the columns."""
     for position, name in enumerate(rows.column_names):
         column = next(column for column in table.columns if column.name == name)
         values = with_separators(rows.column(name), table)
@@ -125,11 +118,7 @@ def _finished(rows: pa.Table, table: RawTable, columns: Sequence[str] | None) ->
 
 
 def split(texts: pa.ChunkedArray, column: RawColumn) -> pa.ChunkedArray:
-    """Split strings into lists.
-
-    Raises:
-        DataError: An element does not have the declared type.
-    """
+    """Split strings into lists."""
     lists = pc.split_pattern(texts.cast(pa.string()), str(column.separator))
     empty = pc.fill_null(pc.equal(texts, column.empty or ""), False)
     lists = pc.if_else(empty, pa.scalar([], type=lists.type), lists)

@@ -58,11 +58,7 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
 
 
 def table_schema(table: RawTable) -> pa.Schema:
-    """Return names and plain types of a table's columns, by its first file and the dataset.
-
-    Raises:
-        DataError: The file is unreadable, has a duplicate column, or lacks a declared one.
-    """
+    """Return names and plain types of a table's columns, by its first file and the dataset."""
     first, *others = table.files
     stored = _schema(first)
     declared = {column.name: column for column in table.columns}
@@ -93,11 +89,7 @@ def _stored_as(kind: pa.DataType) -> dict[bytes, bytes] | None:
 
 
 def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
-    """Return the table with the formats of its time columns, declared or of `times`, detected in the first rows.
-
-    Raises:
-        DataError: A file is unreadable, or strings of a time column are not times.
-    """
+    """Return the table with the formats of its time columns, declared or of `times`, detected in the first rows."""
     stored = _schema(table.files[0])
     columns = {column.name: column for column in table.columns}
     for name in dict.fromkeys((*(name for name, one in columns.items() if one.time is not None), *times)):
@@ -111,7 +103,6 @@ def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
 
 
 def _sample(table: RawTable, name: str) -> pa.ChunkedArray:
-    """Return the first values of a column, from the first file with rows."""
     values = None
     for file in table.files:
         with open_parquet(file) as opened:
@@ -138,7 +129,6 @@ def _schema(file: RawFile) -> pa.Schema:
 
 
 def _declared_type(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
-    """Return the declared type of a column, or its stored type."""
     if column is None:
         return kind
     declared = kind if column.dtype is None else plain_type(ARROW_TYPES[column.dtype])
@@ -152,9 +142,6 @@ def parquet_rows(
     """Yield the rows of a table's files in order, with the columns and types of a schema; see `parquet_batches`.
 
     `check` gets each file and its column names, before its rows.
-
-    Raises:
-        DataError: A file is unreadable, or a value does not fit its type.
     """
     lists = {column.name: column for column in table.columns if column.separator is not None}
     times = {column.name: column.time for column in table.columns if column.time is not None}
@@ -186,9 +173,6 @@ def parquet_batches(
     A batch has about a quarter of `chunk_bytes`, because row sizes vary, and spans row groups; memory holds one batch
     and
     one buffer per column.
-
-    Raises:
-        DataError: The file is unreadable.
     """
     buffer = min(_MAX_BUFFER, max(_MIN_BUFFER, chunk_bytes // (4 * max(1, len(columns)))))
     with open_parquet(file, buffer_bytes=buffer) as opened:

@@ -153,7 +153,6 @@ class Reader:
 
 
 def _combined(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:
-    """Concatenate small tables up to a size in bytes."""
     pending: list[pa.Table] = []
     size = 0
     for table in tables:

@@ -120,7 +120,6 @@ def _marked(text: Text, table: RawTable) -> tuple[Text, int]:
 
 
 def _blocks(text: Text, table: RawTable) -> Iterator[_Block]:
-    """Yield the text in blocks."""
     quote = table.quote.encode() if table.quote else None
     if quote is None or text.find(quote) < 0:
         yield _Block(0, len(text), inside=False, quotes=np.zeros(0, np.int64))

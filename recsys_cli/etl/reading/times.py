@@ -54,11 +54,7 @@ class NotATimeError(pa.ArrowInvalid):
 
 
 def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawColumn:
-    """Return a time column of a text file with its type and format, from its first values as strings.
-
-    Raises:
-        DataError: The strings are not times, or are ambiguous.
-    """
+    """Return a time column of a text file with its type and format, from its first values as strings."""
     texts = _non_empty(sample)
     if column.separator is not None:
         return replace(column, time=None)
@@ -80,7 +76,6 @@ def typed_column(column: RawColumn, sample: pa.ChunkedArray, where: str) -> RawC
 
 
 def _number_type(texts: pa.ChunkedArray) -> Literal["int64", "float64"]:
-    """Return the type of most strings, all numbers."""
     return "int64" if 2 * _matches(texts, _WHOLE) >= len(texts) else "float64"
 
 
@@ -150,11 +145,7 @@ def _matches(texts: pa.ChunkedArray, shape: str) -> int:
 
 
 def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tuple[str | None, pa.DataType]:
-    """Return the time format of a Parquet column, and the type of its times, from its first values, of a plain type.
-
-    Raises:
-        DataError: The strings are not times, or are ambiguous.
-    """
+    """Return the time format of a Parquet column, and the type of its times, from its first values, of a plain type."""
     kind = values.type
     if pa.types.is_string(kind):
         texts = _non_empty(values)
@@ -171,11 +162,7 @@ def stored_type(values: pa.ChunkedArray, how: str, where: str, name: str) -> tup
 
 
 def read_times(values: pa.ChunkedArray, how: str, *, file: str, name: str, first: int) -> pa.ChunkedArray:
-    """Convert a Parquet column to times; `first` is the row number of its first value in the file.
-
-    Raises:
-        DataError: A string is not a time, or a number is out of range.
-    """
+    """Convert a Parquet column to times; `first` is the row number of its first value in the file."""
     try:
         return to_times(values, how)
     except NotATimeError:

@@ -144,8 +144,6 @@ def take_census(spec: CensusSpec, shards: Mapping[str, Sequence[Path]]) -> dict[
 
 
 class _Labels:
-    """Running statistics of labels."""
-
     def __init__(self) -> None:
         self._null = self._rows = self._zero_or_one = 0
         self._sum = 0.0

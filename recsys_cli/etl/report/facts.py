@@ -19,13 +19,9 @@ class OpRows(_Frozen):
     """The numbers of rows before and after an op."""
 
     op: str
-    """Title of the op."""
     columns: tuple[str, ...]
-    """Its input columns."""
     rows_in: int
-    """Rows before the op."""
     rows_out: int
-    """Rows after the op."""
 
 
 class Distinct(_Frozen):
@@ -43,9 +39,7 @@ class LabelFacts(_Frozen):
     mean: float | None
     """Mean; the share of ones for binary labels."""
     low: float | None
-    """Minimum."""
     high: float | None
-    """Maximum."""
     null: int
     """Rows without a label."""
     zeroed: int = 0
@@ -58,26 +52,20 @@ class SplitFacts(_Frozen):
     """Statistics of a split."""
 
     rows: int
-    """Number of rows."""
     drawn: int
     """Number of sampled negatives among them; they count only for the label and for missing values."""
     users: Distinct | None
-    """Users of the split; None if ops compute the user column."""
     items: Distinct | None
-    """Items of the split; None if ops compute the item column."""
     label: LabelFacts
-    """The label to predict."""
     first: int | float | None
     """First time, in seconds if the unit is known; None without times."""
     last: int | float | None
-    """Last time."""
 
 
 class MissingValues(_Frozen):
     """Missing values of a column in a split; rows of a dimension table count once per interaction."""
 
     null: int
-    """Number of null values."""
     unseen: int
     """Number of values without an id of their own; 0 for numeric columns."""
     values: int
@@ -90,9 +78,7 @@ class Growth(_Frozen):
     """Growth of a vocabulary: the expected number of distinct values in a random part of the rows of train."""
 
     rows: tuple[int, ...]
-    """Numbers of rows."""
     values: tuple[float, ...]
-    """Expected numbers of distinct values."""
     last_tenth: float
     """Expected share of the values found only in the last tenth of the rows: the incompleteness of the vocabulary."""
 
@@ -101,27 +87,20 @@ class Frequency(_Frozen):
     """Distribution of the number of train rows per user or item."""
 
     distinct: int
-    """Number of users or items."""
     rows: int
     """Number of their rows (elements of a list column), without null and values without an id of their own."""
     least: int
-    """Minimum number of rows."""
     median: float
-    """Median number of rows."""
     most: int
-    """Maximum number of rows."""
     once: int
-    """Number of users or items with one row."""
     head: dict[str, float]
     """Share of the rows of the most frequent 1 % and 10 %, by `0.01` and `0.1`."""
     ranks: tuple[int, ...]
     """Ranks by frequency, from 1, with logarithmic spacing."""
     counts: tuple[int, ...]
-    """Number of rows at each rank."""
     edges: tuple[int, ...]
     """Bin edges of the histogram of numbers of rows; half-open bins."""
     heights: tuple[int, ...]
-    """Number of users or items per bin."""
 
 
 class RepeatedPairs(_Frozen):
@@ -132,7 +111,6 @@ class RepeatedPairs(_Frozen):
     by: str
     """The sampled column; all rows of a sampled value are compared."""
     rows: dict[str, int]
-    """Number of compared rows, by split."""
     repeated: dict[str, int]
     """Number of rows with a pair of an earlier row of the same split, by split."""
     seen: dict[str, dict[str, int]]
@@ -143,9 +121,7 @@ class SplitBoundary(_Frozen):
     """Overlap in time of two splits."""
 
     earlier: str
-    """The earlier split."""
     later: str
-    """The later split."""
     first: int | float
     """Time of the first row of the later split, in seconds if the unit is known."""
     after: int
@@ -171,22 +147,16 @@ class Finding(_Frozen):
     level: Literal["note", "warning"]
     """`warning` for wrong or too optimistic metrics; `note` for an explanation of metrics."""
     text: str
-    """One sentence."""
 
 
 class Facts(_Frozen):
     """All facts about prepared data."""
 
     dataset: str
-    """Name of the dataset."""
     method: str
-    """Split method."""
     task: Task = "binary"
-    """Task of the label."""
     rejected: int
-    """Number of skipped bad rows."""
     ops: tuple[OpRows, ...]
-    """The ops, in order."""
     splits: dict[str, SplitFacts]
     """By name, empty splits included."""
     missing: dict[str, dict[str, MissingValues]]
@@ -194,7 +164,6 @@ class Facts(_Frozen):
     continuous: tuple[str, ...] = ()
     """Numeric input columns of models: null and infinite values are invalid in them."""
     growth: dict[str, Growth]
-    """By column."""
     items: Frequency | None
     """Popularity of items; None if train has no item with an id of its own."""
     users: Frequency | None
@@ -202,15 +171,12 @@ class Facts(_Frozen):
     pairs: RepeatedPairs | None
     """Repeated pairs; None for lists of users or items."""
     timeline: Timeline | None
-    """None without times."""
     borders: tuple[SplitBoundary, ...]
-    """Pairs of splits with times."""
     train_only: dict[str, bool]
     """Whether the fitted counts equal those of the prepared rows of train, for users, items and keys of tables."""
     rows_first: tuple[str, ...]
     """Ops before the split, with access to later held-out rows."""
     findings: tuple[Finding, ...] = ()
-    """Conclusions, warnings first."""
 
     @classmethod
     def read(cls, path: Path) -> Facts:

@@ -86,7 +86,6 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
 
 
 def _census_spec(fitted: FittedPlan, shards: Mapping[str, Sequence[Path]], counted: EtlCounts) -> CensusSpec:
-    """Return the spec of the census; ids of users, items and keys of tables."""
     schema, plan = fitted.schema("star"), fitted.plan
     columns = {column.name: column for column in schema.in_table(None)}
     user, item = columns.get(plan.user), columns.get(plan.item)
@@ -145,7 +144,6 @@ def _split(
 def _missing(
     folder: Path, fitted: FittedPlan, counted: EtlCounts, census: Mapping[str, Census]
 ) -> dict[str, dict[str, MissingValues]]:
-    """Return the missing values by column and split."""
     by_column: dict[str, dict[str, MissingValues]] = {}
     for split, columns in counted.missing.items():
         for name, values in columns.items():
