@@ -1,4 +1,4 @@
-"""An executor on a Dask cluster: start or connection, checks of the workers, and retries after lost workers."""
+"""An executor on a Dask cluster: start or connection, checks, and retries after lost workers."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ _ATTEMPTS = 4
 class Cluster:
     """Runs tasks on the workers of a Dask cluster.
 
-    A task is broadcast once, then only parts are sent. Other workers repeat the parts of a lost worker, so a part may
-    run twice.
+    Other workers repeat the parts of a lost worker, so a part may run twice.
     """
 
     def __init__(self, name: str, client: Any, shared: SharedFolder, emit: Emit) -> None:
@@ -137,7 +136,7 @@ class _Pending(Generic[Part]):
 
 
 class _SentTask(Generic[Part, Result]):
-    """A broadcast task: sent to all workers, and again after the loss of every worker with a copy."""
+    """A task, broadcast to all workers, and again after the loss of every worker with a copy."""
 
     def __init__(self, cluster: Cluster, task: SharedTask[Part, Result]) -> None:
         self._cluster = cluster
@@ -150,7 +149,6 @@ class _SentTask(Generic[Part, Result]):
         return _Pending(part, self._cluster.client.submit(SharedTask.run, self._sent, part, pure=False), self._sent)
 
     def result(self, pending: _Pending[Part]) -> Result:
-        """Wait for the result of a part; submit it again if its broadcast task was lost."""
         from distributed import CancelledError, KilledWorker
 
         for _ in range(_ATTEMPTS):
@@ -191,10 +189,7 @@ class _SentTask(Generic[Part, Result]):
 
 @contextmanager
 def open_cluster(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Cluster]:
-    """Start a local cluster or connect to an external one; close it at the end.
-
-    `scratch` is on a file system shared with every worker.
-    """
+    """Start a local cluster or connect to an external one; see `open_executor`."""
     assert config.cluster is not None
     if (error := missing_of_cluster(config.cluster)) is not None:
         raise error
@@ -226,7 +221,7 @@ def _client(scheduler: Any) -> Any:
 
 @contextmanager
 def _local_cluster(config: EtlConfig, scratch: Path) -> Iterator[Any]:
-    """Start local workers of one thread each: one per core by default, or one per GPU."""
+    """Start workers of one thread each: one per core by default, or one per GPU."""
     import dask
 
     available = cores()

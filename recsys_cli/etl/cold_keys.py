@@ -50,7 +50,7 @@ def find_cold(
 
 
 def counted(cold: pa.Table, merged: pa.Table) -> pa.Table:
-    """Set the number of train rows of each cold key: above 0 for values cut from the vocabulary as too rare."""
+    """Set the train counts of cold keys: above 0 for values cut from the vocabulary as too rare."""
     counts = counts_of(cold.select(["value"]), merged)
     return cold.set_column(cold.schema.get_field_index("count"), "count", counts)
 
@@ -64,24 +64,20 @@ def locate(values: pa.Array | pa.ChunkedArray, cold: pa.Table) -> Ids:
 
 
 def shared_ids(cold: pa.Table) -> pa.Array:
-    """Return the encoded id of each row of a table: the row number, or the shared id of a cold key."""
+    """Return the encoded id of each row of a table: the row number; of cold keys, the shared id."""
     first = cold.column("row")[0].as_py()
     return pa.array(np.concatenate([np.arange(first, dtype=np.int32), cold.column("id").to_numpy()]))
 
 
 def without_idle(steps: Sequence[PlanStep], fitted: FittedPlan, *, train: bool) -> list[PlanStep]:
-    """Return the steps without lookups of cold keys for columns without any."""
-    return [step for step in steps if not _is_idle(step, fitted, train=train)]
+    """Leave out lookups of cold keys for columns without any."""
+    return [step for step in steps if not isinstance(step.op, Locate) or fitted.has_cold(step.op.key, train=train)]
 
 
 def with_rows(prepared: pa.Table, computed: pa.Table, steps: Sequence[PlanStep]) -> pa.Table:
-    """Append the table row of each key with cold keys (a Locate among the steps) to prepared rows."""
+    """Append the table row of each key with a Locate step to prepared rows."""
     for step in steps:
         if isinstance(step.op, Locate):
             ids, rows = (computed.column(name).to_numpy() for name in (step.op.key, step.op.output))
             prepared = prepared.append_column(row_column(step.op.key), pa.array(np.maximum(ids, rows)))
     return prepared
-
-
-def _is_idle(step: PlanStep, fitted: FittedPlan, *, train: bool) -> bool:
-    return isinstance(step.op, Locate) and not fitted.has_cold(step.op.key, train=train)

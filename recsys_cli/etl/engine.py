@@ -1,7 +1,6 @@
 """The engine protocol, and the choice of an engine by name.
 
-Filters and the assignment to splits and shards (`staging`) precede the engine; `aggregators` merge its partial aggregates.
-Both are the same for all engines.
+Filters, splits and shards (`staging`) precede the engine; `aggregators` merge its partial aggregates, alike for all.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Engine(Protocol):
         return None
 
     def learn(self, walk: PassSteps, fitted: FittedPlan, rows: pa.Table) -> Aggregates:
-        """Compute the partial aggregates of some rows of train, possibly none, with ROW_WEIGHT for rows of a table by id."""
+        """Compute the partial aggregates of rows of train, possibly none, with ROW_WEIGHT for rows of a table by id."""
 
     def apply(self, steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> pa.Table:
         """Apply steps to rows, possibly none, with TRAIN_ROW for rows of train; number and order of rows stay."""
@@ -84,7 +83,7 @@ def check_ops(engine: Engine, ops: Sequence[Op]) -> None:
 
 
 def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore) -> tuple[str, Engine]:
-    """Return the name and the engine; `auto` selects the fastest engine available on this machine.
+    """Return the name and the engine; `auto` selects the fastest available one.
 
     Raises:
         ConfigError: The name is unknown.

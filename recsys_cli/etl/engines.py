@@ -1,4 +1,4 @@
-"""The built-in ETL engines and clusters, and their availability, without an import of their libraries."""
+"""The built-in engines and clusters, and their availability, without an import of their libraries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OWN: dict[str, EngineInfo] = {
 
 
 def best(device: str) -> str:
-    """Return the engine of `auto` on a device: the highest rank, among the available engines if there are any."""
+    """Return the engine of `auto` on a device: the highest rank, if possible available."""
     ranked = sorted(OWN, key=lambda name: OWN[name].rank, reverse=True)
     return next((name for name in ranked if OWN[name].missing(device) is None), ranked[0])
 

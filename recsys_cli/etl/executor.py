@@ -1,4 +1,4 @@
-"""Executors of parallel tasks: threads of this process, or the workers of a cluster (`cluster`)."""
+"""Executors of parallel tasks: threads, or the workers of a cluster (`cluster`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Threads:
         return {"cluster": None, "workers": 1, "threads": self.count}
 
     def map(self, task: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """See `Executor.map`; at most one part more than the number of threads is in flight."""
+        """See `Executor.map`; at most one part more than there are threads is in flight."""
         if self.count == 1:
             yield from map(task, parts)
             return
@@ -62,9 +62,7 @@ class Threads:
 
 @contextmanager
 def open_executor(config: EtlConfig, engine: Engine, scratch: Path, emit: Emit) -> Iterator[Executor]:
-    """Open the executor of a config, a thread pool or a cluster, and close it at the end.
-
-    `scratch` is on a file system shared with every worker.
+    """Open the executor of a config, and close it at the end; workers of a cluster share `scratch`.
 
     Raises:
         MissingExtraError: The config has a cluster and Dask is not installed.

@@ -1,4 +1,4 @@
-"""Fitting of a plan on train, in passes: partial aggregates of shards, merged and finalized, on any engine and executor."""
+"""Fitting of a plan on train, in passes: partial aggregates of shards, merged and finalized."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MERGE_ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class FitTask:
-    """The partial aggregates of a group of train shards in one pass: a task of an executor.
+    """The aggregates of a group of train shards in one pass: a task of an executor.
 
     Attributes:
         fitted: The plan with the state of earlier passes.
@@ -75,7 +75,7 @@ class FitTask:
         return [(step, verb) for step, verb in steps if step in kept]
 
     def empty(self) -> Aggregates:
-        """Return the aggregates of no rows: they define the types of the state for an empty train."""
+        """Return the aggregates of no rows, for the types of the state."""
         rows = self.staged.schema.empty_table()
         rows = rows.append_column(TRAIN_ROW, row_numbers(0, 0))
         return self.engine.learn(self._steps(), self.fitted, rows)
@@ -120,16 +120,16 @@ def _fit_interactions(
 
 
 def _groups(shards: int) -> list[range]:
-    """Return groups of shards, each merged by one task; their size grows with the root of the number of shards.
+    """Return groups of shards for a task each; their size grows with the root of the number of shards.
 
-    The groups do not depend on the executor, because float sums depend on the order of addition.
+    Independent of the executor, because float sums depend on the order of addition.
     """
     size = max(1, math.isqrt(shards) // 2)
     return [range(start, min(start + size, shards)) for start in range(0, shards, size)]
 
 
 class _MergedAggregates:
-    """The aggregates of a pass, merged in the order of arrival, early enough to bound the memory."""
+    """The aggregates of a pass, merged early enough to bound the memory."""
 
     def __init__(self, program: Program, number: int) -> None:
         steps = program.fits(number, None)
@@ -144,7 +144,7 @@ class _MergedAggregates:
                 self._parts[key] = [self._merge(key)]
 
     def result(self, *, threads: int | None = 1) -> Aggregates:
-        """Return the merged aggregates, with one thread by default because tasks already run in parallel."""
+        """Return the merged aggregates; with one thread, because tasks already run in parallel."""
         return dict(zip(self._parts, Threads(threads).map(self._merge, self._parts), strict=True))
 
     def _merge(self, key: tuple[int, str]) -> pa.Table:
@@ -195,7 +195,7 @@ class Tables:
     number: int
 
     def aggregate(self) -> Aggregates:
-        """Return the aggregates of the tables in this pass, each row weighted by its number of interactions."""
+        """Return the aggregates of this pass, each row weighted by its number of interactions."""
         aggregates: Aggregates = {}
         for key in self.program.keys:
             steps = self.program.pass_steps(self.number, key)

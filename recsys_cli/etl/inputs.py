@@ -1,4 +1,4 @@
-"""The raw tables of a preparation, each with a reader of the columns of the plan."""
+"""The raw tables of a preparation, each with a reader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Inputs:
 
     @classmethod
     def of(cls, config: RunConfig, raw: Path) -> Inputs:
-        """Open the raw tables and compile the plan, with a sample of the first rows for their types.
+        """Open the raw tables and compile the plan, with types by a sample of the first rows.
 
         Raises:
             ConfigError: The plan does not fit the tables.

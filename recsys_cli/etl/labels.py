@@ -21,7 +21,7 @@ from recsys_cli.features.steps import PlanStep
 
 
 def with_exact_labels(steps: Sequence[PlanStep], fitted: FittedPlan, rows: pa.Table) -> list[PlanStep]:
-    """Add steps that keep a float64 copy of each label before a cast to an integer type, except for casts without effect."""
+    """Add steps that keep a float64 copy of each label before a cast to integers with an effect."""
     labels = fitted.plan.labels
     extended: list[PlanStep] = []
     for step in steps:
@@ -93,7 +93,7 @@ def check_fits(label: str, exact: pa.ChunkedArray, dtype: str) -> None:
 
 
 def _unfit(exact: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.bool_]:
-    """Return a mask of the values that overflow an integer type after truncation; False for NaN."""
+    """Return a mask of overflows of an integer type after truncation; False for NaN."""
     ends = np.iinfo(dtype)
     low, high = float(ends.min), float(ends.max)  # for int64 rounded to ±2^63, where the spacing of float64 is 1,024
     return (exact < low) & (exact <= low - 1) | (exact > high) & (exact >= high + 1)

@@ -42,10 +42,8 @@ class Timed:
                 positions = np.flatnonzero(mask)
                 missing += len(positions)
                 if first is None:
-                    numbered = ROW_NUMBER in batch.column_names
-                    first = (
-                        batch.column(ROW_NUMBER)[int(positions[0])].as_py() if numbered else done + int(positions[0])
-                    )
+                    at = int(positions[0])
+                    first = batch.column(ROW_NUMBER)[at].as_py() if ROW_NUMBER in batch.column_names else done + at
             done += batch.num_rows
             yield batch
         if first is not None:
@@ -74,7 +72,7 @@ def timed(sources: Mapping[str, Rows], readers: Mapping[str, Reader], column: st
 
 
 def without_time(values: pa.ChunkedArray) -> npt.NDArray[np.bool_] | None:
-    """Return a mask of the rows with a null, NaN or infinite time; None if there are none."""
+    """Return a mask of null, NaN and infinite times; None if there are none."""
     missing = values.is_null().to_numpy() if values.null_count else None
     if pa.types.is_floating(values.type):
         not_finite = ~np.isfinite(values.cast(pa.float64()).fill_null(0.0).to_numpy())

@@ -1,7 +1,7 @@
-"""Negative sampling: sampled negatives added to the partitioned files of staged interactions.
+"""Sampled negatives in the partitioned files of staged interactions.
 
-A negative avoids the interactions of the user in its own and earlier splits, never in later ones: items that train never
-samples would leak the held-out items.
+A negative avoids the interactions of the user in its own and earlier splits, never in later ones: items that train
+never samples would leak the held-out items.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Pairs:
         return self.items[np.searchsorted(self.ends, ranks.astype(np.int64), side="right")]
 
     def are_positive(self, users: Ints, items: Ints, *, splits: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of the pairs with an interaction in the first `splits` splits."""
+        """Return a mask of the pairs in the first `splits` splits."""
         keys = users * self.num_items + items
         order = np.argsort(keys)  # sorted lookups have sequential memory access
         keys = keys[order]
@@ -101,7 +101,6 @@ def sample_negatives(op: NegativeSampling, staged: Staged, folder: Path, emit: E
 
 
 def _read_pairs(op: NegativeSampling, staged: Staged, users: Numbering, items: Numbering) -> _Pairs:
-    """Number all users and items, and collect the pairs of each split and the items of train."""
     parts: list[list[tuple[Ints, Ints]]] = [[] for _ in SPLITS]
     in_train: list[Ints] = []
     number_of = {partition: number for number, split in enumerate(SPLITS) for partition in staged.partitions(split)}

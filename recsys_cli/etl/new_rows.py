@@ -1,4 +1,4 @@
-"""Application of a fitted plan to files of new rows: in their order, in the flat layout, in bounded memory."""
+"""Application of a fitted plan to files of new rows: in order, in the flat layout, in bounded memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class NewRows:
     fitted_on: pa.Schema
 
     def schema(self) -> pa.Schema:
-        """Return the names and types of the columns: those of the plan that all files have."""
+        """Return the columns of the plan that all files have."""
         have = [set(reader.schema().names) for reader in self._all]
         return pa.schema([column for column in self.fitted_on if all(column.name in names for names in have)])
 
@@ -135,7 +135,7 @@ def apply_plan(
             emit(Progress("prepare", written.rows, None))
     emit(Progress("prepare", written.rows, written.rows))
     chosen.discard()
-    missing = {column: dict(counts) for column, counts in (written.missing or {}).items()}
+    missing = {column: dict(counts) for column, counts in written.missing.items()}
     return Applied(output, written.rows, fitted.schema("flat"), left_out, missing, name)
 
 
@@ -167,7 +167,7 @@ def _cut(batches: Iterator[pa.Table], size: int) -> Iterator[pa.Table]:
 
 
 def _described(table: RawTable, names: Sequence[str], fitted_on: pa.Schema, path: str) -> RawTable:
-    """Return a text file's description with the types at fit time; its text may suggest other types."""
+    """Return a text file's description with the types at fit time."""
     described = {column.name: column for column in table.columns}
     columns = [described.get(name, RawColumn(name, None, nullable=True)) for name in names]
     typed = {

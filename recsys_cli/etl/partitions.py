@@ -88,7 +88,7 @@ def read(spans: Sequence[Span], schema: pa.Schema, names: Sequence[str]) -> pa.T
 
 
 def _from_first(numbers: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> tuple[int, npt.NDArray[np.integer]]:
-    """Return the first number, and the offset of each number from it, reordered."""
+    """Return the first number, and all offsets from it, reordered."""
     first, last = int(numbers[0]), int(numbers[-1])
     if last - first + 1 == len(numbers) <= 2**32:  # without gaps
         return first, order.astype(np.uint32)
@@ -106,7 +106,7 @@ def _numbered(rows: pa.Table, first: int | None, schema: pa.Schema) -> pa.Table:
 
 
 def _options(schema: pa.Schema, names: Sequence[str]) -> pa.ipc.IpcReadOptions | None:
-    """Return the options to read only some columns; None to read all, which is faster for more than half of them."""
+    """Return the options to read some columns; None to read all, faster from half of them on."""
     if 2 * len(names) > len(schema):
         return None
     return pa.ipc.IpcReadOptions(included_fields=sorted(schema.get_field_index(name) for name in names))

@@ -55,7 +55,7 @@ class Staged:
 
     @property
     def inputs(self) -> dict[str, pa.Schema]:
-        """Names and types of the raw columns of all tables."""
+        """The raw columns of all tables."""
         joined = {name: table.schema for name, table in self.tables.items()}
         read = pa.schema([field for field in self.schema if field.name != ROW_NUMBER])
         return {INTERACTIONS: read if self.raw is None else self.raw} | joined
@@ -74,12 +74,12 @@ class Staged:
         return range(partition, partition + 1)
 
     def count(self, files: Sequence[PartitionedFile]) -> dict[str, int]:
-        """Return the number of rows of each split in some files."""
+        """Return the number of rows of each split in files."""
         counts = sum((np.diff(file.starts) for file in files), np.zeros(self.num_shards + len(SPLITS) - 1, np.int64))
         return {split: int(counts[list(self.partitions(split))].sum()) for split in SPLITS}
 
     def batches(self, file: PartitionedFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the rows of a file, partition by partition, in the order of the input."""
+        """Yield the rows of a file, partition by partition."""
         names = self.schema.names if columns is None else list(columns)
         return file.tables(self.schema, names)
 
@@ -95,7 +95,7 @@ class Staged:
         return table
 
     def order(self, shard: int, rows: int) -> npt.NDArray[np.int64]:
-        """Return the permutation of a train shard: the input position of each row in the final order; shape (rows,)."""
+        """Return the input position of each row of a train shard in the final order; shape (rows,)."""
         return permutation(rows, mix(self.seed, _ORDER_STREAM, shard))
 
     def _of(self, partition: int, first: int, last: int | None, columns: Sequence[str] | None) -> pa.Table:
@@ -132,8 +132,7 @@ class _Batch:
 class ShardAssignment:
     """Writes a batch as a partitioned file: a task of a thread pool.
 
-    Attributes:
-        numbered: Whether rows keep their number in the raw input.
+    `numbered` rows keep their number in the raw input.
     """
 
     folder: Path
@@ -177,8 +176,7 @@ def stage(
     """Read the raw interactions and write their rows to partitioned files, by split and shard.
 
     The input is read once; a split by columns reads it again from a spill file. `sources` has the interactions under
-    "all",
-    or one source per split of a files split; `estimated_rows` is for the number of shards.
+    "all", or one source per split of a files split; `estimated_rows` is for the number of shards.
     """
     names = next(iter(sources.values())).schema()
     schema = pa.schema([field for field in names if field.name != ROW_NUMBER])
@@ -200,7 +198,7 @@ def stage(
 
 
 def _number_type(files: Sequence[PartitionedFile]) -> pa.DataType:
-    """Return the type of row numbers: int32 if possible, because they are a large part of a prepared row."""
+    """Return the type of row numbers, int32 if possible: they are a large part of a prepared row."""
     return pa.int32() if max((file.last for file in files), default=0) < 2**31 else pa.int64()
 
 

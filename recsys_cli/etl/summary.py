@@ -43,7 +43,7 @@ class _Column:
     staged: Staged
 
     def count(self, split: str) -> dict[str, int] | None:
-        """Count the values; None if ops compute the column or cut its lists, so that raw and prepared values differ."""
+        """Count the values; None if ops compute the column or cut its lists."""
         if self._raw not in self.staged.schema.names:
             return None
         counts = self.fitted.vocabulary_of(self.name).column("count").to_numpy()

@@ -49,7 +49,7 @@ def read_titles(config: RunConfig, raw: Path, ids: pa.Array, *, title: str | Non
 
 
 def _tables(config: RunConfig, raw: Path, *, dimension_only: bool) -> Iterator[Reader]:
-    """Yield readers of the readable tables: dimension tables first, then the interactions."""
+    """Yield readers of the readable tables, dimension tables first."""
     try:
         tables = open_source(config.dataset.name, config.dataset.options).tables(raw)
     except RecsysError:

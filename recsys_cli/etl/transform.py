@@ -1,10 +1,10 @@
-"""Application of a fitted plan to the shards of a split, on any engine and executor: one parquet file per shard."""
+"""Application of a fitted plan to the shards of a split: one parquet file per shard."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,19 +38,17 @@ class Written:
     """
 
     rows: int = 0
-    missing: Mapping[str, Counter[str]] | None = None
-    lost: Mapping[str, Counter[str]] | None = None
+    missing: Mapping[str, Counter[str]] = field(default_factory=dict)
+    lost: Mapping[str, Counter[str]] = field(default_factory=dict)
 
     def __add__(self, other: Written) -> Written:
         missing, lost = _added(self.missing, other.missing), _added(self.lost, other.lost)
         return Written(self.rows + other.rows, missing, lost)
 
 
-def _added(
-    left: Mapping[str, Counter[str]] | None, right: Mapping[str, Counter[str]] | None
-) -> dict[str, Counter[str]]:
-    total = {name: Counter(counts) for name, counts in (left or {}).items()}
-    for name, counts in (right or {}).items():
+def _added(left: Mapping[str, Counter[str]], right: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    total = {name: Counter(counts) for name, counts in left.items()}
+    for name, counts in right.items():
         total.setdefault(name, Counter()).update(counts)
     return total
 
@@ -114,7 +112,7 @@ class Transform:
                     raise missing_times(column.name, int(missing.sum()), len(missing), where)
 
     def _user_hashes(self, table: pa.Table, raw: pa.Table) -> pa.Array:
-        """Return the hash of the raw user of each row, uint64; null for users with an id of their own."""
+        """Return the hash of each row's raw user, uint64; null for users with an id of their own."""
         column = self.schema.only(Role.USER)
         ids = table.column(column.name).to_numpy()
         unknown = (ids == UNSEEN) | (ids >= column.own_ids.stop)
@@ -148,7 +146,7 @@ def transform(task: Transform, executor: Executor, emit: Emit, *, done: int, tot
 
 
 def prepare(engine: Engine, fitted: FittedPlan, rows: pa.Table, schema: Schema) -> pa.Table:
-    """Apply a fitted plan to new raw rows, and cast them to the columns and types of a schema."""
+    """Apply a fitted plan to new raw rows, in the columns and types of a schema."""
     steps = without_idle(_steps(fitted), fitted, train=False)
     return typed_table(engine.apply(steps, fitted, rows), schema.in_table(None))
 
@@ -160,7 +158,7 @@ def _steps(fitted: FittedPlan) -> list[PlanStep]:
 
 
 def flattened(fitted: FittedPlan, tables: Mapping[str, pa.Table]) -> FittedPlan:
-    """Return the plan with the tables by id in its state, for the lookup joins of the flat layout."""
+    """Return the plan with the tables by id, for the lookup joins of the flat layout."""
     state = dict(fitted.state)
     for step in _flat_steps(fitted):
         assert isinstance(step.op, Gather)

@@ -1,4 +1,4 @@
-"""The worker side of a cluster: checks of versions and the shared folder, and tasks with errors as return values."""
+"""The worker side of a cluster: checks of versions and the shared folder, and tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHARE = "put the workspace on a file system that every worker mounts at the sam
 
 
 def releases() -> dict[str, str]:
-    """Return the versions that must match on every worker: recsys-cli with a hash of its source, others as major.minor."""
+    """Return the versions to match on every worker: recsys-cli with a hash of its source, others as major.minor."""
     versions = {
         "recsys-cli": f"{__version__} of source {_source()}",
         "python": ".".join(platform.python_version_tuple()[:2]),
@@ -64,7 +64,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True)
 class SharedFolder:
-    """A folder with a token, to check the shared file system: every worker reads the token and writes a reply."""
+    """A folder with a token: every worker reads it and writes a reply, to check the file system."""
 
     path: Path
     token: str
@@ -78,7 +78,7 @@ class SharedFolder:
         return shared
 
     def inspect(self, engine: Engine) -> WorkerInfo:
-        """Return the state of the current worker, and write its reply into the folder."""
+        """Return the state of the current worker, and write its reply."""
         try:
             folder_error = None if self.is_same() else f"the worker has another folder at {self.path}"
             (self.path / f"reply-{self.token}-{uuid.uuid4().hex[:8]}").touch()
@@ -140,7 +140,7 @@ class SharedTask(Generic[Part, Result]):
     shared: SharedFolder
 
     def run(self, part: Part) -> Result | Failure:
-        """Run one part. A part may run twice if a worker dies, so the task must be idempotent."""
+        """Run one part, possibly twice if a worker dies: the task is idempotent."""
         try:
             _check(self.shared)
             return self.task(part)

@@ -22,14 +22,14 @@ _PARTIAL = ".partial"
 
 
 def count_missing(table: pa.Table, schema: Schema) -> dict[str, Counter[str]]:
-    """Count the null, unseen and infinite values (elements of ragged columns) of each column of the interactions."""
+    """Count null, unseen and infinite values (elements of lists) of each column of the interactions."""
     return {column.name: _count(table.column(column.name), column) for column in schema.in_table(None)}
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a parquet file atomically: a worker may die while writing, or two workers may write the same file.
+    """Write a parquet file atomically: a worker may die, or two workers may write the same file.
 
-    Without compression: shuffled ids and times hardly compress, and the attempt would double the time of the transform.
+    Uncompressed: shuffled ids and times hardly compress, and the attempt would double the time of the transform.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{_PARTIAL}")

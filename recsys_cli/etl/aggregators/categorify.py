@@ -1,4 +1,4 @@
-"""Vocabularies of Categorify: merged value counts, frequency threshold, size limit and order."""
+"""Vocabularies of Categorify: counts, frequency threshold, size limit and order."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ def _counts_in(vocabulary: pa.Table, counts: pa.Table) -> pa.ChunkedArray:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Decode dictionaries, and convert every kind of string to `string`."""
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_large_string(kind) or str(kind) == "string_view":
         kind = pa.string()

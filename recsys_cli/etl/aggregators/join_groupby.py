@@ -53,8 +53,7 @@ def corrected(totals: Frame, deviations: Frame, keys: Sequence[str], positions: 
     """Return the moments by group, corrected by the rounding error of the mean (`rest`).
 
     `totals` has `rows` and, per column, `num`, `sum`, `min`, `max` and `mean` by key; `deviations` has summed (`rest`)
-    and
-    squared (`square`) deviations from `mean`, in several rows per key.
+    and squared (`square`) deviations from `mean`, in several rows per key.
     """
     sums = deviations.group_by(keys, maintain_order=True).agg(pl.exclude(keys).sum())
     both = totals.join(sums, on=keys, how="left", nulls_equal=True, maintain_order="left")

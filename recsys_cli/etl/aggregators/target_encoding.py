@@ -63,9 +63,9 @@ def _encoded(op: TargetEncoding, totals: pl.DataFrame, means: list[float | None]
 
 
 def _others(op: TargetEncoding, table: pl.DataFrame) -> pl.DataFrame:
-    """Return counts and sums of the other folds of each group, by group and fold.
+    """Return counts and sums of the other folds, by group and fold.
 
-    Summed rather than subtracted from the total, because subtraction leaves rounding traces of the own fold.
+    Summed, because subtraction from the total leaves rounding traces of the own fold.
     """
     keys = table.select(key_names(table))
     starts = (keys.select(pl.struct(pl.all()).rle_id())).to_series().to_numpy()

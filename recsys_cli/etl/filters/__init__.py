@@ -1,6 +1,6 @@
 """Ops of phase "rows": filters, and computations over several interactions, before the split.
 
-They run outside the engines, so every engine gets the same rows. Each op has a module with `choose(op, rows, context)`.
+They run outside the engines. Each op has a module with `choose(op, rows, context)`.
 """
 
 from __future__ import annotations
@@ -75,15 +75,15 @@ class FilteredRows:
 
     @property
     def counts(self) -> tuple[RowCount, ...]:
-        """The row counts of each op, after a complete pass over the rows."""
+        """The row counts of each op, after a complete pass."""
         counts = []
-        for (_, _, before), (index, op, after) in zip(self.ops, self.ops[1:], strict=False):
+        for (_, _, before), (index, op, after) in itertools.pairwise(self.ops):
             assert op is not None
             counts.append(RowCount(index, op.name, op.title, before.count, after.count))
         return tuple(counts)
 
     def check(self) -> None:
-        """Refuse an op without output rows, after a complete pass over the rows."""
+        """Refuse an op without output rows, after a complete pass."""
         for count in self.counts:
             if count.rows_in and not count.rows_out:
                 raise DataError(
@@ -91,18 +91,18 @@ class FilteredRows:
                 )
 
     def report(self, emit: Emit) -> None:
-        """Emit the row counts of each op with a change, after a complete pass over the rows."""
+        """Emit the row counts of each op with a change, after a complete pass."""
         for count in self.counts:
             if count.rows_out != count.rows_in:
                 emit(Message(f"{count.title}: {count.rows_in:,} rows in, {count.rows_out:,} rows out"))
 
     def discard(self) -> None:
-        """Delete all scratch files, after the last pass over the rows."""
+        """Delete all scratch files, after the last pass."""
         if self.ops:
             self.ops[-1][2].discard()
 
     def estimated_rows(self, raw: int) -> int:
-        """Estimate the number of rows before the first pass, from an estimate of the raw ones.
+        """Estimate the number of rows before the first pass; `raw` estimates the raw ones.
 
         A group counts as its input rows, because the size of its output row grows with them.
         """
@@ -124,10 +124,8 @@ def choose_rows(
     """Apply all ops up to the last filter to the raw interactions; without filters, return them unchanged.
 
     Ops over all rows run here; row-wise ops run lazily, in each pass over the result. Pure filters skip new
-    interactions;
-    train-only ops such as KCore skip held-out ones. Scratch files stay until `discard`. `memory` is in MiB; `labels`
-    are
-    checked for overflow of the type that an op gives them.
+    interactions; train-only ops such as KCore skip held-out ones. Scratch files stay until `discard`. `memory` is in
+    MiB; `labels` are checked for overflow of the type that an op gives them.
     """
     ops = [(index, cast("Op", op)) for index, op in program.rows if op.acts and _is_for(op, part)]
     if not ops:
@@ -192,7 +190,6 @@ class _Columns:
 
     @classmethod
     def of(cls, program: Program, ops: Sequence[Op], schema: pa.Schema) -> _Columns:
-        """Analyze the ops forward for available columns, backward for live ones."""
         specs: dict[str, Spec] = {field.name: Spec(field.type) for field in schema}
         available = [tuple(specs)]
         written: list[Mapping[str, Spec | None]] = []
@@ -220,7 +217,7 @@ class _Columns:
 
 
 def _needed(program: Program) -> frozenset[str]:
-    """Return the columns of the interactions that the steps after the split read."""
+    """Return the columns for the steps after the split."""
     written: set[str] = set()
     needed: set[str] = set()
     for step in (step for step in program.steps if step.home is None):

@@ -29,11 +29,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Buckets:
-    """Rows in scratch files, with all rows of a key in the same bucket.
-
-    Attributes:
-        files: One file per batch, with one record batch per bucket.
-    """
+    """Rows in scratch files, with all rows of a key in the same bucket."""
 
     files: tuple[PartitionedFile, ...]
     count: int
@@ -54,7 +50,7 @@ class Buckets:
                 yield read(spans, self.schema, self.schema.names)
 
     def map(self, function: Callable[[pa.Table], Result]) -> Iterator[Result]:
-        """Yield the result of a function for each non-empty bucket, and emit progress."""
+        """Yield a function's result for each non-empty bucket, and emit progress."""
         sized = Threads(_THREADS).map(lambda rows: (rows.num_rows, function(rows)), self)
         return self.context.track(self.context.name, sized, self.num_rows)
 
@@ -65,7 +61,7 @@ class Buckets:
 
 
 def bucket_bytes(memory: int) -> int:
-    """Return the target size of a bucket, in bytes, for a budget in MiB."""
+    """Return the target size of a bucket for a budget in MiB."""
     return (memory << 20) // _SHARE
 
 
@@ -95,7 +91,7 @@ def _with_positions(batches: Iterator[pa.Table]) -> Iterator[tuple[int, int, pa.
 
 @dataclass(frozen=True)
 class _BucketAssignment:
-    """Writes a batch as a partitioned file of buckets: a task of a thread pool."""
+    """Writes a batch as a partitioned file."""
 
     by: tuple[str, ...]
     count: int

@@ -1,4 +1,4 @@
-"""DifferenceLag: differences within ordered groups, bucket by bucket, merged back into the original order."""
+"""DifferenceLag: differences within ordered groups, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _less(name: str, kind: pl.DataType, shift: int) -> pl.Expr:
 
 
 def _less_whole(values: pl.Expr, shift: int, *, about: pl.Expr | None = None) -> pl.Expr:
-    """Return the difference, exact as int64 if it does not overflow, else as float64."""
+    """Return the difference: int64 without overflow, else float64."""
     near = values.cast(pl.Float64) if about is None else about
     rough = near - near.shift(shift)
     return pl.when(rough.abs() < _EXACT).then((values - values.shift(shift)).cast(pl.Float64)).otherwise(rough)

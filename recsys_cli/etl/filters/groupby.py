@@ -1,4 +1,4 @@
-"""Groupby: aggregation of groups, bucket by bucket, in the order of their first rows."""
+"""Groupby: aggregation of groups, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _schema(op: Groupby, raw: pa.Schema) -> pa.Schema:
 
 
 def _grouped(op: Groupby, rows: pa.Table) -> pl.DataFrame:
-    """Return the groups of a bucket, in the order of their first rows."""
+    """Return the groups, in the order of their first rows."""
     rows = rows.filter(pa.array(_has_key(op, rows)))
     groups = group(rows, op.by, op.order_by)
     frame = pl.DataFrame(rows.take(pa.array(groups.order)))
@@ -87,7 +87,7 @@ def _aggregated(column: str, how: Aggregation, *, descending: bool) -> pl.Expr:
 
 
 class _BatchBounds:
-    """Bounds of batches of groups, ordered by their first rows, with about OUT_ROWS input rows per batch."""
+    """Bounds of batches of groups, with about OUT_ROWS input rows each."""
 
     def __init__(self, rows: int) -> None:
         self._width = rows // _BINS + 1

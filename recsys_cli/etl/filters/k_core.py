@@ -59,7 +59,7 @@ def _numbered(rows: Flow, names: tuple[str, ...]) -> tuple[list[_Batch], list[in
 
 
 def _encoded(batch: pa.Table) -> tuple[_Batch, list[pa.Array]]:
-    """Return a batch with codes local to the batch, and the values by code."""
+    """Return a batch with codes of its own, and the values by code."""
     keep = np.ones(batch.num_rows, dtype=bool)
     codes, values = [], []
     for name in batch.column_names:
@@ -74,7 +74,7 @@ def _encoded(batch: pa.Table) -> tuple[_Batch, list[pa.Array]]:
 
 
 def _peel(batches: Sequence[_Batch], distinct: Sequence[int], minimums: Sequence[int]) -> int:
-    """Remove rows until every remaining value has its minimum count; return the number of rounds."""
+    """Remove rows until every value has its minimum count; return the number of rounds."""
     counts = [np.zeros(size, dtype=np.int64) for size in distinct]
     for position, total in enumerate(counts):
         _add(total, (batch.codes[position][batch.keep] for batch in batches), 1)

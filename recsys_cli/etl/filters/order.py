@@ -71,7 +71,7 @@ def _stable(codes: Codes) -> Positions:
 
 
 def _codes(values: pa.ChunkedArray) -> Codes:
-    """Return order-preserving codes of values, from 0; null has the greatest."""
+    """Return order-preserving codes from 0; null has the greatest."""
     series = pl.Series(pl.from_arrow(values))
     if series.dtype.is_float():
         series = series.fill_nan(None)
@@ -88,7 +88,7 @@ def _codes(values: pa.ChunkedArray) -> Codes:
 
 
 def _bits(series: pl.Series) -> Codes:
-    """Return order-preserving unsigned integers of values, arbitrary for null."""
+    """Return order-preserving unsigned integers, arbitrary for null."""
     kind = series.dtype
     if kind.is_float():
         bits = (series.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0

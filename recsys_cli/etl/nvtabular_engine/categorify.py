@@ -26,7 +26,7 @@ VALUE = "value"
 
 
 def learn(op: Categorify, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:
-    """Count the values of each column, as `value` and `count`, in the raw type and any order; null included."""
+    """Count the values, null included, as `value` and `count`, in the raw type and any order."""
     return {column: _counts(rows.column(column), column, folder / str(at)) for at, column in enumerate(op.learns)}
 
 
@@ -65,7 +65,7 @@ def _count(values: pa.Array, folder: Path) -> pa.Table:
 
 
 class Encoder:
-    """Encodes values with fitted vocabularies, in a workflow of one Categorify op."""
+    """Encodes values in a workflow of one Categorify op."""
 
     def __init__(self, vocabularies: Mapping[str, pa.Table], folder: Path, *, num_buckets: int = 0) -> None:
         self._num_buckets = num_buckets

@@ -31,8 +31,7 @@ class NVTabularEngine:
     """NVTabular of NVIDIA Merlin: pandas on a CPU, cuDF on a GPU.
 
     Each op is a workflow of its own, because ties, nulls and keys without a match need handling between ops. Inputs
-    have no
-    nulls, no lists except of ids, and neutral column names.
+    have no nulls, no lists except of ids, and neutral column names.
     """
 
     threads: int | None = 1  # NVTabular caches vocabularies per process, by name
@@ -82,7 +81,7 @@ class NVTabularEngine:
         return join_external.by_id(op, table, keys)
 
     def _report_device(self) -> None:
-        """Warn once about a device other than `etl.device`: NVTabular always uses a visible GPU."""
+        """Warn once about another device than `etl.device`: NVTabular always uses a visible GPU."""
         emit, self._emit = self._emit, None
         if emit is not None and (actual := frames.device()) != self.device:
             reason = "no GPU found" if actual == "cpu" else "set CUDA_VISIBLE_DEVICES= to hide the GPU"

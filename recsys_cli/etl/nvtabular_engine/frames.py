@@ -1,4 +1,4 @@
-"""Access to NVTabular and its frames, pandas (CPU) or cuDF (GPU); no other module imports the library."""
+"""Access to NVTabular and its frames, pandas (CPU) or cuDF (GPU)."""
 
 from __future__ import annotations
 

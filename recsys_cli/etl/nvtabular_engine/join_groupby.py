@@ -83,7 +83,7 @@ def _moments_of(at: int, first: pa.Table, second: Mapping[str, pa.Array], means:
 
 
 def _statistics(keys: Keys, columns: Mapping[str, pa.Array], stats: Sequence[str], folder: Path) -> pa.Table:
-    """Fit a JoinGroupby op; return its statistics `count` and `<column>_<statistic>`."""
+    """Return the statistics `count` and `<column>_<statistic>`."""
     outputs = ["count"] if "count" in stats else []
     outputs += [f"{name}_{stat}" for name in columns for stat in stats if stat != "count"]
     with quiet():
@@ -92,7 +92,7 @@ def _statistics(keys: Keys, columns: Mapping[str, pa.Array], stats: Sequence[str
 
 
 def _in_order(keys: Keys, first: pa.Table, second: pa.Table) -> dict[str, pa.Array]:
-    """Return the second statistics in the group order of the first; the order of groups is undefined."""
+    """Return the second statistics in the group order of the first."""
     ordered = Keys(keys.types, keys.names, {name: first.column(name).combine_chunks() for name in keys.columns})
     statistics = {name: second.column(name) for name in second.column_names if name not in keys.columns}
     return join_by_key(ordered, pa.table({**keys.restore(second), **statistics}), list(statistics))

@@ -72,8 +72,7 @@ def change(
     """Transform columns by a workflow of one op; nulls stay null.
 
     `types` are those of the calculation, `to` (default: `types`) of the results. `make` creates the op from column name
-    in
-    the workflow → in the rows. `prepare` changes values before the workflow, around defects of NVTabular 23.08.
+    in the workflow → in the rows. `prepare` changes values before the workflow, around defects of NVTabular 23.08.
     """
     columns = {name: numbers(rows.column(name), kind) for name, kind in types.items()}
     for group in groups(columns):
@@ -90,7 +89,7 @@ def change(
 
 
 def groups(columns: Mapping[str, Numbers]) -> Iterator[list[str]]:
-    """Yield columns of equal length: all scalar columns in one group, each list column in its own."""
+    """Yield columns of equal length: the scalar ones, then each list column."""
     scalar = [name for name, numbers in columns.items() if numbers.offsets is None]
     yield from [scalar] * bool(scalar)
     yield from ([name] for name in columns if name not in scalar)

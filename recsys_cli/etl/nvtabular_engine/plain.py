@@ -1,4 +1,4 @@
-"""Raw columns for NVTabular: flat, of a type lossless in pandas, with nulls in a separate mask.
+"""Raw columns for NVTabular: flat, of a type lossless in pandas, with a null mask.
 
 pandas converts integers with nulls to floats. NVTabular fails on null lists and all-null columns, and encodes a null in
 a list as unseen.
@@ -88,7 +88,7 @@ def zero(kind: pa.DataType) -> pa.Scalar:
 
 
 def raw_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of vocabulary values: the raw type, with `string` for every kind of string."""
+    """Return the raw type, with `string` for every kind of string."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return pa.string() if pa.types.is_large_string(kind) else kind
@@ -108,7 +108,7 @@ def element_type(kind: pa.DataType) -> pa.DataType:
 
 
 def elements(values: pa.ChunkedArray) -> tuple[pa.Array, npt.NDArray[np.int32] | None]:
-    """Return the flat values of a column, and the list offsets (N + 1); None for scalars. Null lists become empty."""
+    """Return the flat values, and the list offsets (N + 1) or None. Null lists become empty."""
     array = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     if not is_list(array.type):
         return array, None

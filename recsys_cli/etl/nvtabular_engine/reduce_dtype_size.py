@@ -20,7 +20,7 @@ _LARGEST = 2**63 - 1
 
 
 def learn(op: ReduceDtypeSize, rows: pa.Table, folder: Path) -> dict[str, pa.Table]:  # noqa: ARG001 - no files
-    """Compute the range of each integer column, in one row; lists by element. Null for float columns."""
+    """Compute the range of integer columns, null for float columns; lists by element."""
     types = calculated(rows, op.columns)
     return {column: _range(rows.column(column), kind) for column, kind in types.items()}
 

@@ -58,7 +58,6 @@ def apply(op: TargetEncoding, state: Mapping[str, pa.Table], rows: pa.Table, fol
 
 
 def _keys(op: TargetEncoding, group: Group, rows: pa.Table) -> Keys:
-    """Return the keys with the fold as the last key column."""
     parts = {name: elements(rows.column(name))[0] for name in members(group)}
     folds = op.folds(rows.column(TRAIN_ROW).to_numpy())
     return Keys.from_parts({**parts, TRAIN_ROW: pa.array(folds)})

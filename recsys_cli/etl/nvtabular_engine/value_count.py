@@ -23,7 +23,7 @@ def learn(op: ValueCount, rows: pa.Table, folder: Path) -> dict[str, pa.Table]: 
 def _lengths(lists: pa.ChunkedArray) -> pa.Table:
     """Fit a ValueCount op on lists of zeros, because only the lengths matter.
 
-    Each list gets one extra element, because NVTabular 23.08 fails if all lists are empty.
+    Each list has one extra element, because NVTabular 23.08 fails if all lists are empty.
     """
     lengths: dict[str, int | None] = {"min": None, "max": None}
     if len(lists):

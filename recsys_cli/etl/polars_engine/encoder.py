@@ -1,4 +1,4 @@
-"""Encoding by a vocabulary of up to millions of values: one encoder per process, for all shards."""
+"""Encoding by a vocabulary of up to millions of values."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def encoder_of(vocabulary: pa.Table) -> Encoder:
 class Encoder:
     """Encodes values with one vocabulary.
 
-    Integers in a narrow range use a lookup array, all other values a hash index. The hash of numbers and of strings up
-    to 8 bytes is injective; longer strings are compared with their match.
+    Integers in a narrow range use a lookup array, others a hash index. The hash of numbers and of strings up to 8 bytes
+    is injective; longer strings are compared with their match.
     """
 
     def __init__(self, vocabulary: pa.Table) -> None:
@@ -64,7 +64,7 @@ class Encoder:
             return dictionary_ids[values.indices.fill_null(len(dictionary_ids) - 1).to_numpy(zero_copy_only=False)]
         values = _comparable(values)
         self._check(values.type)
-        short = self._as_numbers(values)
+        short = pack(values) if self._is_short and is_text(values.type) else None
         if short is not None:
             ids = self._encode_short(*short)
         else:
@@ -76,9 +76,6 @@ class Encoder:
             hashes = _hashes(values, unseen) if short is None else _hashes_of_short(values, unseen, *short)
             ids[unseen] = below(hashes, num_buckets).astype(np.int32) + np.int32(FIRST + len(self.values))
         return ids
-
-    def _as_numbers(self, values: pa.Array) -> tuple[Hashes, npt.NDArray[np.bool_]] | None:
-        return pack(values) if self._is_short and is_text(values.type) else None
 
     def _look_up(self, values: pa.Array) -> Ids:
         # The lookup array has an UNSEEN entry at each end, for values clipped to its range.

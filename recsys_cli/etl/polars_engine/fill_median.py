@@ -12,7 +12,7 @@ from recsys_cli.features.ops import FillMedian
 
 
 def learn(op: FillMedian, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Count each distinct value of each column, as `value` (ascending) and `count`; lists by element."""
+    """Count each distinct value, as `value` (ascending) and `count`; lists by element."""
     queries = {}
     for column in op.columns:
         values = finite_values(frame, column, weight).group_by(VALUE).agg(pl.col(WEIGHT).sum().alias("count"))
@@ -21,6 +21,6 @@ def learn(op: FillMedian, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.
 
 
 def apply(op: FillMedian, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Fill nulls and NaN with the median; `add_binary_cols` adds flags of the filled values."""
+    """Fill nulls and NaN with the median."""
     medians = {name: state[name].column("median")[0].as_py() for name in op.columns}
     return filled(frame, dict.fromkeys(op.columns, pa.float64()), medians, indicators=op.add_binary_cols)

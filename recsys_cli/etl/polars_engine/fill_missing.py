@@ -12,6 +12,6 @@ from recsys_cli.features.ops import FillMissing
 
 
 def apply(op: FillMissing, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:  # noqa: ARG001 - stateless op
-    """Fill nulls and NaN with `fill_val`; `add_binary_cols` adds flags of the filled values."""
+    """Fill nulls and NaN with `fill_val`."""
     types = calculated(frame, op.columns, op.fill_val)
     return filled(frame, types, dict.fromkeys(types, op.fill_val), indicators=op.add_binary_cols)

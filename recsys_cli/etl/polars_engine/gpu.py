@@ -1,7 +1,4 @@
-"""GPU execution of the Polars engine: queries go to cudf-polars, unsupported parts to the CPU, with one warning each.
-
-cudf-polars is imported by the first query; earlier checks read package metadata.
-"""
+"""GPU execution of the Polars engine by cudf-polars, imported by the first query."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ class Gpu:
         return query.collect(engine="in-memory") if result is None else result
 
     def apply(self, units: Sequence[Unit], frame: pl.DataFrame) -> pl.DataFrame:
-        """Apply the parts of a query to rows, in order; number and order of rows stay."""
+        """Apply parts of a query to rows; number and order of rows stay."""
         frame = frame.with_columns(pl.Series(POSITION, np.arange(frame.height, dtype=np.int64)))
         run: list[Unit] = []
         for unit in units:

@@ -1,4 +1,4 @@
-"""Categorify as group-bys and joins, for GPUs without Python functions; lists and hash buckets stay on the CPU."""
+"""Categorify as group-bys and joins, for GPUs; lists and hash buckets stay on the CPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.
 
 
 def units(op: Categorify, state: Mapping[str, pa.Table], types: pl.Schema) -> Iterator[Unit]:
-    """Yield a unit for the GPU, and one for the CPU: list columns, and columns with hash buckets."""
+    """Yield a unit for the GPU, and one for the CPU: lists, and columns with hash buckets."""
     simple = [name for name in op.learns if not isinstance(types[name], pl.List) and not op.num_buckets]
     others = [name for name in op.learns if name not in simple]
     if simple:

@@ -133,20 +133,12 @@ def _lower(texts: pl.Series) -> pl.Series:
     return pl.Series(texts.name, pl.from_arrow(pc.utf8_lower(arrow.cast(pa.large_string()))))
 
 
-def _log(number: pl.Expr) -> pl.Expr:
-    return number.cast(pl.Float64).log().fill_nan(None)
-
-
 def _greater(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     return pl.when(one >= other).then(one).when(one < other).then(other)
 
 
 def _smaller(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     return pl.when(one <= other).then(one).when(one > other).then(other)
-
-
-def _clip(number: pl.Expr, low: pl.Expr, high: pl.Expr) -> pl.Expr:
-    return _smaller(_greater(number, low), high)
 
 
 def _time(number: pl.Expr) -> pl.Expr:
@@ -157,11 +149,11 @@ def _time(number: pl.Expr) -> pl.Expr:
 
 
 _FUNCTIONS: dict[str, Callable[..., pl.Expr]] = {
-    "log": _log,
+    "log": lambda number: number.cast(pl.Float64).log().fill_nan(None),
     "round": lambda number: number.round(mode="half_to_even"),
     "min": _smaller,
     "max": _greater,
-    "clip": _clip,
+    "clip": lambda number, low, high: _smaller(_greater(number, low), high),
     "year": lambda seconds: _time(seconds).dt.year().cast(pl.Int64),
     "month": lambda seconds: _time(seconds).dt.month().cast(pl.Int64),
     "day": lambda seconds: _time(seconds).dt.day().cast(pl.Int64),

@@ -20,7 +20,7 @@ def learn(op: Normalize, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.L
 
 
 def _moments(values: pl.LazyFrame) -> pl.LazyFrame:
-    """Compute weighted moments, in the same steps as `aggregators.normalize.moments`."""
+    """Compute weighted moments, in the steps of `aggregators.normalize.moments`."""
     value = pl.col(VALUE)
     low, high = value.min(), value.max()
     count = pl.col(WEIGHT).cast(pl.Int64).sum()

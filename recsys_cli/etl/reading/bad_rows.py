@@ -107,7 +107,7 @@ def _values(
 def _converted(
     raw: pa.Array, column: RawColumn, kind: pa.DataType, table: RawTable
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Return the values of a column, null for bad fields, and a mask of the bad ones."""
+    """Return the values, null for bad fields, and a mask of the bad ones."""
     fields = raw.dictionary_encode()
     distinct = fields.dictionary
     values, failed = _bisected(distinct, column.name, kind, table)
@@ -170,7 +170,7 @@ def _expected(column: RawColumn, kind: pa.DataType) -> str:
 
 
 def printable(text: bytes | bytearray, table: RawTable | None = None) -> str:
-    """Decode text for messages, with the table's own separators and invalid bytes in hexadecimal."""
+    """Decode text for messages, with the table's separators and invalid bytes in hexadecimal."""
     if table is not None and plain_separator(table) != table.separator:
         text = text.replace(plain_separator(table).encode(), table.separator.encode())
     return text.decode(errors="backslashreplace")

@@ -117,7 +117,7 @@ def _with_times(table: RawTable, text: bytes, file: RawFile) -> RawTable:
 
 
 def _typed(table: RawTable, text: bytes) -> tuple[RawColumn, ...]:
-    """Return the columns with types; missing types, and time zones, are inferred from the text."""
+    """Return the columns; missing types, and time zones, are inferred from the text."""
     untyped = [column.name for column in table.columns if column.dtype in {None, "timestamp"}]
     rows = to_plain(text, table)
     parsed, texts = (_sample(rows, table, untyped, kind) for kind in (None, pa.binary())) if untyped else ({}, {})
@@ -133,7 +133,7 @@ def _typed(table: RawTable, text: bytes) -> tuple[RawColumn, ...]:
 def _sample(
     rows: bytes | bytearray, table: RawTable, columns: list[str], kind: pa.DataType | None
 ) -> dict[str, pa.ChunkedArray]:
-    """Read sample rows, only well-formed ones if necessary; without `kind`, Arrow infers the types."""
+    """Read sample rows, only well-formed ones if necessary; without `kind`, types are inferred."""
     types = dict.fromkeys(columns, kind) if kind is not None else None
     for whole in (False, True):
         try:

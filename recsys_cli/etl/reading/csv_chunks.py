@@ -24,7 +24,7 @@ _COUNTED, _FIRST = 1 << 20, 1 << 20
 
 
 class Lines:
-    """Line numbers of a file, computed on demand because counting scans every byte."""
+    """Line numbers of a file, computed on demand."""
 
     def __init__(self, file: RawFile) -> None:
         self._file = file
@@ -137,7 +137,7 @@ def chunks(table: RawTable, *, chunk_bytes: int, check: Callable[[RawFile, Seque
 
 
 def _whole_rows(stream: Stream, file: RawFile, table: RawTable, chunk_bytes: int, lines: Lines) -> Iterator[bytearray]:
-    """Yield the text in blocks of whole rows, copying only the bytes of a partial last row."""
+    """Yield blocks of whole rows, copying only the bytes of a partial last row."""
     rest, at_end, offset = b"", False, 0
     limit = max(chunk_bytes, _LONGEST_ROW)
     size = min(chunk_bytes, _FIRST)  # starts small: zeroing a large buffer is slow for thousands of small files

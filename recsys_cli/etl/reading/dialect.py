@@ -33,7 +33,7 @@ def plain_separator(table: RawTable) -> str:
 
 
 def to_plain(text: bytes | bytearray, table: RawTable) -> bytes | bytearray:
-    """Convert text to UTF-8 and a separator of one byte, as the parser requires."""
+    """Convert text to UTF-8 and a separator of one byte, for the parser."""
     if table.encoding != "utf-8":
         text = text.decode(table.encoding).encode()
     if plain_separator(table) != table.separator:
@@ -42,7 +42,7 @@ def to_plain(text: bytes | bytearray, table: RawTable) -> bytes | bytearray:
 
 
 def with_separators(texts: pa.ChunkedArray, table: RawTable) -> pa.ChunkedArray:
-    """Restore the table's own separators in strings; `to_plain` also replaces them within quotes."""
+    """Restore the table's separators in strings; `to_plain` also replaces them within quotes."""
     if plain_separator(table) == table.separator or not pa.types.is_string(texts.type):
         return texts
     return pc.replace_substring(texts, plain_separator(table), table.separator)

@@ -1,4 +1,4 @@
-"""Parquet files in batches of similar size and of plain types, independent of row groups."""
+"""Parquet files in batches of similar size and of plain types."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _stored_as(kind: pa.DataType) -> dict[bytes, bytes] | None:
 
 
 def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:
-    """Return the table with the formats of its time columns, declared or of `times`, detected in the first rows."""
+    """Return the table with the formats of its time columns, declared or detected in the first rows."""
     stored = _schema(table.files[0])
     columns = {column.name: column for column in table.columns}
     for name in dict.fromkeys((*(name for name, one in columns.items() if one.time is not None), *times)):
@@ -139,7 +139,7 @@ def _declared_type(column: RawColumn | None, kind: pa.DataType) -> pa.DataType:
 def parquet_rows(
     table: RawTable, schema: pa.Schema, *, chunk_bytes: int, check: Callable[[RawFile, Sequence[str]], None]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a table's files in order, with the columns and types of a schema; see `parquet_batches`.
+    """Yield the rows of a table's files in order, in the columns and types of a schema.
 
     `check` gets each file and its column names, before its rows.
     """
@@ -171,8 +171,7 @@ def parquet_batches(
     """Yield a file's rows in order, in stored types.
 
     A batch has about a quarter of `chunk_bytes`, because row sizes vary, and spans row groups; memory holds one batch
-    and
-    one buffer per column.
+    and one buffer per column.
     """
     buffer = min(_MAX_BUFFER, max(_MIN_BUFFER, chunk_bytes // (4 * max(1, len(columns)))))
     with open_parquet(file, buffer_bytes=buffer) as opened:
@@ -183,7 +182,7 @@ def parquet_batches(
 
 
 def _rows_at_a_time(file: pq.ParquetFile, columns: Sequence[str], num_bytes: int) -> int:
-    """Return the number of rows per `num_bytes` in memory, by a probe: stored sizes are too small (dictionaries)."""
+    """Return the rows per `num_bytes` in memory, by a probe: stored sizes are too small (dictionaries)."""
     rows = file.metadata.num_rows
     stored = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
     few = max(1, min(_PROBED, num_bytes * rows // max(1, stored)))

@@ -95,7 +95,7 @@ class Reader:
     def estimated_rows(self) -> int:
         """Estimate the number of rows from file sizes and the start of a file.
 
-        Deterministic for the same files, but different for compressed, text and Parquet versions of the same data.
+        Deterministic, but different for compressed, text and Parquet versions of the same data.
         """
         if self.table.format == "parquet":
             return estimated_parquet_rows(self.table.files)
@@ -167,7 +167,7 @@ def _combined(tables: Iterable[pa.Table], num_bytes: int) -> Iterator[pa.Table]:
 
 
 def _density(file: RawFile) -> tuple[int, int]:
-    """Return the number of lines in a sample from the start of a file, and its stored (compressed) bytes."""
+    """Return the lines in a sample from the start of a file, and its stored (compressed) bytes."""
     buffer = bytearray(_SAMPLE_BYTES if compression(file.name) is None else _PACKED_SAMPLE_BYTES)
     with opened(file) as (stream, stored):
         count = fill(stream, memoryview(buffer))

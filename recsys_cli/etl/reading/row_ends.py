@@ -36,7 +36,7 @@ class _Block:
     quotes: Positions
 
     def opening(self, position: int) -> int | None:
-        """Return the opening quote (or the block's start) before a quoted position; None for other positions."""
+        """Return the opening quote (or the block's start) before a quoted position, else None."""
         before = int(np.searchsorted(self.quotes, position))
         if (before % 2 == 1) == self.inside:
             return None
@@ -58,7 +58,7 @@ def end_of_rows(text: Text, table: RawTable) -> int:
 
 
 def end_of_first_row(text: Text, table: RawTable) -> int:
-    """Return the end of the first row, or of the text without a line end outside of quotes."""
+    """Return the end of the first row, or of the text."""
     for block in _blocks(text, table):
         ends = _line_ends(text, block)
         if len(ends):
@@ -145,8 +145,7 @@ def _delimiting(quotes: Positions, at_start: npt.NDArray[np.bool_], inside: bool
     """Return the opening and closing quotes of a block among all its quotes.
 
     `at_start` marks quotes at the start of a field, `inside` a block that starts in a quoted field; `closed` is the
-    last
-    closing quote before the block.
+    last closing quote before the block.
     """
     doubled = np.diff(quotes, prepend=closed) == 1
     openings = slice(int(inside), None, 2)  # if every quote delimits a field

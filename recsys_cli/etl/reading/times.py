@@ -6,7 +6,6 @@ The format is detected once, in the first rows of the first file, independent of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -40,7 +39,10 @@ _DATES = {
     **{f"%Y{s}%m{s}%d": rf"\d{{4}}[{s}]\d{{1,2}}[{s}]\d{{1,2}}" for s in "/."},
     "%d %b %Y": r"\d{1,2} [A-Za-z]{3} \d{4}", "%d-%b-%Y": r"\d{1,2}-[A-Za-z]{3}-\d{4}", "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
 }  # fmt: skip
-_FORMATS = {
+_SHAPES = {
+    "int64": _WHOLE,
+    "float64": _REAL,
+    _ISO: _ISO_SHAPE,
     **{day + clock: f"^{days}{clocks}$" for day, days in _DATES.items() for clock, clocks in _CLOCKS.items()},
     "%m %d, %Y": r"^\d{1,2} \d{1,2}, \d{4}$",
     "%a %b %d %H:%M:%S %z %Y": r"^[A-Za-z]{3} [A-Za-z]{3} \d{1,2} \d{2}:\d{2}:\d{2} [+-]\d{4} \d{4}$",
@@ -84,7 +86,7 @@ def _as_numbers(texts: pa.ChunkedArray) -> np.ndarray:
 
 
 def unit_of(numbers: np.ndarray) -> str | None:
-    """Return the unit of numbers since 1970 if ms, µs or ns; None for seconds and other numbers."""
+    """Return the unit of numbers since 1970 if ms, µs or ns, else None."""
     sizes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])
     middle = float(np.median(sizes)) if len(sizes) else 0.0
     return next((unit for unit, (low, high) in _RANGES.items() if low <= middle < high), None)
@@ -99,7 +101,7 @@ def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
     sample = texts.slice(0, _FORMAT_SAMPLE)
     if not len(sample):
         return None
-    matches = {how: _matches(sample, shape) for how, shape in _shapes()}
+    matches = {how: _matches(sample, shape) for how, shape in _SHAPES.items()}
     best = max(matches, key=lambda how: matches[how])
     if 2 * matches[best] < len(sample):
         raise DataError(
@@ -112,13 +114,8 @@ def text_format(texts: pa.ChunkedArray, where: str, name: str) -> str | None:
     return _day_or_month(texts, best, where, name) if re.match("%m[/.-]%d", best) else best
 
 
-def _shapes() -> Iterator[tuple[str, str]]:
-    yield from (("int64", _WHOLE), ("float64", _REAL), (_ISO, _ISO_SHAPE))
-    yield from _FORMATS.items()
-
-
 def _day_or_month(texts: pa.ChunkedArray, how: str, where: str, name: str) -> str:
-    """Return the format with the right order of day and month, by numbers above 12."""
+    """Return the format with the order of day and month by numbers above 12."""
     other = how.replace("%m", "%x").replace("%d", "%m").replace("%x", "%d")
     day, month = r"(1[3-9]|2\d|3[01])", r"(0?[1-9]|1[0-2])"
     day_first, month_first = (_matches(texts, rf"^{one}\D{two}\D") for one, two in ((day, month), (month, day)))

@@ -1,4 +1,4 @@
-"""The data report: facts about prepared data as report.json, and their page as report.html."""
+"""The data report: facts as report.json, and their page as report.html."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pass over the prepared rows of a split, by row group: counts of ids, labels, times and pairs."""
+"""One pass over the prepared rows: counts of ids, labels, times and pairs."""
 
 from __future__ import annotations
 

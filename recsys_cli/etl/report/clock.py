@@ -18,7 +18,7 @@ Time = int | float
 
 @dataclass(frozen=True)
 class Clock:
-    """The time range of the splits, divided into bins. Integer bins have a power of 2 as width: the bin is a bit shift.
+    """The time range of the splits, in bins. Integer bins have a power of 2 as width: the bin is a bit shift.
 
     Attributes:
         ends: First and last time of each split with times: all int or all float.

@@ -1,4 +1,4 @@
-"""The data model of the data report, shared by the counts, report.json, the page and the terminal."""
+"""The data model of the data report."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LabelFacts(_Frozen):
 
 
 class SplitFacts(_Frozen):
-    """Statistics of a split."""
+    """Statistics of a split; users or items are None if ops compute their column."""
 
     rows: int
     drawn: int

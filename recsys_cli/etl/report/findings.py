@@ -1,4 +1,4 @@
-"""Findings: leaks and defects that make metrics wrong, and explanations of metrics, one sentence each."""
+"""Findings: leaks and defects that make metrics wrong, and explanations of metrics."""
 
 from __future__ import annotations
 
@@ -133,17 +133,13 @@ def _not_binary(facts: Facts) -> Iterator[Finding]:
 def _not_finite(facts: Facts) -> Iterator[Finding]:
     """Yield warnings about null and infinite numeric inputs, each with the op to add."""
     for column in facts.continuous:
-        first = next((op.op for op in facts.ops if column in op.columns), None)
+        first = next((rows.op for rows in facts.ops if column in rows.columns), None)
         before = f" before {first}" if first else " in features.ops"
         for split, missing in facts.missing.get(column, {}).items():
-            if missing.null:
-                count = _of(missing.null, missing.values)
-                text = f"{column}: {count} values of {split} are null; add FillMissing{before}"
-                yield Finding(level="warning", text=text)
-            if missing.infinite:
-                count = _of(missing.infinite, missing.values)
-                text = f"{column}: {count} values of {split} are infinite; add Clip{before}"
-                yield Finding(level="warning", text=text)
+            for count, kind, op in ((missing.null, "null", "FillMissing"), (missing.infinite, "infinite", "Clip")):
+                if count:
+                    text = f"{column}: {_of(count, missing.values)} values of {split} are {kind}; add {op}{before}"
+                    yield Finding(level="warning", text=text)
 
 
 def _cold(facts: Facts) -> Iterator[Finding]:

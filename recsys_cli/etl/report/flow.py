@@ -29,5 +29,5 @@ def flow(fitted: FittedPlan, chosen: RowCounts, splits: Mapping[str, SplitFacts]
 
 
 def _first(source: str, counts: Sequence[RowCount], interactions: Mapping[str, int]) -> int:
-    """Return the number of raw rows of a source; without filters, the rows of its split."""
+    """Return the raw rows of a source; without filters, the rows of its split."""
     return counts[0].rows_in if counts else interactions.get(source, sum(interactions.values()))

@@ -1,4 +1,4 @@
-"""Collection of the facts, from the counts of the preparation and one pass over the prepared rows."""
+"""Collection of the facts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from recsys_cli.etl.report.facts import (
     Distinct,
     Facts,
     MissingValues,
-    RepeatedPairs,
     SplitBoundary,
     SplitFacts,
     Timeline,
@@ -72,7 +71,7 @@ def gather_facts(folder: Path, fitted: FittedPlan, counted: EtlCounts) -> Facts:
         growth={name: curve for name, curve in grown.items() if curve is not None},
         items=frequency(counts[fitted.plan.item]),
         users=frequency(counts[fitted.plan.user]),
-        pairs=_pairs(spec.sample, census),
+        pairs=repetitions(spec.sample, {split: one.keys() for split, one in census.items()}) if spec.sample else None,
         timeline=_timeline(spec.clock, census, splits),
         borders=_borders(spec.clock, census),
         train_only={
@@ -156,12 +155,6 @@ def _missing(
     return {name: by_column[name] for name in star.names if name in by_column}
 
 
-def _pairs(pair_sample: Sample | None, census: Mapping[str, Census]) -> RepeatedPairs | None:
-    if pair_sample is None:
-        return None
-    return repetitions(pair_sample, {split: split_census.keys() for split, split_census in census.items()})
-
-
 def _timeline(clock: Clock | None, census: Mapping[str, Census], splits: Mapping[str, SplitFacts]) -> Timeline | None:
     if clock is None:
         return None
@@ -191,7 +184,7 @@ def _borders(clock: Clock | None, census: Mapping[str, Census]) -> tuple[SplitBo
 
 
 def _is_encoded_last(column: str, fitted: FittedPlan) -> bool:
-    """Whether Categorify is the last op on a column, so that prepared and fitted counts must be equal."""
+    """Whether Categorify is the last op on a column: prepared and fitted counts must be equal."""
     writers = [step.op for step in fitted.program.steps if column in step.writes]
     return bool(writers) and column in writers[-1].encodes
 

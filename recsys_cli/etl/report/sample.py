@@ -1,4 +1,4 @@
-"""Repeated (user, item) pairs, counted on integer keys of all rows or of a sample."""
+"""Repeated (user, item) pairs, of all rows or of a sample."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Sample:
 
 
 def _pick(mask: npt.NDArray[np.bool_], *columns: Ids) -> list[Ids]:
-    """Return the rows of a mask, by positions: twice as fast as by the mask itself."""
+    """Return the rows of a mask by positions, twice as fast as by the mask."""
     positions = np.flatnonzero(mask)
     return [column.take(positions) if len(positions) < len(column) else column for column in columns]
 

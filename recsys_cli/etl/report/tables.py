@@ -1,4 +1,4 @@
-"""Missing values in the columns of tables by id, with rows weighted by their number of interactions."""
+"""Missing values in the tables by id, weighted by the number of interactions."""
 
 from __future__ import annotations
 
