@@ -1,6 +1,7 @@
 """The engine protocol, and the choice of an engine by name.
 
-Filters, splits and shards (`staging`) precede the engine; `aggregators` merge its partial aggregates, alike for all.
+Filters, splits and shards (`staging`) precede the engine, and `aggregators` merge its partial aggregates: the same code
+for all engines.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ OWN: dict[str, EngineInfo] = {
 
 
 def best(device: str) -> str:
-    """Return the engine of `auto` on a device: the highest rank, if possible available."""
+    """Return the engine of `auto` on a device: the highest rank of the available engines, or of all if none is."""
     ranked = sorted(OWN, key=lambda name: OWN[name].rank, reverse=True)
     return next((name for name in ranked if OWN[name].missing(device) is None), ranked[0])
 

@@ -144,7 +144,7 @@ class _MergedAggregates:
                 self._parts[key] = [self._merge(key)]
 
     def result(self, *, threads: int | None = 1) -> Aggregates:
-        """Return the merged aggregates; with one thread, because tasks already run in parallel."""
+        """Return the merged aggregates; one thread by default, because tasks already run in parallel."""
         return dict(zip(self._parts, Threads(threads).map(self._merge, self._parts), strict=True))
 
     def _merge(self, key: tuple[int, str]) -> pa.Table:

@@ -53,7 +53,7 @@ class _Pairs:
         return self.items[np.searchsorted(self.ends, ranks.astype(np.int64), side="right")]
 
     def are_positive(self, users: Ints, items: Ints, *, splits: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of the pairs in the first `splits` splits."""
+        """Return a mask of the pairs with an interaction in the first `splits` splits."""
         keys = users * self.num_items + items
         order = np.argsort(keys)  # sorted lookups have sequential memory access
         keys = keys[order]

@@ -39,7 +39,10 @@ class PartitionedFile:
         num_partitions: int,
         numbers: npt.NDArray[np.int64] | None = None,
     ) -> PartitionedFile:
-        """Write rows, at least one, sorted by partition; `numbers` become the ROW_NUMBER, ascending in the raw input."""
+        """Write rows, at least one, sorted by partition.
+
+        `numbers`, those of the rows in the raw input, ascending, become the ROW_NUMBER; None for no ROW_NUMBER.
+        """
         order = np.argsort(partitions, kind="stable")
         starts = np.concatenate(([0], np.cumsum(np.bincount(partitions, minlength=num_partitions))))
         table = rows.combine_chunks().take(pa.array(order))

@@ -19,7 +19,7 @@ from recsys_cli.features.schema import FIRST, NULL, UNSEEN
 
 
 def learn(op: Categorify, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str, pl.LazyFrame]:
-    """Do the same as `categorify.learn`."""
+    """Count like `categorify.learn`."""
     queries = {}
     for column in op.learns:
         values = frame.select(canonical(column, frame).alias("value"), weight.cast(pl.Int64).alias("count"))

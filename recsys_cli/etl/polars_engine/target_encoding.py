@@ -23,10 +23,8 @@ def learn(op: TargetEncoding, frame: pl.LazyFrame, weight: pl.Expr) -> dict[str,
     queries = {}
     for group in op.columns:
         keys = [*keys_of(group, frame), _fold(op)]
-        grouped = frame.select([*keys, *targets]).group_by(
-            [key.meta.output_name() for key in keys], maintain_order=True
-        )
-        queries[name_of(group)] = grouped.agg(totals)
+        by = [key.meta.output_name() for key in keys]
+        queries[name_of(group)] = frame.select([*keys, *targets]).group_by(by, maintain_order=True).agg(totals)
     return queries
 
 
