@@ -36,12 +36,11 @@ class Staged:
     rows.
 
     Attributes:
-        num_shards: Number of train shards, possibly with empty ones.
+        num_shards: Number of train shards, empty ones included.
         shard_rows: Number of rows of a held-out shard.
-        schema: Names and raw types of the columns; with ROW_NUMBER, the tie-breaker of equal times, if rows have a
-            time.
+        schema: The raw columns; for rows with a time also ROW_NUMBER, the tie-breaker.
         seed: Seed of the order within a train shard.
-        raw: Names and types of the columns before the filters; None without filters.
+        raw: The columns before the filters; None without filters.
     """
 
     files: tuple[PartitionedFile, ...]

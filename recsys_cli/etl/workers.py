@@ -53,7 +53,7 @@ class WorkerInfo:
 
     Attributes:
         missing: The package that the engine lacks on this worker; None if it can run.
-        folder_error: The reason why the scratch folder is not usable; None if it is.
+        folder_error: The reason against the scratch folder; None if it is usable.
     """
 
     host: str

@@ -53,7 +53,7 @@ class RowCount:
 
 @dataclass(frozen=True)
 class FilteredRows:
-    """The interactions after all filters, in order, with the columns of later steps.
+    """The interactions after all filters, with the columns of later steps.
 
     Attributes:
         rows: The interactions; with ROW_NUMBER if there are ops.

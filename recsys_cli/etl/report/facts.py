@@ -28,9 +28,9 @@ class Distinct(_Frozen):
     """Users or items of a split."""
 
     distinct: int
-    """Number of distinct values, without null."""
+    """Without null."""
     cold: int
-    """Number of cold-start ones, absent from the vocabulary of train."""
+    """Absent from the vocabulary of train."""
 
 
 class LabelFacts(_Frozen):
@@ -45,7 +45,6 @@ class LabelFacts(_Frozen):
     zeroed: int = 0
     """Rows without a label, written as 0 because an integer type has no null."""
     binary: bool
-    """Whether all labels are 0 or 1."""
 
 
 class SplitFacts(_Frozen):
@@ -53,7 +52,7 @@ class SplitFacts(_Frozen):
 
     rows: int
     drawn: int
-    """Number of sampled negatives among them; they count only for the label and for missing values."""
+    """Sampled negatives among them; they count only for the label and for missing values."""
     users: Distinct | None
     items: Distinct | None
     label: LabelFacts
@@ -67,20 +66,20 @@ class MissingValues(_Frozen):
 
     null: int
     unseen: int
-    """Number of values without an id of their own; 0 for numeric columns."""
+    """Values without an id of their own; 0 for numeric columns."""
     values: int
-    """Number of all values (elements of a list column)."""
+    """All values (elements of a list column)."""
     infinite: int = 0
-    """Number of infinite values; NaN counts as null."""
+    """NaN counts as null."""
 
 
 class Growth(_Frozen):
-    """Growth of a vocabulary: the expected number of distinct values in a random part of the rows of train."""
+    """Growth of a vocabulary: expected distinct values in a random part of the rows of train."""
 
     rows: tuple[int, ...]
     values: tuple[float, ...]
     last_tenth: float
-    """Expected share of the values found only in the last tenth of the rows: the incompleteness of the vocabulary."""
+    """Expected share of the values found only in the last tenth of the rows."""
 
 
 class Frequency(_Frozen):
@@ -112,9 +111,9 @@ class RepeatedPairs(_Frozen):
     """The sampled column; all rows of a sampled value are compared."""
     rows: dict[str, int]
     repeated: dict[str, int]
-    """Number of rows with a pair of an earlier row of the same split, by split."""
+    """Rows with a pair of an earlier row, by split."""
     seen: dict[str, dict[str, int]]
-    """Number of held-out rows with a pair of an earlier split, by split and earlier split."""
+    """Held-out rows with a pair of an earlier split, by both."""
 
 
 class SplitBoundary(_Frozen):
@@ -125,9 +124,9 @@ class SplitBoundary(_Frozen):
     first: int | float
     """Time of the first row of the later split, in seconds if the unit is known."""
     after: int
-    """Number of rows of the earlier split after this time."""
+    """Rows of the earlier split after this time."""
     tied: int
-    """Number of rows of the earlier split at exactly this time."""
+    """Rows of the earlier split at exactly this time."""
 
 
 class Timeline(_Frozen):
@@ -138,11 +137,11 @@ class Timeline(_Frozen):
     every: int
     """Sampling rate: one in `every` rows; 1 for all."""
     rows: dict[str, tuple[int, ...]]
-    """Number of rows per bin, by split; extrapolated from a sample."""
+    """Rows per bin, by split; extrapolated from a sample."""
 
 
 class Finding(_Frozen):
-    """An important conclusion from the facts."""
+    """A conclusion from the facts."""
 
     level: Literal["note", "warning"]
     """`warning` for wrong or too optimistic metrics; `note` for an explanation of metrics."""
@@ -162,7 +161,7 @@ class Facts(_Frozen):
     missing: dict[str, dict[str, MissingValues]]
     """By column and split."""
     continuous: tuple[str, ...] = ()
-    """Numeric input columns of models: null and infinite values are invalid in them."""
+    """Numeric inputs of models, without null and infinite values if valid."""
     growth: dict[str, Growth]
     items: Frequency | None
     """Popularity of items; None if train has no item with an id of its own."""
@@ -173,7 +172,7 @@ class Facts(_Frozen):
     timeline: Timeline | None
     borders: tuple[SplitBoundary, ...]
     train_only: dict[str, bool]
-    """Whether the fitted counts equal those of the prepared rows of train, for users, items and keys of tables."""
+    """Whether the fitted counts of users, items and keys equal those of the prepared rows of train."""
     rows_first: tuple[str, ...]
     """Ops before the split, with access to later held-out rows."""
     findings: tuple[Finding, ...] = ()
