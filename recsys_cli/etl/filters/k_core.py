@@ -49,9 +49,10 @@ def _numbered(rows: Flow, names: tuple[str, ...]) -> tuple[list[_Batch], list[in
     for position, parts in enumerate(values):
         encoded = pa.chunked_array(parts or [pa.nulls(0)]).combine_chunks().dictionary_encode()
         distinct.append(len(encoded.dictionary))
+        indices = encoded.indices.fill_null(0).to_numpy()  # nulls: a column without a type, of no kept row
         first = 0
         for batch, part in zip(batches, parts, strict=True):
-            numbers = encoded.indices.slice(first, len(part)).to_numpy()
+            numbers = indices[first : first + len(part)]
             first += len(part)
             if len(part):
                 np.take(numbers, batch.codes[position], out=batch.codes[position], mode="clip")
