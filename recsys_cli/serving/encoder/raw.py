@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.spec import is_list, is_text
-from recsys_cli.serving.encoder.values import Array, Values, stored
+from recsys_cli.serving.encoder.values import Array, Values, numpy_type, stored
 
 Convert = Callable[[Any], Any]
 """Conversion of one value to its stored form; None for null. Raises ValueError or TypeError for other values."""
@@ -167,7 +167,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _whole(kind: pa.DataType) -> Convert:
-    ends = np.iinfo(kind.to_pandas_dtype())
+    ends = np.iinfo(numpy_type(kind))
     low, high = int(ends.min), int(ends.max)
 
     def whole(value: Any) -> int | None:
