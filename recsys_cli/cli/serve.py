@@ -34,7 +34,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one parameter per option
     bundles: Annotated[
         list[str],
         typer.Argument(
-            metavar="BUNDLE...",
+            metavar="BUNDLE",
             help="Folders of recsys export; NAME=FOLDER gives a name. SIGHUP loads changed ones again.",
             show_default=False,
         ),
