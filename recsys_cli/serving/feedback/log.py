@@ -89,7 +89,7 @@ class FeedbackLog:
 
     def _batch(self) -> list[tuple[bytes, Done] | None]:
         """Wait for appends; flush in the meantime by the policy `interval`."""
-        batch = []
+        batch: list[tuple[bytes, Done] | None] = []
         while not batch:
             try:
                 wait = max(0.0, self._flushed + INTERVAL - time.monotonic()) if self._dirty else None

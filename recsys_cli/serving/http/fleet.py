@@ -94,7 +94,7 @@ class Fleet:
             point -= share
             if point < 0:
                 return self._deployments[name]
-        return self._deployments[next(reversed(self._settings.shares))]
+        return self._deployments[list(self._settings.shares)[-1]]
 
     async def reload(self) -> None:
         """Load the bundles whose folders have changed, and put them in place of the old ones.

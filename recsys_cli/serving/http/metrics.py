@@ -49,5 +49,5 @@ class Metrics:
         if FOLDER not in os.environ:
             return generate_latest(self.registry)
         shared = CollectorRegistry()
-        MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
+        MultiProcessCollector(shared)
         return generate_latest(shared)

@@ -108,7 +108,7 @@ def _tensor(given: Any, content: bytes, offset: int) -> tuple[Tensor, int]:
 def _of_json(data: Any, name: str, datatype: str) -> list[Any]:
     """Return JSON values, flat or nested, without nesting."""
     flat: list[Any] = []
-    waiting = [data] if isinstance(data, list) else []
+    waiting: list[Any] = [data] if isinstance(data, list) else []
     if not waiting:
         raise malformed(f"{name}: data is no list")
     while waiting:
