@@ -63,12 +63,11 @@ def compact(folder: Path, *, columns: Sequence[str] = COLUMNS) -> Compacted:
     return Compacted(folder / TABLE, _write_table(folder / TABLE, running, columns), None, damaged)
 
 
-def rewrite(folder: Path, *, least: int = 1) -> tuple[tuple[FeedbackState, int], int]:
+def rewrite(folder: Path) -> tuple[tuple[FeedbackState, int], int]:
     """Start a new generation with the live events only; the caller holds the lock of the folder.
 
     Args:
         folder: The feedback folder.
-        least: Number of outdated events from which a rewrite pays.
 
     Returns:
         The state with the number of removed events, and the number of damaged lines.
@@ -77,7 +76,7 @@ def rewrite(folder: Path, *, least: int = 1) -> tuple[tuple[FeedbackState, int],
         path.unlink()  # of an interrupted compaction
     state, damaged = _replayed(folder)
     removed = state.num_events - sum(1 for _ in state.live())
-    if removed < least:
+    if not removed:
         return (state, 0), damaged
     if damaged:
         for path in current_files(folder):

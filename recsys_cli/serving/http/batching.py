@@ -16,9 +16,10 @@ from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.serving.http.metrics import Metrics
 from recsys_cli.serving.http.problems import saturated
 from recsys_cli.serving.http.settings import Batching
-from recsys_cli.serving.query import Answer, Query, Recommending
+from recsys_cli.serving.query import Answer, Query
+from recsys_cli.serving.recommender import Recommender
 
-Call = Callable[[Recommending], Any]
+Call = Callable[[Recommender], Any]
 _INVALID = (TypeError, ValueError, OverflowError, KeyError, pa.ArrowException)
 """Errors of the encoder about values of other types."""
 
@@ -50,7 +51,7 @@ class ModelThread:
     """
 
     def __init__(
-        self, name: str, model: Recommending, batching: Batching, metrics: Metrics, under_way: Callable[[], int]
+        self, name: str, model: Recommender, batching: Batching, metrics: Metrics, under_way: Callable[[], int]
     ) -> None:
         self._name, self._model, self._batching, self._under_way = name, model, batching, under_way
         self._batch_size = metrics.batch_size.labels(name)
@@ -174,7 +175,7 @@ def scoring(columns: Mapping[str, Any]) -> Call:
 def _checked(call: Call) -> Call:
     """Return a call with raw values, for which an error about their types is an error of the data."""
 
-    def checked(model: Recommending) -> Any:
+    def checked(model: Recommender) -> Any:
         try:
             return call(model)
         except RecsysError:

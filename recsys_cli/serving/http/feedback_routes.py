@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
@@ -22,7 +22,7 @@ def feedback_routes(service: Service) -> APIRouter:
     """Return the routes."""
     router = APIRouter()
     desk, limits = service.desk, service.settings.limits
-    answers = {200: {"model": FeedbackAnswer}}
+    answers: dict[int | str, dict[str, Any]] = {200: {"model": FeedbackAnswer}}
 
     async def put(request: Request, *, overwrite: bool) -> Response:
         body = await body_of(request, FeedbackBody, limits.body_bytes)

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Semaphore
 from types import FrameType
 
 import torch
@@ -29,8 +30,6 @@ from recsys_cli.serving.http.settings import Settings
 _LOG = logging.getLogger("recsys.serve")
 _SWITCH = 0.0005
 """Seconds of a Python thread before others run: the model thread may not hold up the event loop."""
-_LEAST = 1_000
-"""Outdated events from which a start compacts the feedback log."""
 Started = Callable[[str], None]
 
 
@@ -47,7 +46,7 @@ def serve(settings: Settings, started: Started) -> None:
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the app reloads by it
     with exclusive(settings.feedback), _bound(settings) as bound:
-        rewrite(settings.feedback, least=_LEAST)
+        rewrite(settings.feedback)
         for worker in range(settings.workers):
             worker_file(settings.feedback, worker).touch()
         host, port = bound.getsockname()[:2]
@@ -171,11 +170,15 @@ class _Workers:
                 os.kill(process.pid, number)
 
 
-def _work(settings: Settings, worker: int, bound: socket.socket, ready: object, parent: int) -> None:
+def _work(settings: Settings, worker: int, bound: socket.socket, ready: Semaphore, parent: int) -> None:
     """Serve in a worker process; it ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent forwards it as SIGTERM
-    release = ready.release  # type: ignore[attr-defined]
-    _run(settings, worker, bound, lambda: (release(), _watch(parent)))
+
+    def started() -> None:
+        ready.release()
+        _watch(parent)
+
+    _run(settings, worker, bound, started)
 
 
 def _watch(parent: int) -> None:
