@@ -125,19 +125,20 @@ def _from_numpy(values: Array, kind: pa.DataType, dtype: np.dtype[Any]) -> Value
     if types.is_floating(kind) and given in "iufb":
         return Values(values.astype(dtype))
     if types.is_timestamp(kind) and given == "M":
-        nulls = np.isnat(values)
+        absent = np.isnat(values)
         ticks = values.astype(f"M8[{kind.unit}]").astype(np.int64)
-        return Values(np.where(nulls, 0, ticks), nulls) if nulls.any() else Values(ticks)
+        return Values(np.where(absent, 0, ticks), absent) if absent.any() else Values(ticks)
     if not types.is_integer(kind) or given not in "iufb":
         return None
-    nulls = np.isnan(values) if given == "f" else None
-    filled = np.where(nulls, 0, values) if nulls is not None and nulls.any() else values
+    missing = np.isnan(values) if given == "f" else None
+    nulls = missing if missing is not None and missing.any() else None
+    filled = values if nulls is None else np.where(nulls, 0, values)
     ends = np.iinfo(dtype)
     if given == "f" and not (np.isfinite(filled) & (filled == np.trunc(filled))).all():
         return None
     if len(filled) and not ends.min <= int(filled.min()) <= int(filled.max()) <= ends.max:
         return None
-    return Values(filled.astype(dtype), nulls if nulls is not None and nulls.any() else None)
+    return Values(filled.astype(dtype), nulls)
 
 
 def _converter(kind: pa.DataType) -> Convert:
@@ -282,7 +283,7 @@ def _time(kind: pa.DataType) -> Convert:
     return time
 
 
-def _stored_integer(value: float) -> int:
+def _stored_integer(value: Any) -> int:
     if not -(2**63) <= value < 2**63:
         raise ValueError("the range is that of int64")
     return int(value)
