@@ -7,22 +7,17 @@ export function setToken(value) {
   sessionStorage.setItem("token", value);
 }
 
-/** Error of a request: `message` is for people, `status` the HTTP status, 0 without an answer. */
-export class RequestError extends Error {
-  constructor(message, status) {
-    super(message);
-    this.status = status;
-  }
-}
+/** Error of a request with its HTTP status, 0 without an answer. */
+const failure = (message, status) => Object.assign(new Error(message), { status });
 
 async function request(method, path, body) {
   const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (token) headers.Authorization = `Bearer ${token}`;
   const response = await fetch(path, { method, headers, body: JSON.stringify(body) }).catch(() => null);
-  if (response === null) throw new RequestError("The server does not answer. Is recsys serve still running?", 0);
+  if (response === null) throw failure("The server does not answer. Is recsys serve still running?", 0);
   const content = await response.json().catch(() => null);
-  if (!response.ok) throw new RequestError(reasonOf(response.status, content), response.status);
+  if (!response.ok) throw failure(reasonOf(response.status, content), response.status);
   return content;
 }
 
@@ -30,7 +25,8 @@ function reasonOf(status, content) {
   if (status === 401) return "This server needs an access token.";
   if (status === 429) return "The server is busy. Try again in a second.";
   if (!content?.error) return `The server answered with status ${status}.`;
-  return content.hint ? `${content.error}: ${content.hint}` : content.error;
+  const hint = content.hint?.startsWith("/") ? "" : content.hint; // a path of the documentation is for programs
+  return hint ? `${content.error} (${hint})` : content.error;
 }
 
 const itemOf = ({ item, title, features, feedback }) => ({ id: item, title, features: features ?? {}, feedback });

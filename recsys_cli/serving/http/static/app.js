@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { compare, sentence } from "./changes.js";
 import { combobox } from "./combobox.js";
 import { byId, counted, element } from "./dom.js";
-import { column, failure, waiting } from "./results.js";
+import { column, failure } from "./results.js";
 import { liked, render, renderExamples, state } from "./who.js";
 
 const before = new Map(); // entries by bundle, for the marks of changes
@@ -34,7 +34,6 @@ async function refresh({ marks = false, focus = null } = {}) {
   if (state.mode === "user" && !state.user) return results.replaceChildren(invitation());
   if (!marks) before.clear();
   results.setAttribute("aria-busy", "true");
-  if (!results.querySelector(".entries")) results.replaceChildren(...shownBundles().map(waiting));
   const loaded = await Promise.all(shownBundles().map(load));
   if (call !== latest) return undefined; // a later call has replaced this one
   results.removeAttribute("aria-busy");
@@ -48,7 +47,7 @@ async function load(bundle) {
     const answer = await api.recommend(query(bundle));
     const comparison = compare(before.get(bundle), answer.items, new Set(liked().map((item) => String(item.id))));
     before.set(bundle, answer.items);
-    const actions = { like, similar: (item) => api.similar(item.id, bundle) };
+    const actions = { like, isLiked, similar: (item) => api.similar(item.id, bundle) };
     const said = [bundle, counted(answer.items.length, "recommendation"), sentence(comparison)].filter(Boolean).join(", ");
     return { view: () => column(bundle, answer, comparison, actions), said: `${said}.` };
   } catch (error) {
@@ -66,9 +65,11 @@ function askForToken(error) {
 
 const invitation = () => element("p", { class: "message" }, "Enter a user id to see the recommendations of this user.");
 
+const isLiked = (item) => liked().some((one) => String(one.id) === String(item.id));
+
 async function like(item, button = null) {
   const focus = button && positionOf(button);
-  if (liked().some((one) => one.id === item.id)) return;
+  if (isLiked(item)) return;
   if (state.mode === "history") state.added.push(item);
   else if (!(await sent(api.like, item))) return;
   await refresh({ marks: true, focus });
@@ -162,7 +163,7 @@ function wire() {
 
 async function start() {
   await fillBundles();
-  api.examples(5).then((users) => renderExamples(users, showUser), () => null);
+  api.examples(4).then((users) => renderExamples(users, showUser), () => null);
   const user = new URLSearchParams(location.hash.slice(1)).get("user");
   return user ? showUser(user) : refresh();
 }

@@ -1,51 +1,42 @@
 // Search with suggestions, as the ARIA combobox pattern has it: arrow keys, Enter, Escape.
 
-import { debounced, element, label } from "./dom.js";
+import { element, label } from "./dom.js";
 
-/**
- * Make an input and a list a combobox.
- *
- * @param input the text field
- * @param list the listbox
- * @param search text to items, a promise
- * @param choose called with the chosen item
- */
+const PAUSE = 120; // ms without a key before a search
+
+/** Make an input and a list a combobox; `search` is a promise of items by text, `choose` gets the chosen item. */
 export function combobox(input, list, search, choose) {
   let found = [];
   let active = -1;
   let latest = 0;
+  let timer;
 
-  const options = () => [...list.querySelectorAll("[role=option]")];
+  function show(rows) {
+    list.replaceChildren(...rows);
+    list.hidden = !rows.length;
+    input.setAttribute("aria-expanded", String(rows.length > 0));
+  }
 
   function close() {
+    clearTimeout(timer);
     latest += 1; // an answer that is still on its way is dropped
-    list.hidden = true;
-    input.setAttribute("aria-expanded", "false");
+    found = [];
+    show([]);
     activate(-1);
   }
 
-  function activate(place) {
-    active = place;
-    options().forEach((option, row) => option.setAttribute("aria-selected", String(row === place)));
-    const option = options()[place];
-    if (!option) return input.removeAttribute("aria-activedescendant");
-    input.setAttribute("aria-activedescendant", option.id);
-    return option.scrollIntoView({ block: "nearest" });
-  }
-
-  function show(items, text) {
-    found = items;
-    const rows = items.map((item, row) => optionOf(item, row));
-    list.replaceChildren(...(rows.length ? rows : [element("li", { class: "soft nothing" }, `Nothing found for “${text}”`)]));
-    list.hidden = false;
-    input.setAttribute("aria-expanded", "true");
-    activate(rows.length ? 0 : -1);
+  function activate(row) {
+    active = row;
+    list.querySelectorAll("[role=option]").forEach((option, place) => option.setAttribute("aria-selected", String(place === row)));
+    if (row < 0) return input.removeAttribute("aria-activedescendant");
+    input.setAttribute("aria-activedescendant", `option-${row}`);
+    return list.children[row].scrollIntoView({ block: "nearest" });
   }
 
   function optionOf(item, row) {
-    const values = Object.values(item.features ?? {}).flat().slice(0, 4).join(" · ");
-    return element("li", { role: "option", id: `option-${row}`, onmousedown: (event) => event.preventDefault(), onclick: () => pick(row) },
-      element("span", {}, label(item)), values ? element("small", {}, values) : null);
+    const values = Object.values(item.features).flat().slice(0, 4).join(" · ");
+    const keep = (event) => event.preventDefault(); // the focus stays in the input
+    return element("li", { role: "option", id: `option-${row}`, onmousedown: keep, onclick: () => pick(row) }, label(item), element("small", {}, values));
   }
 
   function pick(row) {
@@ -59,23 +50,25 @@ export function combobox(input, list, search, choose) {
     const text = input.value.trim();
     if (!text) return close();
     const call = (latest += 1);
-    const items = await search(text).catch(() => null);
-    if (call === latest && items) show(items, text);
-    return undefined;
+    const [items, problem] = await search(text).then((some) => [some, `Nothing found for “${text}”`], (error) => [[], error.message]);
+    if (call !== latest) return undefined;
+    found = items;
+    show(items.length ? items.map(optionOf) : [element("li", { class: "soft nothing", role: "alert" }, problem)]);
+    return activate(items.length ? 0 : -1);
   }
 
-  function key(event) {
-    const open = !list.hidden && options().length > 0;
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(ask, PAUSE);
+  });
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step && open) activate((active + step + found.length) % found.length);
+    if (step && found.length) activate((active + step + found.length) % found.length);
     else if (step) ask();
-    else if (event.key === "Enter" && open && active >= 0) pick(active);
+    else if (event.key === "Enter" && active >= 0) pick(active);
     else if (event.key === "Escape" && !list.hidden) close();
     else return;
     event.preventDefault();
-  }
-
-  input.addEventListener("input", debounced(ask, 120));
-  input.addEventListener("keydown", key);
-  input.addEventListener("blur", close);
+  });
 }

@@ -6,7 +6,7 @@ import { counted, element, label } from "./dom.js";
 const SOURCES = {
   model: "Ranked by the model.",
   "fold-in": "Ranked by the model from this history, without training.",
-  popularity: "Fallback: the most popular items.",
+  popularity: "The most popular items, as a fallback.",
   none: "No items.",
 };
 
@@ -27,17 +27,10 @@ export function column(bundle, answer, comparison, actions) {
 export function failure(bundle, error, retry) {
   return element("section", { class: "column" },
     bundle && element("h2", {}, bundle),
-    element("p", { class: "message", role: "alert" }, capital(error.message)),
-    element("button", { onclick: retry }, "Try again"));
+    element("div", { class: "message" }, element("p", { role: "alert" }, capital(error.message)), element("button", { onclick: retry }, "Try again")));
 }
 
-/** A column whose list is on its way. */
-export function waiting(bundle) {
-  const rows = Array.from({ length: 6 }, () => element("li", { class: "entry placeholder" }));
-  return element("section", { class: "column" }, element("h2", {}, bundle ?? "Loading"), element("ol", { class: "entries" }, rows));
-}
-
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?)]$/.test(text) ? "" : ".");
 
 function list(answer, { changes }, actions) {
   const best = Math.max(...answer.items.map((entry) => entry.score));
@@ -56,12 +49,13 @@ function entryOf(entry, rank, change, actions, scored) {
     element("div", { class: "body" },
       element("p", { class: "title" }, label(entry.item), " ", mark(change)),
       values.length ? element("p", { class: "values" }, values.join(" · ")) : null,
-      entry.because.length ? element("p", { class: "because" }, "because of ", joined(entry.because)) : null,
-      nearest),
-    element("div", { class: "side" }, scored, opener, likeButton(entry.item, actions)));
+      entry.because.length ? element("p", { class: "because" }, "because of ", joined(entry.because)) : null),
+    element("div", { class: "side" }, scored, opener, likeButton(entry.item, actions)),
+    nearest);
 }
 
 function likeButton(item, actions) {
+  if (actions.isLiked(item)) return element("span", { class: "soft" }, "liked");
   return element("button", { class: "like", "aria-label": `Like ${label(item)}`, onclick: (event) => actions.like(item, event.currentTarget) }, "Like");
 }
 
@@ -79,7 +73,7 @@ function joined(names) {
 function score(value, source, share) {
   const bar = element("span", { class: "bar", hidden: share === null }, element("span"));
   bar.firstChild.style.inlineSize = `${Math.round(100 * share)}%`;
-  return element("span", { class: "score" }, source === "popularity" ? `${value.toLocaleString("en")}×` : value.toPrecision(3), bar);
+  return element("span", { class: "score" }, source === "popularity" ? `${value.toLocaleString("en")}×` : value.toLocaleString("en", { maximumSignificantDigits: 3 }), bar);
 }
 
 async function toggle(opener, nearest, item, actions) {
