@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from recsys_cli.serving.feedback.event import Event
 from recsys_cli.serving.http.answers import json_response
-from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, ItemBody
+from recsys_cli.serving.http.bodies import FeedbackAnswer, FeedbackBody, FeedbackEvent, ItemBody
 from recsys_cli.serving.http.reading import body_of, described
 from recsys_cli.serving.http.service import Service
 
@@ -28,7 +28,11 @@ def feedback_routes(service: Service) -> APIRouter:
         body = await body_of(request, FeedbackBody, limits.body_bytes)
         service.check("events", len(body.events), limits.batch)
         now = time.time()
-        given = {(str(one.user), str(one.item)): one for one in (body.events if overwrite else body.events[::-1])}
+        given: dict[tuple[str, str], FeedbackEvent] = {}
+        for one in body.events:
+            pair = str(one.user), str(one.item)
+            if overwrite or pair not in given:
+                given[pair] = one
         events = [
             desk.event("put", user=one.user, item=one.item, label=one.label, time=now if one.time is None else one.time)
             for one in given.values()
