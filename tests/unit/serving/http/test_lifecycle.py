@@ -192,9 +192,6 @@ def test_token(tmp_path: Path, bundle_of: BundleOf) -> None:
 
 def test_the_log_has_one_server(tmp_path: Path, bundle_of: BundleOf) -> None:
     with running(tmp_path, str(bundle_of("ease"))):
-        with (
-            pytest.raises(AssertionError, match="in use by a running server"),
-            running(tmp_path, str(bundle_of("ease"))),
-        ):
+        with pytest.raises(AssertionError, match="in use by a running server"), running(tmp_path, str(bundle_of("ease"))):
             pass
     assert os.listdir(tmp_path / "feedback")
