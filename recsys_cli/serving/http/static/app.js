@@ -36,6 +36,7 @@ async function refresh({ marks = false, focus = null } = {}) {
   results.setAttribute("aria-busy", "true");
   const loaded = await Promise.all(shownBundles().map(load));
   if (call !== latest) return undefined; // a later call has replaced this one
+  loaded.forEach(({ bundle, items }) => before.set(bundle, items));
   results.removeAttribute("aria-busy");
   results.replaceChildren(...loaded.map((one) => one.view()));
   byId("status").textContent = loaded.map((one) => one.said).join(" ");
@@ -46,14 +47,12 @@ async function load(bundle) {
   try {
     const answer = await api.recommend(query(bundle));
     const comparison = compare(before.get(bundle), answer.items, new Set(liked().map((item) => String(item.id))));
-    before.set(bundle, answer.items);
     const actions = { like, isLiked, similar: (item) => api.similar(item.id, bundle) };
     const said = [bundle, counted(answer.items.length, "recommendation"), sentence(comparison)].filter(Boolean).join(", ");
-    return { view: () => column(bundle, answer, comparison, actions), said: `${said}.` };
+    return { bundle, items: answer.items, view: () => column(bundle, answer, comparison, actions), said: `${said}.` };
   } catch (error) {
-    before.delete(bundle);
     askForToken(error);
-    return { view: () => failure(bundle, error, () => refresh()), said: "" };
+    return { bundle, view: () => failure(bundle, error, () => refresh()), said: "" };
   }
 }
 
