@@ -31,6 +31,7 @@ async function refresh({ marks = false, focus = null } = {}) {
   const call = (latest += 1);
   const results = byId("results");
   render(remove);
+  results.removeAttribute("aria-busy");
   if (state.mode === "user" && !state.user) return results.replaceChildren(invitation());
   if (!marks) before.clear();
   results.setAttribute("aria-busy", "true");
@@ -162,7 +163,7 @@ function wire() {
 
 async function start() {
   await fillBundles();
-  api.examples(4).then((users) => renderExamples(users, showUser), () => null);
+  api.examples(3).then((users) => renderExamples(users, showUser), () => null);
   const user = new URLSearchParams(location.hash.slice(1)).get("user");
   return user ? showUser(user) : refresh();
 }
