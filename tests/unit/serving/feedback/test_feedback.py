@@ -108,7 +108,9 @@ def test_concurrent_appends_share_a_flush(tmp_path: Path, monkeypatch: pytest.Mo
     assert 1 <= len(flushes) < 50
 
 
-def test_a_full_disk_refuses_the_event_and_keeps_the_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_refuses_the_event_and_keeps_the_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "000000.worker-0.jsonl"
     log = FeedbackLog(path, fsync="never", state=FeedbackState())
     append(log, put(1))

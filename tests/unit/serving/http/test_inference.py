@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from conftest import Running
 from hypothesis import given
 from hypothesis import strategies as st
+from servers import Running
 
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.http.inference import tensors
@@ -95,10 +96,8 @@ def test_malformed_requests(server: Running, request_: Any) -> None:
 def test_no_body_breaks_the_parser(content: bytes, length: str | None) -> None:
     head = b'{"inputs": [{"name": "a", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 20}}]}'
     for body, own in ((content, length), (head + content, str(len(head)))):
-        try:
+        with suppress(RequestError):
             tensors.parse(body, own)
-        except RequestError as error:
-            assert error.status == 400
 
 
 @given(values=st.lists(st.text(max_size=10)))

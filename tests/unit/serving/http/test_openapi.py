@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Running
+from servers import Running
 
 pytest.importorskip("schemathesis")
 

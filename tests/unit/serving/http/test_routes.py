@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import Running
+from servers import Running
 
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.query import Query
@@ -74,7 +74,9 @@ def test_invalid_requests_have_a_reason_and_a_hint(server: Running, path: str, b
     assert set(response.json()) == {"error", "hint"}
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b'{"user": "\\ud800"}', b"\xff", b"null", b'{"k": NaN}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[" * 100_000, b'{"user": "\\ud800"}', b"\xff", b"null", b'{"k": NaN}']
+)
 def test_malformed_bodies(server: Running, content: bytes) -> None:
     for path in ("/recommend", "/score", "/feedback", "/v2/models/mf/infer"):
         response = httpx.post(server.url + path, content=content)
