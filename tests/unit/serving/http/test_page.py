@@ -10,8 +10,8 @@ import httpx
 import numpy as np
 import polars as pl
 import pytest
-from conftest import running
 from devtools import Tab, chromium
+from servers import running
 
 import recsys_cli as recsys
 from recsys_cli.stages.export import export
@@ -184,8 +184,6 @@ def test_feedback_of_a_known_user_is_kept_by_the_server(page: Tab) -> None:
 
 def test_two_bundles_answer_beside_each_other(page: Tab) -> None:
     add(page, "movie 05")
-    page.press("Escape")
-    tab_to(page, "#search")
     page.value("document.querySelector('#second').focus()")
     page.press("ArrowDown", "ArrowDown")
     page.wait(f"document.querySelectorAll('.column').length === 2 && {READY}")
