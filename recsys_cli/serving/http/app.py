@@ -6,7 +6,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,7 +14,6 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from recsys_cli import __version__
@@ -25,20 +23,19 @@ from recsys_cli.serving.http.catalog_routes import catalog_routes
 from recsys_cli.serving.http.feedback_routes import feedback_routes
 from recsys_cli.serving.http.guard import Guard
 from recsys_cli.serving.http.inference.routes import inference_routes
+from recsys_cli.serving.http.page import PageFiles, page_routes
 from recsys_cli.serving.http.problems import RequestError, problem_of
 from recsys_cli.serving.http.reading import PROBLEMS, describe
 from recsys_cli.serving.http.recommend_routes import recommend_routes
 from recsys_cli.serving.http.service import Service
 
-_STATIC = Path(__file__).parent / "static"
-
 
 def create_app(service: Service) -> ASGIApp:
     """Return the app of a worker."""
     app = FastAPI(title="recsys", version=__version__, lifespan=_lifespan(service), redoc_url=None)
-    for routes in (recommend_routes, feedback_routes, catalog_routes, inference_routes):
+    for routes in (recommend_routes, feedback_routes, catalog_routes, page_routes, inference_routes):
         app.include_router(routes(service), responses=PROBLEMS)
-    app.mount("/", StaticFiles(directory=_STATIC, html=True))
+    app.mount("/", PageFiles())
     for kind in (RequestError, RecsysError, ValidationError, Exception):
         app.add_exception_handler(kind, _problem)
     app.add_exception_handler(RequestValidationError, _invalid_parameter)
