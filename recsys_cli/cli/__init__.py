@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from recsys_cli import __version__, cpu, plugins
-from recsys_cli.cli import bench, catalog, compare, inspect, new, run, shells, show, tune
+from recsys_cli.cli import bench, catalog, compare, export, inspect, new, recommend, run, shells, show, tune
 from recsys_cli.cli.group import Command, Recsys
 from recsys_cli.cli.session import Session
 
@@ -109,6 +109,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "train": run.train,
     "evaluate": run.evaluate,
     "run": run.run,
+    "recommend": recommend.recommend,
+    "score": recommend.score,
+    "export": export.export,
     "tune": tune.tune,
     "bench": bench.bench,
     "compare": compare.compare,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recsys_cli.cli.params import is_config, read_config, split_arguments
+from recsys_cli.cli.params import config_path, is_config, read_config, split_arguments
 from recsys_cli.cli.session import Session
 from recsys_cli.errors import ConfigError, MissingArtifactError
 
@@ -31,6 +31,19 @@ def run_and_config(session: Session, arguments: Sequence[str]) -> tuple[TrainedR
             hint=f"train another run: recsys train {run.config} {' '.join(others)}",
         )
     return run, load(run.config, overrides).evaluate
+
+
+def named_run(session: Session, name: str | None) -> TrainedRun:
+    """Return the finished run with a name; without a name the run of the current config.
+
+    Raises:
+        MissingArtifactError: There is no such run, or it is not finished.
+    """
+    from recsys_cli.config import load
+
+    if name is not None:
+        return finished(session.workspace.run(name))
+    return find_run(load(config_path(session, None)), session.workspace)
 
 
 def find_run(config: RunConfig, workspace: Workspace) -> TrainedRun:
