@@ -36,6 +36,10 @@ class Format:
 
 FORMATS: Mapping[str, Format] = {
     "bundle": Format("recsys_cli.serving.bundle_writer:write_bundle", "recsys_cli.serving.bundle_writer:load_rows"),
+    "triton": Format(
+        "recsys_cli.serving.export.triton.repository:write_repository",
+        "recsys_cli.serving.export.triton.repository:RepositoryRows",
+    ),
 }
 """The export formats by name; one line each."""
 
