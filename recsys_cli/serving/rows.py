@@ -46,11 +46,10 @@ class RowScorer:
         if len(set(lengths.values())) != 1:
             raise DataError(f"the columns have different lengths: {lengths}" if lengths else "there are no columns")
         num_rows, size = next(iter(lengths.values())), min(self._served.source.batch_size, MOST_USERS)
-        parts = [
-            self._scored(self.features({name: values[start : start + size] for name, values in rows.items()})).numpy()
-            for start in range(0, num_rows, size)
-        ]
-        scores = np.concatenate([np.empty(0, np.float32), *parts])
+        scores = np.empty(num_rows, np.float32)
+        for start in range(0, num_rows, size):
+            features = self.features({name: values[start : start + size] for name, values in rows.items()})
+            scores[start : start + size] = self._scored(self._folded(features)).numpy()
         if not np.isfinite(scores).all():
             raise TrainingError("a score of the model is not finite", hint=NOT_A_NUMBER)
         return scores
