@@ -41,7 +41,7 @@ def write_repository(  # noqa: PLR0913 - all but two are keywords
 
     Args:
         served: A model of a run.
-        folder: An empty folder.
+        folder: An empty folder; its name is the first part of the names of the models.
         key: Key of the repository.
         source: Run, data, dataset and metrics, for manifest and model card.
         histories: Include the user histories.
@@ -51,7 +51,7 @@ def write_repository(  # noqa: PLR0913 - all but two are keywords
         ConfigError: The model needs the histories, or a column has the name of a null mask.
     """
     settings = settings or Settings()
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", served.called).strip(".") or "model"
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", folder.name.removesuffix("-triton")).strip(".") or "model"
     score, recommend = folder / f"{name}_score", folder / f"{name}_recommend"
     bundle = score / "bundle"
     bundle.mkdir(parents=True)
