@@ -17,11 +17,11 @@ def query_inputs(served: ServedModel) -> list[Tensor]:
     item = _id_type(served.items.values.type)
     return [
         Tensor("user", _id_type(served.users.values.type)),
-        *(Tensor(name, item, ragged=True) for name in ("history", "candidates", "exclude")),
-        Tensor("k", "INT64"),
-        Tensor("exclude_seen", "BOOL"),
+        *(Tensor(name, item, ragged=True, masked=False) for name in ("history", "candidates", "exclude")),
+        Tensor("k", "INT64", masked=False),
+        Tensor("exclude_seen", "BOOL", masked=False),
         Tensor("where", "STRING"),
-        Tensor("diversity", "FP32"),
+        Tensor("diversity", "FP32", masked=False),
     ]
 
 

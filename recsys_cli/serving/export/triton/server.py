@@ -59,7 +59,12 @@ class TritonServer:
 
 @contextmanager
 def triton_server(
-    repository: Path, *, http: int | None = None, grpc: int | None = None, seconds: float = 120, more: Sequence[str] = ()
+    repository: Path,
+    *,
+    http: int | None = None,
+    grpc: int | None = None,
+    seconds: float = 120,
+    more: Sequence[str] = (),
 ) -> Iterator[TritonServer]:
     """Start a server, and stop it at the end.
 
@@ -167,7 +172,9 @@ def _wait(server: TritonServer, seconds: float) -> None:
             continue
         state = f"is not ready after {seconds:.0f} s" if ended is None else f"ended with exit code {ended}"
         lines = server.log.read_bytes().decode(errors="replace")[-_LAST_LINES:]
-        raise RecsysError(f"tritonserver {state}; the end of its log:\n{lines}", hint="see the error of the model in it")
+        raise RecsysError(
+            f"tritonserver {state}; the end of its log:\n{lines}", hint="see the error of the model in it"
+        )
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -36,12 +36,14 @@ class Tensor:
         dtype: Triton type without its prefix `TYPE_`.
         ragged: Whether rows are lists.
         required: Whether requests need it; otherwise its absence means null.
+        masked: Whether single values may be null.
     """
 
     name: str
     dtype: str
     ragged: bool = False
     required: bool = False
+    masked: bool = True
 
     @classmethod
     def of(cls, name: str, kind: pa.DataType, *, required: bool = False) -> Tensor:
@@ -51,7 +53,8 @@ class Tensor:
     def parts(self) -> Iterator[Tensor]:
         """Yield the tensor, its null mask, and the lengths of its lists."""
         yield self
-        yield Tensor(self.name + NULL, "BOOL", self.ragged)
+        if self.masked:
+            yield Tensor(self.name + NULL, "BOOL", self.ragged)
         if self.ragged:
             yield Tensor(self.name + LENGTH, "INT64")
 
