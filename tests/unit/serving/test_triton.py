@@ -80,8 +80,10 @@ def server(repositories: Mapping[str, Path]) -> Iterator[TritonServer]:
 
 
 @pytest.fixture(scope="module", params=["http", "grpc"])
-def client(request: pytest.FixtureRequest, server: TritonServer) -> Client:
-    return client_of(request.param, server)
+def client(request: pytest.FixtureRequest, server: TritonServer) -> Iterator[Client]:
+    made = client_of(request.param, server)
+    yield made
+    made.client.close()
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +223,7 @@ def test_errors_leave_the_other_requests_of_a_batch(server: TritonServer, movies
                 client("movies_recommend", {"user": column(user), "k": column(-1)})
             except Exception as error:
                 outcomes.append(str(error))
+        client.client.close()
         return outcomes
 
     with ThreadPoolExecutor(8) as pool:

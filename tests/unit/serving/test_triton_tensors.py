@@ -36,7 +36,7 @@ COLUMNS = {
     "dictionary": (pa.dictionary(pa.int32(), pa.string()), ["a", None]),
     "bytes": (pa.binary(), [b"\xff", None, b""]),
     "decimal": (pa.decimal128(20, 2), [Decimal("1.10"), None]),
-    "timestamp": (pa.timestamp("us"), [datetime(2026, 1, 31, 12), None]),  # noqa: DTZ001
+    "timestamp": (pa.timestamp("us"), [datetime(2026, 1, 31, 12), None]),
     "date": (pa.date32(), [date(2026, 1, 31), None]),
     "nothing": (pa.null(), [None, None]),
     "texts": (pa.list_(pa.string()), [["a", None, ""], [], None, ["b"]]),

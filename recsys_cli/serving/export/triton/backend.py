@@ -32,14 +32,8 @@ class BundleModel(ABC):
         config = json.loads(args["model_config"])
         folder = Path(args["model_repository"], config["parameters"]["bundle"]["string_value"])
         self.recommender = load_bundle(Path(os.path.normpath(folder)))
-        self.inputs = [
-            Tensor(one["name"], one["data_type"].removeprefix("TYPE_"), one["dims"] == ["-1"])
-            for one in config["input"]
-        ]
-        names = {one.name for one in self.inputs}
-        parts = {name + suffix for name in names for suffix in (NULL, LENGTH)}
-        self.inputs = [one for one in self.inputs if one.name not in parts]
-        self.outputs = {one["name"]: one["data_type"].removeprefix("TYPE_") for one in config["output"]}
+        self.inputs = _columns([_tensor(entry) for entry in config["input"]])
+        self.outputs = {one.name: one.dtype for one in map(_tensor, config["output"])}
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Answer requests; an error belongs to its request, and the others have their answers."""
@@ -105,6 +99,17 @@ class RecommendModel(BundleModel):
         parts = [queries_of(request, self.inputs) for request in requests]
         answers = iter(self.recommender.recommend(list(chain.from_iterable(parts))))
         return [answer_tensors([next(answers) for _ in part], self.outputs["ids"]) for part in parts]
+
+
+def _tensor(entry: Mapping[str, Any]) -> Tensor:
+    """Return a tensor of the configuration, which has numbers as JSON numbers or as texts."""
+    return Tensor(entry["name"], entry["data_type"].removeprefix("TYPE_"), int(entry["dims"][0]) < 0)
+
+
+def _columns(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return the tensors without their null masks and lengths."""
+    parts = {one.name + suffix for one in tensors for suffix in (NULL, LENGTH)}
+    return [one for one in tensors if one.name not in parts]
 
 
 def _joined(parts: Sequence[Sequence[Any] | Array]) -> Sequence[Any] | Array:

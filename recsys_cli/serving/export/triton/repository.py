@@ -28,7 +28,7 @@ from recsys_cli.workspace.artifacts import TritonRepository
 _KEYS = (Role.USER, Role.ITEM)
 
 
-def write_repository(  # noqa: PLR0913 - all but two are keywords
+def write_repository(
     served: ServedModel,
     folder: Path,
     *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -23,7 +24,8 @@ from recsys_cli.errors import MissingExtraError, RecsysError
 
 _BACKEND = ("libtriton_python.so", "triton_python_backend_utils.py")
 _STUB = "triton_python_backend_stub"
-_LAST_LINES = 2_000
+_ERROR = re.compile(r"^(E\d{4} .*|error: .*)$", re.MULTILINE)
+_LONGEST = 4_000
 """Characters of the server's log in an error."""
 
 
@@ -171,10 +173,9 @@ def _wait(server: TritonServer, seconds: float) -> None:
             time.sleep(0.1)
             continue
         state = f"is not ready after {seconds:.0f} s" if ended is None else f"ended with exit code {ended}"
-        lines = server.log.read_bytes().decode(errors="replace")[-_LAST_LINES:]
-        raise RecsysError(
-            f"tritonserver {state}; the end of its log:\n{lines}", hint="see the error of the model in it"
-        )
+        lines = server.log.read_text(errors="replace")
+        errors = "\n".join(_ERROR.findall(lines)) or lines[-_LONGEST:]
+        raise RecsysError(f"tritonserver {state}:\n{errors[:_LONGEST]}", hint="export again, or fix the named model")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

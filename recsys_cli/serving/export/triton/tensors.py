@@ -1,4 +1,4 @@
-"""Raw columns as Triton tensors, and back. Null and list lengths have optional tensors of their own, so that no value is reserved."""
+"""Raw columns as Triton tensors, and back. Nulls and list lengths have tensors of their own: no value is reserved."""
 
 from __future__ import annotations
 
