@@ -133,11 +133,11 @@ def shop_rows(count: int) -> dict[str, list[Any]]:
 
 def check(actual: Mapping[str, np.ndarray], expected: Sequence[Answer]) -> None:
     for row, answer in enumerate(expected):
-        num = int(actual["num_items"][row, 0])
+        num = int(actual["length"][row, 0])
         assert num == len(answer.items)
-        assert actual["ids"][row, :num].tolist() == [one.item.id for one in answer.items]
-        assert [title.decode() for title in actual["titles"][row, :num]] == [one.item.title for one in answer.items]
-        assert actual["scores"][row, :num].tolist() == [one.score for one in answer.items]
+        assert actual["item"][row, :num].tolist() == [one.item.id for one in answer.items]
+        assert [title.decode() for title in actual["title"][row, :num]] == [one.item.title for one in answer.items]
+        assert actual["score"][row, :num].tolist() == [one.score for one in answer.items]
         assert actual["source"][row, 0].decode() == answer.source
         assert actual["note"][row, 0].decode() == (answer.note or "")
 
@@ -191,7 +191,7 @@ def test_users_with_text_ids_have_recommendations(client: Client, repositories: 
     actual = client("shop_recommend", given)
     expected = shop.recommend([Query(user=user, candidates=[1, 2, 3]) for user in ("u1", "nobody")])
     for row, answer in enumerate(expected):
-        assert actual["ids"][row, : actual["num_items"][row, 0]].tolist() == [one.item.id for one in answer.items]
+        assert actual["item"][row, : actual["length"][row, 0]].tolist() == [one.item.id for one in answer.items]
         assert actual["note"][row, 0].decode() == (answer.note or "")
 
 

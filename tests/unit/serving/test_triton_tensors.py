@@ -107,15 +107,15 @@ def test_columns_with_the_name_of_a_mask_are_refused() -> None:
 def test_an_error_of_one_request_leaves_the_others(recommenders: Recommenders) -> None:
     model = RecommendModel()
     model.recommender = recommenders("ease")
-    model.inputs, model.outputs = query_inputs(model.recommender.served), {"ids": "INT64"}
+    model.inputs, model.outputs = query_inputs(model.recommender.served), {"item": "INT64"}
     good = {"user": np.array([[1], [2]]), "k": np.array([[2], [3]])}
     bad = {"user": np.array([[1]]), "k": np.array([[0]])}
     first, refused, second = model.outcomes([good, bad, good])
     assert isinstance(refused, ConfigError)
     assert isinstance(first, dict)
     assert isinstance(second, dict)
-    assert first["ids"].tolist() == second["ids"].tolist()
-    assert first["num_items"].tolist() == [[1], [2]] or first["num_items"].tolist() == [[2], [3]]
+    assert first["item"].tolist() == second["item"].tolist()
+    assert first["length"].tolist() == [[1], [2]] or first["length"].tolist() == [[2], [3]]
 
 
 def test_requests_of_a_batch_have_their_own_scores(recommenders: Recommenders) -> None:

@@ -98,7 +98,7 @@ class RecommendModel(BundleModel):
         """
         parts = [queries_of(request, self.inputs) for request in requests]
         answers = iter(self.recommender.recommend(list(chain.from_iterable(parts))))
-        return [answer_tensors([next(answers) for _ in part], self.outputs["ids"]) for part in parts]
+        return [answer_tensors([next(answers) for _ in part], self.outputs["item"]) for part in parts]
 
 
 def _tensor(entry: Mapping[str, Any]) -> Tensor:

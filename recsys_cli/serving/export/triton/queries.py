@@ -28,10 +28,10 @@ def query_inputs(served: ServedModel) -> list[Tensor]:
 def answer_outputs(served: ServedModel) -> list[Tensor]:
     """Return the outputs: items in order, padded to the widest answer of the request."""
     return [
-        Tensor("ids", _id_type(served.items.values.type), ragged=True),
-        Tensor("titles", "STRING", ragged=True),
-        Tensor("scores", "FP32", ragged=True),
-        Tensor("num_items", "INT64"),
+        Tensor("item", _id_type(served.items.values.type), ragged=True),
+        Tensor("title", "STRING", ragged=True),
+        Tensor("score", "FP32", ragged=True),
+        Tensor("length", "INT64"),
         Tensor("source", "STRING"),
         Tensor("note", "STRING"),
     ]
@@ -51,7 +51,7 @@ def queries_of(given: Tensors, inputs: Sequence[Tensor]) -> list[Query]:
 
 
 def answer_tensors(answers: Sequence[Answer], id_dtype: str) -> dict[str, Array]:
-    """Return the answers of a request as tensors; `num_items` has the items of each row before the padding."""
+    """Return the answers of a request as tensors; `length` has the items of each row before the padding."""
     lengths = np.array([[len(answer.items)] for answer in answers], np.int64)
     shape = (len(answers), max(1, int(lengths.max(initial=0))))
     is_text = id_dtype == "STRING"
@@ -63,10 +63,10 @@ def answer_tensors(answers: Sequence[Answer], id_dtype: str) -> dict[str, Array]
             titles[row, column] = (item.item.title or "").encode()
             scores[row, column] = item.score
     return {
-        "ids": ids,
-        "titles": titles,
-        "scores": scores,
-        "num_items": lengths,
+        "item": ids,
+        "title": titles,
+        "score": scores,
+        "length": lengths,
         "source": strings(answer.source for answer in answers).reshape(-1, 1),
         "note": strings(answer.note or "" for answer in answers).reshape(-1, 1),
     }

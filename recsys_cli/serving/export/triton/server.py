@@ -24,7 +24,7 @@ from recsys_cli.errors import MissingExtraError, RecsysError
 
 _BACKEND = ("libtriton_python.so", "triton_python_backend_utils.py")
 _STUB = "triton_python_backend_stub"
-_ERROR = re.compile(r"^(E\d{4} .*|error: .*)$", re.MULTILINE)
+_ERROR = re.compile(r"failed to load '[^']*' version .*?(?=\\n\\nAt:|\"$)|^error: .*$", re.MULTILINE)
 _LONGEST = 4_000
 """Characters of the server's log in an error."""
 
