@@ -81,7 +81,7 @@ class ScoreModel(BundleModel):
             DataError: A value does not fit its type.
         """
         parts = [columns_of(request, self.inputs) for request in requests]
-        columns = {one.name: _joined([columns[one.name] for columns, _ in parts]) for one in self.inputs}
+        columns: dict[str, Any] = {one.name: _joined([part[one.name] for part, _ in parts]) for one in self.inputs}
         scores = self.recommender.score(columns)
         ends = np.cumsum([rows for _, rows in parts])[:-1]
         return [{"score": part.reshape(-1, 1)} for part in np.split(scores, ends)]

@@ -103,7 +103,7 @@ class RepositoryRows:
 
     def __init__(self, folder: Path) -> None:
         bundle = TritonRepository(folder).bundle
-        self._rows = load_bundle(bundle.folder, verify=True)
+        self._rows = load_bundle(bundle.folder, verify=True).rows
         self.types = row_types(bundle.data)
         self.tensors = score_tensors(self.types, bundle.data)
 

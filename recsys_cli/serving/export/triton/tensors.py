@@ -124,7 +124,7 @@ class Tensor:
         return strings("" if null else value for value, null in zip(data.tolist(), present.tolist(), strict=True))
 
 
-def columns_of(given: Tensors, tensors: Sequence[Tensor]) -> tuple[dict[str, Sequence[Any] | Array], int]:
+def columns_of(given: Tensors, tensors: Sequence[Tensor]) -> tuple[dict[str, Any], int]:
     """Return the columns of a request, and the number of its rows.
 
     Raises:
