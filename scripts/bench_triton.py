@@ -35,6 +35,7 @@ from recsys_cli.stages.verify import sample_rows
 from recsys_cli.workspace import TrainedRun, Workspace
 
 BODIES, K = 200, 10
+TOP_K = f"top-{K}"
 DTYPES = {"i": "INT64", "u": "UINT64", "b": "BOOL", "O": "BYTES"}
 Bodies = Mapping[str, Sequence[bytes]]
 
@@ -59,8 +60,8 @@ def main() -> None:
         with ours as address, triton_server(repository) as triton:
             urls = {
                 kind: {
-                    "recsys": f"{address}/v2/models/{line.name}{'-topk' if kind == 'top-10' else ''}/infer",
-                    "triton": f"{triton.url}/v2/models/bench_{'recommend' if kind == 'top-10' else 'score'}/infer",
+                    "recsys": f"{address}/v2/models/{line.name}{'-topk' if kind == TOP_K else ''}/infer",
+                    "triton": f"{triton.url}/v2/models/bench_{'recommend' if kind == TOP_K else 'score'}/infer",
                 }
                 for kind in bodies
             }
@@ -98,7 +99,7 @@ def _bodies(run: TrainedRun, workspace: Workspace, repository: Path) -> Bodies:
     return {
         "1 row": [scored(1) for _ in range(BODIES)],
         "64 rows": [scored(64) for _ in range(BODIES)],
-        f"top-{K}": [ranked(users[at]) for at in draw.integers(len(users), size=BODIES)],
+        TOP_K: [ranked(users[at]) for at in draw.integers(len(users), size=BODIES)],
     }
 
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +25,7 @@ import recsys_cli as recsys
 from recsys_cli.errors import RecsysError
 from recsys_cli.serving.bundle import load_bundle
 from recsys_cli.serving.export.triton.repository import RepositoryRows
-from recsys_cli.serving.export.triton.server import TritonServer, triton_server
+from recsys_cli.serving.export.triton.server import TritonServer, free_ports, triton_server
 from recsys_cli.serving.query import Answer, Query
 from recsys_cli.serving.recommender import Recommender
 from recsys_cli.stages.export import export
@@ -238,3 +243,21 @@ def test_a_damaged_bundle_ends_the_server_with_its_error(repositories: Mapping[s
     (damaged / "movies_score" / "bundle" / "weights.safetensors").write_bytes(b"")
     with pytest.raises(RecsysError, match=r"weights\.safetensors"), triton_server(damaged, seconds=300):
         pass
+
+
+def test_the_command_serves_until_it_is_interrupted(repositories: Mapping[str, Path]) -> None:
+    http, grpc = free_ports(2)
+    command = [sys.executable, "-m", "recsys_cli.serving.export.triton", str(repositories["movies"])]
+    with subprocess.Popen(
+        [*command, "--http-port", str(http), "--grpc-port", str(grpc)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            assert "serves movies_recommend, movies_score" in line
+            with urllib.request.urlopen(f"http://127.0.0.1:{http}/v2/health/ready") as answer:
+                assert answer.status == 200
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{http}/v2/health/ready")
