@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,7 +34,8 @@ def trained(recsys: Recsys, ratings: Path) -> Recsys:
     """A trained run on ratings of 20 movies with titles and genres, in the current folder."""
     movies = [f"{number},Film {number},{'comedy' if number % 2 else 'drama'}" for number in range(20)]
     Path("movies.csv").write_text("\n".join(["movieId,title,genre", *movies]) + "\n")
-    Path("ratings.csv").write_text(ratings.read_text().replace("user_id", "userId").replace("item_id", "movieId"))
+    rows = re.sub(r"\b[ui](\d+)", r"\1", ratings.read_text())
+    Path("ratings.csv").write_text(rows.replace("user_id", "userId").replace("item_id", "movieId"))
     Path("c.yaml").write_text(CONFIG)
     for line in (["etl", "c.yaml"], ["train"]):
         done = recsys("--quiet", *line)
