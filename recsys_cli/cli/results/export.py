@@ -21,7 +21,7 @@ def result(made: Exported) -> dict[str, Any]:
         "bytes": made.num_bytes,
         "verified_rows": made.verified,
         "manifest": {name: value for name, value in made.manifest.items() if name not in {"files", "checksum"}},
-        "next": f"recsys recommend {made.folder} --user ID",
+        "next": made.use,
     }
 
 
