@@ -19,4 +19,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the current directory: plugins are found as by the script `recsys`
     main()

@@ -25,6 +25,12 @@ class ConfigError(RecsysError):
     exit_code = 2
 
 
+class UnknownNameError(ConfigError, KeyError):
+    """Unknown name in a mapping of results; also a KeyError, as of any mapping."""
+
+    __str__ = Exception.__str__  # KeyError shows the quoted form
+
+
 class MissingArtifactError(RecsysError):
     """Missing output of an earlier stage."""
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar
 
 from recsys_cli.errors import ConfigError, RecsysError
 
 VARIABLE = "RECSYS_TRUST"
 """Environment variable with the trusted modules, separated by commas or spaces; child processes inherit it."""
+FIX_PLUGIN = "fix the plugin; --verbose shows the traceback"
 _OWN = "recsys_cli"
+_STANDARD = {*sys.stdlib_module_names, "test"}
+"""Top-level modules of Python; `sys.stdlib_module_names` leaves its tests out."""
 _NAME = r"[A-Za-z_]\w*"
 _IMPORT_PATH = re.compile(rf"{_NAME}(\.{_NAME})*(:{_NAME})?", re.ASCII)
 _LONGEST = 255
+_OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EPIPE}
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def resolve(name: str, *, what: str) -> str | None:
@@ -34,7 +43,7 @@ def resolve(name: str, *, what: str) -> str | None:
         ConfigError: The import path is not trusted.
     """
     is_path = is_import_path(name)
-    if is_path and _top(name) in {*sys.stdlib_module_names, _OWN}:
+    if is_path and _is_reserved(name):
         owner = "recsys" if _top(name) == _OWN else "Python's standard library"
         raise ConfigError(f"{name!r} is part of {owner}, no {what} plugin")
     from importlib import metadata  # slow to import, and most configs use no plugin
@@ -96,14 +105,60 @@ def load(path: str) -> Any:
 
 
 @contextmanager
-def guarded(what: str) -> Iterator[None]:
-    """Convert exceptions of a plugin to a ConfigError with the prefix `what`; a RecsysError passes unchanged."""
+def guarded(what: str, *, hint: str | None = None, of: type[BaseException] = Exception) -> Iterator[None]:
+    """Convert exceptions of a plugin, and SystemExit, to a ConfigError.
+
+    A RecsysError passes unchanged, and so does lack of memory, a full disk or a closed pipe.
+
+    Args:
+        what: Prefix of the message.
+        hint: Hint of the error.
+        of: Converted exceptions besides SystemExit.
+    """
     try:
         yield
-    except RecsysError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"{what}: {type(error).__name__}: {error}") from error
+    except (of, SystemExit) as error:
+        if isinstance(error, RecsysError | MemoryError) or getattr(error, "errno", None) in _OF_THE_MACHINE:
+            raise
+        raise ConfigError(f"{what}: {type(error).__name__}: {error}", hint=hint) from error
+
+
+def guard(function: Callable[_P, _R], what: str, *, of: type[BaseException] = Exception) -> Callable[_P, _R]:
+    """Return a function of a plugin with its exceptions converted; see `guarded`."""
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **options: _P.kwargs) -> _R:
+        with guarded(what, hint=FIX_PLUGIN, of=of):
+            return function(*args, **options)
+
+    return call
+
+
+def guard_class(kind: type, what: str, *, of: type[BaseException] = Exception) -> None:
+    """Guard the methods and properties of a class of a plugin and of its base classes in the same package, in place.
+
+    Special methods such as `__init__` stay as they are.
+    """
+    if _is_reserved(kind.__module__):
+        return
+    for base in type.mro(kind):
+        if _top(base.__module__) == _top(kind.__module__):
+            for name, value in list(vars(base).items()):
+                if not name.startswith("__") and (replaced := _guarded_member(value, what, of)) is not None:
+                    setattr(base, name, replaced)
+
+
+def _guarded_member(value: object, what: str, of: type[BaseException]) -> object | None:
+    """Return a guarded method or property; None for other members and those already guarded."""
+    if isinstance(value, property):
+        getter = _guarded_member(value.fget, what, of)
+        return getter and value.getter(getter)  # type: ignore[arg-type]
+    if isinstance(value, classmethod | staticmethod):
+        function = _guarded_member(value.__func__, what, of)
+        return function and type(value)(function)  # type: ignore[arg-type]
+    if not isinstance(value, FunctionType) or value.__code__.co_filename == __file__:
+        return None
+    return guard(value, what, of=of)
 
 
 def require_subclass(component: Any, base: type, path: str) -> None:
@@ -127,9 +182,31 @@ def require_subclass(component: Any, base: type, path: str) -> None:
 def _declared(value: str, *, what: str) -> str:
     """Return the import path of an entry point without its extras."""
     path = value.partition("[")[0].strip()
-    if not _IMPORT_PATH.fullmatch(path) or _top(path) in {*sys.stdlib_module_names, _OWN}:
+    if not _IMPORT_PATH.fullmatch(path) or _is_reserved(path):
         raise ConfigError(f"the entry point {value!r} of the group recsys.{what}s is not a component")
     return path
+
+
+def belongs(module: str, owner: str) -> bool:
+    """Whether a module comes with a component: it is trusted, or of the same package or distribution.
+
+    Args:
+        module: Name of the module.
+        owner: Name of the component's module.
+    """
+    if _is_reserved(module):
+        return False
+    if _top(module) == _top(owner) or _is_trusted(module):
+        return True
+    from importlib import metadata  # slow, and only for an implementation in another package
+
+    distributions = metadata.packages_distributions()
+    return not {*distributions.get(_top(module), ())}.isdisjoint(distributions.get(_top(owner), ()))
+
+
+def _is_reserved(path: str) -> bool:
+    """Whether a path belongs to Python or this package, which have no plugins."""
+    return _top(path) in {*_STANDARD, _OWN}
 
 
 def _is_trusted(path: str) -> bool:

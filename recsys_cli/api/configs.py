@@ -6,7 +6,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from recsys_cli import workspace as artifacts
+from recsys_cli.api.arguments import check
+from recsys_cli.api.hints import python_hints
 from recsys_cli.config import RunConfig, from_values, load
 from recsys_cli.config.starting import starting_sections
 
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from recsys_cli.workspace import Workspace
 
 
+@python_hints()
 def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> RunConfig:
     """Return the validated config of a YAML file, or of the same sections as a mapping.
 
@@ -24,9 +29,13 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     Raises:
         ConfigError: All problems at once.
     """
+    check(source=(source, (str, Path, Mapping)), overrides=(overrides, (list, tuple)))
+    for override in overrides:
+        check(override=(override, str))
     return from_values(source, overrides) if isinstance(source, Mapping) else load(Path(source), overrides)
 
 
+@python_hints()
 def dataset_from_frames(workspace: Workspace, interactions: Any, **tables: Any) -> dict[str, Any]:
     """Save DataFrames in the workspace, named by content, and return a `dataset` section with their paths.
 
@@ -38,12 +47,14 @@ def dataset_from_frames(workspace: Workspace, interactions: Any, **tables: Any) 
     Raises:
         ConfigError: An argument is not a DataFrame or Arrow table.
     """
+    check(workspace=(workspace, artifacts.Workspace))
     paths = {
         name: str(_save(workspace, name, frame)) for name, frame in {"interactions": interactions, **tables}.items()
     }
     return {"name": "files", "interactions": paths.pop("interactions"), "tables": paths}
 
 
+@python_hints()
 def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a default
     interactions: Any,
     workspace: Workspace,
@@ -72,6 +83,9 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
     Raises:
         ConfigError: A section is invalid.
     """
+    check(user=(user, str), item=(item, str), model=(model, (str, Mapping)))
+    for name, column in {"rating": rating, "label": label, "timestamp": timestamp}.items():
+        check(**{name: (column, (str, type(None)))})
     starting = starting_sections(user=user, item=item, rating=rating, label=label, timestamp=timestamp)
     model_section = {"name": model} if isinstance(model, str) else dict(model)
     dataset = dataset_from_frames(workspace, interactions)
@@ -80,19 +94,16 @@ def config_from_frame(  # noqa: PLR0913 - all but two are keywords, most with a 
 
 def _save(workspace: Workspace, name: str, frame: Any) -> Path:
     """Write a frame to a parquet file named by its content."""
-    import pyarrow.parquet as pq
+    from recsys_cli.etl.frames import write_frame
 
-    from recsys_cli.etl.frames import to_arrow
-
-    table = to_arrow(frame)
     folder = workspace.root.resolve() / "frames"
     folder.mkdir(parents=True, exist_ok=True)
     with workspace.scratch() as scratch:
         written = scratch / "frame.parquet"
-        pq.write_table(table, written, store_schema=False)  # plain types: no dictionaries, no large strings
+        write_frame(frame, written)
         with written.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        path = folder / f"{name}-{digest[:16]}.parquet"
+        path = folder / f"{quote(name, safe=' ')}-{digest[:16]}.parquet"
         if not path.exists():  # keep the modification time: it avoids a new checksum
             written.replace(path)
     return path

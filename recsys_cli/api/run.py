@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recsys_cli import workspace
+from recsys_cli.api.arguments import check
+from recsys_cli.api.hints import python_hints
 from recsys_cli.api.recommendations import Recommendations
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.columns import STORED_AS
 from recsys_cli.features.schema import Role
 
 if TYPE_CHECKING:
@@ -21,11 +25,13 @@ if TYPE_CHECKING:
     from recsys_cli.models.model import Model
 
 _SHOWN = 5
+_DATES = {str(kind).encode(): kind for kind in (pa.date32(), pa.date64())}
 
 
 class TrainedRun(workspace.TrainedRun):
     """A trained model with its config, checkpoints and evaluations. The model is loaded once, on the CPU."""
 
+    @python_hints()
     def model(self) -> Model:
         """Return the model with its best weights, in evaluation mode, with the user histories of `evaluate`.
 
@@ -34,6 +40,7 @@ class TrainedRun(workspace.TrainedRun):
         """
         return self._loaded.advisor.model
 
+    @python_hints()
     def recommend(self, users: Iterable[Any] | None = None, k: int = 10) -> Recommendations:
         """Return the top-k items of users, with the scores of `evaluate` and without seen items.
 
@@ -47,6 +54,7 @@ class TrainedRun(workspace.TrainedRun):
             ConfigError: Train has no such user, `k` is below 1, `users` is one text, or the model cannot score a catalog.
             MissingArtifactError: The run is not finished, or its prepared data is missing.
         """
+        check(k=(k, Integral))
         if k < 1:
             raise ConfigError(f"k is {k}, but has to be 1 or more")
         if isinstance(users, str | bytes):
@@ -60,13 +68,14 @@ class TrainedRun(workspace.TrainedRun):
             raise _unknown(raw.filter(pa.array(user_idx < 0)), len(raw))
         best = run.advisor.recommend_to(user_idx, counts=run.counts, history=run.history, k=k)
         columns = {
-            "user": run.names.decode(Role.USER, user_idx[best.user]),
-            "item": run.names.decode(Role.ITEM, best.item_idx),
+            "user": run.raw_ids(Role.USER, user_idx[best.user]),
+            "item": run.raw_ids(Role.ITEM, best.item_idx),
             "rank": best.rank,
             "score": best.scores,
         }
         return Recommendations(pa.table(columns))
 
+    @python_hints()
     def score(self, rows: Any) -> npt.NDArray[np.float32]:
         """Score raw rows with the fitted feature plan and the model, in their order.
 
@@ -80,15 +89,13 @@ class TrainedRun(workspace.TrainedRun):
         Raises:
             DataError: A column is missing, or a value does not cast to its type.
         """
-        import pyarrow.parquet as pq
-
-        from recsys_cli.etl.frames import to_arrow
+        from recsys_cli.etl.frames import write_frame
         from recsys_cli.stages.apply import apply
 
-        table, parent = to_arrow(rows), workspace.Workspace(self.folder.parent.parent)
+        parent = workspace.Workspace(self.folder.parent.parent)
         with parent.scratch() as scratch:
             raw = scratch / "rows.parquet"
-            pq.write_table(table, raw, store_schema=False)
+            write_frame(rows, raw)
             applied = apply(str(self.folder), [str(raw)], parent, output=scratch / "rows.prepared.parquet")
             return self._loaded.advisor.score_rows(applied.output, applied.schema)
 
@@ -101,6 +108,8 @@ class _Loaded:
     """A run with its model and user histories in memory."""
 
     def __init__(self, run: TrainedRun) -> None:
+        import pyarrow.parquet as pq
+
         from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
         from recsys_cli.evaluation.names import IdNames
         from recsys_cli.evaluation.recommend import RecommendingModel
@@ -114,15 +123,36 @@ class _Loaded:
             model, data, earlier=earlier, batch_size=config.evaluate.batch_size
         )
         self.names: IdNames = IdNames(data)
+        raw = pq.read_schema(data.raw_columns)
+        sources = {Role.USER: config.features.user, Role.ITEM: config.features.item}
+        self._stored_as = {role: _date_type(raw, config.features.raw_source(name)) for role, name in sources.items()}
         self.counts = count_items(data)
         first, *others = (read_interactions(data, split, cold_items=True).observed() for split in earlier)
         self.history = sum(others, first)
 
+    def raw_ids(self, role: Role, encoded: npt.NDArray[np.int64]) -> pa.Array:
+        """Return the raw ids of encoded ids; dates, prepared as timestamps, are dates again."""
+        ids, kind = self.names.decode(role, encoded), self._stored_as[role]
+        return ids if kind is None else ids.cast(kind)
+
+
+def _date_type(raw: pa.Schema, column: str | None) -> pa.DataType | None:
+    """Return the stored type of a raw column of dates; None for other columns."""
+    metadata = raw.field(column).metadata if column in raw.names else None
+    return _DATES.get((metadata or {}).get(STORED_AS, b""))
+
 
 def _ids(users: Iterable[Any]) -> pa.Array:
-    values = list(dict.fromkeys(users))
+    try:
+        values = list(dict.fromkeys(users))
+    except TypeError as error:
+        raise ConfigError(
+            f"users has to be a flat list of user ids: {error}", hint="pass a list or a column"
+        ) from error
     try:
         return pa.array(values)
+    except OverflowError as error:
+        raise ConfigError(f"a user id does not fit into 64 bits: {error}") from error
     except pa.ArrowException as error:
         raise ConfigError(f"user ids mix types: {error}", hint="give ids of one type") from error
 

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recsys_cli import workspace as artifacts
+from recsys_cli.api.arguments import check
 from recsys_cli.api.data import PreparedData
+from recsys_cli.api.hints import python_hints
 from recsys_cli.api.progress import Report, reporting
 from recsys_cli.api.run import TrainedRun
-from recsys_cli.config import DatasetConfig, RunConfig
+from recsys_cli.config import DatasetConfig, EvaluateConfig, RunConfig
 from recsys_cli.workspace import RawData, Workspace
 
 if TYPE_CHECKING:
-    from recsys_cli.config import EvaluateConfig
     from recsys_cli.evaluation import Evaluation
     from recsys_cli.evaluation.compare.comparison import Comparison
 
 
+@python_hints()
 def download(
     dataset: RunConfig | str, workspace: Workspace, *, force: bool = False, progress: Report = True
 ) -> RawData:
@@ -34,11 +37,13 @@ def download(
     """
     from recsys_cli.stages import download as stage
 
+    check(dataset=(dataset, (RunConfig, str)), workspace=(workspace, artifacts.Workspace))
     section = dataset.dataset if isinstance(dataset, RunConfig) else DatasetConfig(name=dataset)
     with reporting("download", progress) as emit:
         return stage.download(section, workspace, force=force, emit=emit).artifact
 
 
+@python_hints()
 def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, progress: Report = True) -> PreparedData:
     """Prepare the data of a config: split, fit the feature plan on train, encode.
 
@@ -55,10 +60,12 @@ def etl(config: RunConfig, workspace: Workspace, *, force: bool = False, progres
     """
     from recsys_cli.stages import etl as stage
 
+    check(config=(config, RunConfig), workspace=(workspace, artifacts.Workspace))
     with reporting("etl", progress) as emit:
         return PreparedData(stage.etl(config, workspace, force=force, emit=emit).artifact.folder)
 
 
+@python_hints()
 def train(
     config: RunConfig, workspace: Workspace, *, resume: bool = False, force: bool = False, progress: Report = True
 ) -> TrainedRun:
@@ -78,10 +85,12 @@ def train(
     """
     from recsys_cli.stages import train as stage
 
+    check(config=(config, RunConfig), workspace=(workspace, artifacts.Workspace))
     with reporting("train", progress) as emit:
         return TrainedRun(stage.train(config, workspace, resume=resume, force=force, emit=emit).artifact.folder)
 
 
+@python_hints()
 def evaluate(
     run: TrainedRun, *, config: EvaluateConfig | None = None, force: bool = False, progress: Report = True
 ) -> Evaluation:
@@ -100,12 +109,14 @@ def evaluate(
     from recsys_cli.evaluation import Evaluation
     from recsys_cli.stages import evaluate as stage
 
+    check(run=(run, artifacts.TrainedRun), config=(config, (EvaluateConfig, type(None))))
     workspace = Workspace(run.folder.parent.parent)
     with reporting("evaluate", progress) as emit:
         made = stage.evaluate(run, workspace, config=config, force=force, emit=emit).artifact
     return Evaluation.read(made.evaluation)
 
 
+@python_hints()
 def compare(runs: Sequence[TrainedRun], *, html: Path | str | None = None) -> Comparison:
     """Compare evaluated runs of one workspace with the first one, by paired tests.
 
@@ -119,5 +130,8 @@ def compare(runs: Sequence[TrainedRun], *, html: Path | str | None = None) -> Co
     """
     from recsys_cli.stages import compare as stage
 
+    check(runs=(runs, Sequence), html=(html, (str, Path, type(None))))
+    for run in runs:
+        check(run=(run, artifacts.TrainedRun))
     workspace = Workspace(runs[0].folder.parent.parent) if runs else Workspace(".")
     return stage.compare([run.folder.name for run in runs], workspace, html=None if html is None else Path(html))

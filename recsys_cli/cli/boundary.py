@@ -60,6 +60,8 @@ def explain(error: Exception, line: list[str], session: Session | None = None) -
     if isinstance(error, DiskFullError) and session is not None and session.stage:
         return show_error(f"{error.message} (stage: {session.stage})", error.hint, error.exit_code, as_json=as_json)
     if isinstance(error, RecsysError):
+        if verbose and error.__cause__ is not None:  # such as an exception of a plugin
+            traceback.print_exception(error.__cause__, file=sys.stderr)
         return show_error(error.message, _for_this_python(error.hint), error.exit_code, as_json=as_json)
     if hasattr(error, "format_message"):  # a usage error of click; typer does not export its class
         context = getattr(error, "ctx", None)

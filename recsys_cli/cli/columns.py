@@ -95,8 +95,8 @@ def _preview_parquet(path: Path) -> FilePreview:
         with pq.ParquetFile(path) as file:
             batch = next(file.iter_batches(batch_size=1), None)
             header = tuple(file.schema_arrow.names)
-    except pyarrow.lib.ArrowException as error:
-        raise ConfigError(f"{path}: not a parquet file: {error}") from error
+    except (pyarrow.lib.ArrowException, OSError) as error:
+        raise ConfigError(f"{path}: not a parquet file, or one with a type unknown to pyarrow: {error}") from error
     first = tuple(str(column[0].as_py()) for column in batch.columns) if batch and batch.num_rows else ()
     return FilePreview(path, header, first)
 

@@ -56,11 +56,6 @@ class Recsys(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise typer.Exit(interrupted(ctx.obj)) from None
-        except SystemExit as error:
-            if isinstance(error.__context__, BrokenPipeError):  # of rich: the reader of the pipe is closed
-                raise
-            # of a plugin: commands end by exceptions of typer
-            raise RuntimeError(f"a plugin ended the process with SystemExit({error.code!r})") from error
         finally:
             self._session = ctx.obj
 

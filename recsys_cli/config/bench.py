@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from recsys_cli.config import yaml12
-from recsys_cli.config.section import Section
+from recsys_cli.config.section import MAX_SEED, Section
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics.foreign import foreign_path
 from recsys_cli.metrics.label_task import BINARY
@@ -56,7 +56,7 @@ class BenchConfig(Section):
 
     models: tuple[BenchModel, ...] = Field(min_length=1, max_length=500)
     """Names of models, or entries such as `{name: mf, embedding_dim: 64, train: {epochs: 20}}`."""
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((42,), min_length=1)
+    seeds: tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...] = Field((42,), min_length=1)
     """Values of `train.seed`: one run per seed. Deterministic models are trained with the first seed only."""
     metrics: tuple[str, ...] = Field(BINARY.leaderboard, min_length=1)
     """Metrics of the leaderboard (`recsys ls metrics`, or `evaluate.metrics`), sorted by the first one. Default for a numeric

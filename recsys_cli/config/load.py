@@ -17,6 +17,7 @@ from recsys_cli.config import yaml12
 from recsys_cli.config.bench import BenchModel
 from recsys_cli.config.document import OF_OVERRIDE, Document, Key, override, read
 from recsys_cli.config.grid import SEARCHES, bench_problems, cell
+from recsys_cli.config.limits import limit_problems
 from recsys_cli.config.problems import describe
 from recsys_cli.config.section import Section
 from recsys_cli.config.sections import ModelConfig, RunConfig
@@ -52,15 +53,21 @@ def validate(document: Document, *, source: Path) -> RunConfig:
     """Validate plain values; see `load`."""
     # A section with all lines commented out is null in YAML; treat it as absent.
     document.values = {name: value for name, value in document.values.items() if value is not None}
+    if problems := limit_problems(document):
+        raise ConfigError("\n  ".join([f"{source}: values that YAML cannot hold", *problems]), hint="fix these keys")
     config, problems = _check(document)
     for search_problems in (space_problems, bench_problems):
         problems += search_problems(document, lambda changed: _check(changed)[1])
     if problems or config is None:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         message = "\n  ".join([f"{source}: {count}", *sorted(problems, key=_line_number)])
+        shown = source if source.is_file() else "FILE"  # sections from Python have no file
         if all(problem.startswith(OF_OVERRIDE) for problem in problems):
-            raise ConfigError(message, hint=f"fix the override; `recsys config {source}` lists every key")
-        raise ConfigError(message, hint=f"fix the config, then check it: recsys validate {source}")
+            raise ConfigError(message, hint=f"fix the override; `recsys config {shown}` lists every key")
+        check = f"fix the config, then check it: recsys validate {source}"
+        raise ConfigError(
+            message, hint=check if shown is source else "fix these keys; `recsys config FILE` lists every key"
+        )
     return config.model_copy(update={"model": spelled_out(config.model)})
 
 

@@ -130,7 +130,8 @@ def _sentence(detail: ErrorDetails, known: list[str], path: Key) -> str:  # noqa
             return f"has to be {context['expected']}, not {got}"
         case kind if kind in _BOUNDS:
             bound, words = _BOUNDS[kind]
-            return f"has to be {words} {context[bound]:g}, not {got}"
+            limit = context[bound]
+            return f"has to be {words} {f'{limit:,}' if isinstance(limit, int) else f'{limit:g}'}, not {got}"
         case "missing":
             return "is missing"
         case "extra_forbidden":

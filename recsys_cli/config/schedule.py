@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from recsys_cli.config.section import MAX_COUNT
+
 
 @dataclass(frozen=True)
 class TrainingPosition:
@@ -35,7 +37,7 @@ class _Schedule(BaseModel):
 
     name: str
     """Name of the schedule."""
-    warmup_steps: int = Field(0, ge=0)
+    warmup_steps: int = Field(0, ge=0, le=MAX_COUNT)
     """Steps of linear warm-up from 0 to the full learning rate."""
 
     def factor(self, position: TrainingPosition) -> float:
@@ -72,7 +74,7 @@ class StepDecay(_Schedule):
     """Step decay: multiply the rate by `gamma` every `epochs` epochs."""
 
     name: Literal["step"] = "step"
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(1, ge=1, le=MAX_COUNT)
     """Epochs between two reductions."""
     gamma: float = Field(0.1, gt=0, le=1)
     """Factor of each reduction."""
@@ -85,7 +87,7 @@ class Plateau(_Schedule):
     """Reduce on plateau: multiply the rate by `gamma` after `patience` epochs without improvement."""
 
     name: Literal["plateau"] = "plateau"
-    patience: int = Field(1, ge=1)
+    patience: int = Field(1, ge=1, le=MAX_COUNT)
     """Epochs without improvement before a reduction."""
     gamma: float = Field(0.5, gt=0, lt=1)
     """Factor of each reduction."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from recsys_cli.config.bench import BenchConfig, not_measured
-from recsys_cli.config.section import Section
+from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 from recsys_cli.config.train import TrainConfig
 from recsys_cli.config.tune import TuneConfig
 from recsys_cli.features.plan import FeaturePlan
@@ -50,12 +50,12 @@ class EtlConfig(Section):
     """`polars`, `nvtabular`, or `auto`: the fastest engine available on this machine."""
     device: Literal["cpu", "gpu"] = "cpu"
     """Device of the engine. `gpu` needs cudf-polars (engine polars) or cuDF (engine nvtabular)."""
-    memory_mib: int = Field(1_024, ge=256)
+    memory_mib: int = Field(1_024, ge=256, le=MAX_COUNT)
     """Memory budget in MiB; sets the size of the chunks that are read, fitted and transformed at a time."""
     cluster: str | None = None
     """Dask cluster: `local` (processes on this machine), `local_cuda` (its GPUs) or the address of a scheduler
     (tcp://HOST:PORT), trusted because Dask executes arbitrary code. None: threads of this process."""
-    workers: int | None = Field(None, ge=1)
+    workers: int | None = Field(None, ge=1, le=MAX_COUNT)
     """Processes of `cluster: local`, or GPUs of `local_cuda`. None: one process per core, or all GPUs."""
     layout: Literal["star", "flat"] = "star"
     """`star` stores joined columns once per id, in dimension tables. `flat` repeats them in every row, for export."""
@@ -63,7 +63,7 @@ class EtlConfig(Section):
     """Malformed rows: `error` stops and lists them; `skip` drops them and saves them to a file."""
     shard_rows: int | None = Field(None, ge=1, le=8_000_000)
     """Approximate rows per parquet shard. None: chosen by row width. Part of the key, because it changes the row order."""
-    seed: int = Field(42, ge=0)
+    seed: int = Field(42, ge=0, le=MAX_SEED)
     """Random seed of the shuffle of the training rows."""
 
     @field_validator("cluster")
@@ -118,7 +118,7 @@ class EvaluateConfig(Section):
     metrics: tuple[str, ...] = ()
     """Additional metrics of plugins (docs/security.md): entry points, or import paths such as my_package.metrics:ILD. The same
     name appears in results and is valid for `train.monitor`. The metrics of `recsys ls metrics` are always computed."""
-    max_ranking_users: int | None = Field(2_000, ge=1)
+    max_ranking_users: int | None = Field(2_000, ge=1, le=MAX_COUNT)
     """Users in the ranking metrics, as a seeded sample; results are marked as sampled. None: all users."""
     relevance: Literal["positive", "all"] | float = "positive"
     """Relevant held-out interactions: `positive` (label 1, or a numeric label above its mean in train), `all`, or a threshold
@@ -127,15 +127,15 @@ class EvaluateConfig(Section):
     """Candidates of a ranking. `all`: all items of train and of the item table. `sampled-uniform`, `sampled-popularity`: the
     relevant items plus `sampled_items` sampled negatives per user, uniform or by train frequency. Sampled metrics are not
     comparable with full rankings, and results are marked as sampled."""
-    sampled_items: int = Field(100, ge=1)
+    sampled_items: int = Field(100, ge=1, le=MAX_COUNT)
     """Sampled negatives per user, from items that are neither seen nor relevant."""
-    bootstrap: int = Field(1_000, ge=10)
+    bootstrap: int = Field(1_000, ge=10, le=MAX_COUNT)
     """Bootstrap resamples for each 95 % interval."""
-    seed: int = Field(42, ge=0)
+    seed: int = Field(42, ge=0, le=MAX_SEED)
     """Random seed of the user sample and the bootstrap."""
     title: str | None = None
     """Column with item titles for the report, in a joined table or the interactions. None: `title` or `name` of a joined table."""
-    batch_size: int = Field(16_384, ge=1)
+    batch_size: int = Field(16_384, ge=1, le=MAX_COUNT)
     """Rows per scoring batch; does not change the metrics. Larger batches are slower: memory allocation dominates."""
 
     @field_validator("k")

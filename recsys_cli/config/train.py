@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from recsys_cli.config.schedule import Constant, Schedule
-from recsys_cli.config.section import Section
+from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics.label_task import BINARY
 from recsys_cli.registry import TRACKERS, lookup
@@ -22,12 +22,12 @@ class TrainConfig(Section):
     continue_from: str | None = None
     """Warm start: name of a finished run of this workspace. The data may have grown: embedding rows are matched by value, new
     values get new rows. The optimizer state is reset. Set by `recsys train --continue RUN`."""
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(1, ge=1, le=MAX_COUNT)
     """Passes over the training rows."""
-    batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = 32_768
+    batch_size: Annotated[int, Field(ge=1, le=MAX_COUNT)] | Literal["auto"] = 32_768
     """Global batch size over all processes: rows, or users for models trained on users. `auto` is for the latter only: the
     largest of 32, 64, 128 and 256 with at least 600 steps per epoch, at least 32."""
-    seed: int = Field(42, ge=0)
+    seed: int = Field(42, ge=0, le=MAX_SEED)
     """Random seed of the initial weights, the row order and the dropout."""
 
     # optimizer and schedule
@@ -49,13 +49,13 @@ class TrainConfig(Section):
     scale_learning_rate: Literal["none", "linear", "sqrt"] = "none"
     """Scale all learning rates by r = `batch_size` / `reference_batch_size` (`linear`, for SGD: Goyal et al., 2017) or by sqrt(r)
     (`sqrt`, for Adam: Malladi et al., 2022). The number of processes does not change the rates."""
-    reference_batch_size: int = Field(32_768, ge=1)
+    reference_batch_size: int = Field(32_768, ge=1, le=MAX_COUNT)
     """Batch size at which `scale_learning_rate` leaves the learning rates unchanged."""
     schedule: Schedule = Constant()
     """Learning rate schedule: constant, cosine, step or plateau, each with `warmup_steps`."""
     max_grad_norm: float | None = Field(None, gt=0)
     """Clip the gradient to this Euclidean norm over all parameters. None: no clipping."""
-    gradient_accumulation_steps: int = Field(1, ge=1)
+    gradient_accumulation_steps: int = Field(1, ge=1, le=MAX_COUNT)
     """Compute each batch in this many micro-batches and add up their gradients: less memory, the same step. Only BatchNorm
     changes, because its statistics are per micro-batch."""
 
@@ -84,9 +84,9 @@ class TrainConfig(Section):
     Ranking metrics use a sample of 2,000 users of train; after a split by user, users of valid if the model supports fold-in.
     An undefined metric falls back to the loss; without a loss, the last epoch is kept. A model's own default falls back to auc,
     with a warning, if the data does not support it. Default for a numeric label: rmse."""
-    early_stopping: int | None = Field(None, ge=1)
+    early_stopping: int | None = Field(None, ge=1, le=MAX_COUNT)
     """Patience: stop after this many epochs without improvement of `monitor`. None: train all epochs."""
-    checkpoint_steps: int = Field(1_000, ge=1)
+    checkpoint_steps: int = Field(1_000, ge=1, le=MAX_COUNT)
     """Steps between two `last` checkpoints; another one is written after every epoch."""
     trackers: tuple[str, ...] = ("tensorboard",)
     """Experiment trackers: `tensorboard` (event files in the run's folder), `mlflow` (a store in the workspace, or
@@ -95,10 +95,10 @@ class TrainConfig(Section):
     # hardware
     device: Device = "auto"
     """Device of the training. `auto`: a GPU if available."""
-    devices: int = Field(1, ge=1)
+    devices: int = Field(1, ge=1, le=MAX_COUNT)
     """Data-parallel processes on this machine, each with its own GPU or a share of the CPU cores. They share the rows of each
     step: the result is equal within rounding, except for random numbers of each process. torchrun overrides this."""
-    memory_mib: int = Field(4_096, ge=1)
+    memory_mib: int = Field(4_096, ge=1, le=MAX_COUNT)
     """Memory budget of the loader in MiB per process. A larger split is streamed from disk."""
 
     @field_validator("trackers")

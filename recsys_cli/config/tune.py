@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from recsys_cli.config.section import Section
+from recsys_cli.config.section import MAX_COUNT, MAX_SEED, Section
 
 Where = tuple[str | int, ...]
 
@@ -80,13 +80,13 @@ class TuneConfig(Section):
 
     space: dict[str, Values] = Field(min_length=1)
     """Search space: keys such as `train.learning_rate` or `model.hidden_dims`, each with a range or choices."""
-    trials: int = Field(20, ge=1)
+    trials: int = Field(20, ge=1, le=MAX_COUNT)
     """Total number of trials of the study; can be raised later."""
-    seed: int = Field(42, ge=0)
+    seed: int = Field(42, ge=0, le=MAX_SEED)
     """Random seed of the sampler."""
     pruning: Literal["median", "none"] = "median"
     """`median` prunes a trial below the median of the finished trials at the same epoch; `none` prunes no trial."""
-    pruning_trials: int = Field(5, ge=1)
+    pruning_trials: int = Field(5, ge=1, le=MAX_COUNT)
     """Finished trials before pruning starts."""
-    pruning_epochs: int = Field(1, ge=1)
+    pruning_epochs: int = Field(1, ge=1, le=MAX_COUNT)
     """Epochs of a trial before it can be pruned."""

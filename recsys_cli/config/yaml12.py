@@ -102,15 +102,24 @@ def _check_scalar(node: yaml.ScalarNode) -> None:
         raise ConstructorError(None, None, f"{node.value[:_MAX_DIGITS]!r} is not a valid {kind}", node.start_mark)
     if kind in {"int", "float"} and len(node.value) > _MAX_DIGITS:
         raise ConstructorError(None, None, f"number with {len(node.value):,} characters", node.start_mark)
-    if kind == "int" and not -(1 << 63) <= int(node.value.replace("_", ""), 0) < 1 << 64:
+    if kind == "int" and not fits(int(node.value.replace("_", ""), 0)):
         raise ConstructorError(None, None, f"{node.value} does not fit into 64 bits", node.start_mark)
     return None
 
 
 def _check_text(node: yaml.ScalarNode) -> None:
-    """Reject NUL and lone surrogates: neither is valid in file names."""
-    if "\0" in node.value or any("\ud800" <= letter <= "\udfff" for letter in node.value):
+    if not is_text(node.value):
         raise ConstructorError(None, None, "text with NUL or a lone surrogate (\\0, \\ud800)", node.start_mark)
+
+
+def fits(number: int) -> bool:
+    """Whether an integer fits into 64 bits."""
+    return -(1 << 63) <= number < 1 << 64
+
+
+def is_text(text: str) -> bool:
+    """Whether a text has neither NUL nor lone surrogates: they are invalid in file names."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 class Dumper(yaml.SafeDumper):

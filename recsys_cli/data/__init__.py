@@ -19,7 +19,7 @@ from recsys_cli.data.source import (
     Source,
 )
 from recsys_cli.errors import ConfigError
-from recsys_cli.plugins import guarded
+from recsys_cli.plugins import guard_class, guarded
 
 __all__ = [
     "DatasetFactory", "DatasetInfo", "DatasetOptions", "FetchRequest", "RawColumn", "RawTable", "Source", "catalog", "open_given",
@@ -58,6 +58,7 @@ def _open_foreign(factory: object, path: str, name: str, options: Mapping[str, o
         missing = [part for part in _PARTS if not hasattr(source, part)]
     if missing:
         raise ConfigError(f"{path!r} returned no Source: it has no {', '.join(missing)}")
+    guard_class(type(source), f"the dataset {path} failed")
     return source
 
 

@@ -19,7 +19,7 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import PlanStep
-from recsys_cli.plugins import require_subclass
+from recsys_cli.plugins import guard_class, guarded, require_subclass
 from recsys_cli.registry import ENGINES, is_own, load, lookup
 
 PassSteps = Sequence[tuple[PlanStep, Literal["fit", "apply"]]]
@@ -118,6 +118,8 @@ def choose(name: str, scratch: Path, *, device: str = "cpu", emit: Emit = ignore
     engine: type[Engine] = load(path)
     if not is_own(path):
         require_subclass(engine, Engine, path)
+        guard_class(engine, f"the engine {path} failed")
     if (missing := engine.missing(device)) is not None:
         raise missing
-    return name, engine(scratch, device=device, emit=emit)
+    with guarded(f"the engine {path} failed", of=SystemExit):
+        return name, engine(scratch, device=device, emit=emit)

@@ -168,7 +168,7 @@ def _finish(program: Program, number: int, aggregates: Aggregates) -> Aggregates
         if step.fitted and step.after == number:
             op = cast("Op", step.op)
             merged = {name: table for (index, name), table in aggregates.items() if index == step.index}
-            fitted = aggregators.of(op).finalize(op, {name: merged[name] for name in op.learns})
+            fitted = aggregators.finalize(op, {name: merged[name] for name in op.learns})
             state |= {(step.index, name): table for name, table in fitted.items()}
     return state
 

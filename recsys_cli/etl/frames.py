@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from recsys_cli.errors import ConfigError, MissingExtraError
+from recsys_cli.errors import ConfigError, DataError, MissingExtraError
+from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
 
 Library = Literal["polars", "pandas", "arrow"]
 
@@ -27,16 +30,69 @@ def to_arrow(frame: Any) -> pa.Table:
             return frame
         if type(frame).__module__.partition(".")[0] == "pandas":
             return pa.Table.from_pandas(frame, preserve_index=False)
-        if any(str(kind) == "Object" for kind in getattr(frame, "dtypes", ())):  # polars exports memory addresses
-            raise TypeError("a column has the Polars type Object")
+        if hasattr(frame, "collect"):
+            raise TypeError("it is lazy, and a table is the result of its collect()")
+        if hasattr(frame, "get_columns"):
+            return pa.table({series.name: _series_to_arrow(series) for series in frame.get_columns()})
         if hasattr(frame, "to_arrow"):
             frame = frame.to_arrow()
         return frame if isinstance(frame, pa.Table) else pa.table(frame)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             f"cannot read a {type(frame).__name__} as a table: {error}",
             hint="give a polars or pandas DataFrame or an Arrow table, with one type per column",
         ) from error
+
+
+def _series_to_arrow(series: Any) -> pa.Array:
+    """Return a Polars column as an Arrow array."""
+    if str(series.dtype) == "Object":  # exported as memory addresses
+        raise TypeError(f"column {series.name!r} has the Polars type Object")
+    try:
+        return series.alias("column").to_arrow()  # Polars panics at a name with NUL
+    except pa.ArrowException as error:
+        raise TypeError(f"column {series.name!r} has the Polars type {series.dtype}: {error}") from error
+
+
+def write_frame(frame: Any, path: Path) -> None:
+    """Write a dataframe to a Parquet file in plain types: no dictionaries, no float16, no run-end encoding.
+
+    Args:
+        frame: A dataframe; see `to_arrow`.
+        path: The file.
+
+    Raises:
+        ConfigError: The frame is not readable, or Parquet has no type for a column.
+    """
+    table = to_arrow(frame)
+    for position, name in enumerate(table.column_names):
+        values = table.column(position)
+        if not _is_storable(values.type):
+            table = table.set_column(position, name, _storable(values, position, name))
+    pq.write_table(table, path, store_schema=False)
+
+
+def _storable(values: pa.ChunkedArray, position: int, name: str) -> pa.ChunkedArray:
+    """Return a column in a type of Parquet."""
+    kind = plain_type(values.type)
+    try:
+        if _is_storable(kind):
+            return to_plain_type(values, kind, name=name, where="the table")
+    except DataError:  # Arrow has no cast
+        pass
+    raise ConfigError(
+        f"column {position + 1}, {name!r}, has type {values.type}, and Parquet has no such type",
+        hint="cast the column to numbers, text, times or lists of these, or drop it",
+    )
+
+
+def _is_storable(kind: pa.DataType) -> bool:
+    """Whether Parquet has a type."""
+    try:
+        pq.write_table(pa.table({"column": pa.array([], kind)}), pa.BufferOutputStream())
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def from_arrow(table: pa.Table, library: Library = "polars") -> Any:

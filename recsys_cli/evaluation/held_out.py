@@ -125,19 +125,20 @@ def hold_out(
     config: EvaluateConfig,
     user_hashes: npt.NDArray[np.uint64] | None = None,
 ) -> HeldOut:
-    """Turn the rows of a split into a ranking problem.
+    """Build the ranking problem of a split: the relevant items and the seen items of each user.
 
-    Users without a distinct id are left out. Items outside the candidates stay in the denominator: one miss for each
-    row of an item without an id, one for each other item.
+    Only users with an id of their own and at least one relevant item take part. A relevant item is new to its user and comes
+    from a relevant row. Relevant items outside the candidates count as misses in `num_relevant`: items with an id once
+    per user, items without an id once per row.
 
     Args:
         rows: Interactions of the split.
-        history: User histories: train, plus valid for test.
-        candidates: Result of `candidate_items`.
-        num_items: Upper bound of item ids.
-        config: Relevance, and size and seed of the sample of users.
-        user_hashes: Hash of each user id's value: other prepared data of the same split gets the same sample of users.
-            None hashes the ids.
+        history: Seen interactions: train, plus valid for test.
+        candidates: Encoded items to rank, from `candidate_items`; shape (I,).
+        num_items: Upper bound of the encoded items.
+        config: Minimum label of a relevant row; size and seed of the sample of users.
+        user_hashes: Hash of the raw user by encoded user, so that all prepared data of a split have the same sample of
+            users; None for a sample by encoded user.
     """
     place_of = _numbering(candidates, size=num_items)
     known = rows.user_idx >= FIRST

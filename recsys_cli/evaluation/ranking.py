@@ -63,11 +63,19 @@ def rank(
 def rank_blocks(
     held_out: HeldOut, scorer: Scorer, *, cut_off: int, block_scores: int = BLOCK_SCORES
 ) -> Iterator[tuple[int, int, npt.NDArray[np.int64], Tensor]]:
-    """Rank the candidates block by block; see `rank`.
+    """Score and rank all candidates for one block of B users at a time, so that the scores of a block fit into memory.
+
+    Args:
+        held_out: The ranking problem.
+        scorer: Scores the I candidates for users.
+        cut_off: Length P of the rankings; shorter with fewer candidates.
+        block_scores: Approximate number of scores per block, B times I.
 
     Yields:
-        First user and end of the block; its best places (B, P), padded with -1; its scores (B, I), minus infinity at
-        seen items.
+        start: Position of the first user of the block.
+        stop: Position after the last user of the block.
+        best: Index of the candidate at each rank, best first, -1 for an empty rank; shape (B, P).
+        scores: Score of each candidate, minus infinity for seen items; shape (B, I).
     """
     num_users, num_rankable = len(held_out.user_idx), held_out.num_rankable
     step = max(1, block_scores // max(1, len(held_out.candidates)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from recsys_cli.config import EvaluateConfig
-from recsys_cli.errors import DataError
+from recsys_cli.errors import DataError, UnknownNameError
 from recsys_cli.evaluation.selection import MARK, Selection
 from recsys_cli.workspace import read_evaluation
 
@@ -30,6 +30,19 @@ def renamed(systems: Mapping[str, Result], own: str) -> dict[str, Result]:
         (f"{shown} (baseline)" if shown == own.removesuffix(f" {MARK}") and name != MODEL else shown): systems[name]
         for name, shown in names.items()
     }
+
+
+class ByName(dict[str, Result]):
+    """Results by name; the error of an unknown name lists the known ones."""
+
+    def __missing__(self, name: object) -> Result:
+        """Raise the error of an unknown name."""
+        cut_off = (
+            "set the cut-offs in evaluate.k, such as evaluate.k=[5,10], and evaluate again"
+            if "@" in str(name)
+            else None
+        )
+        raise UnknownNameError(f"no {name!r}; there are {', '.join(self) or 'none'}", hint=cut_off)
 
 
 class Frozen(BaseModel):
@@ -224,12 +237,12 @@ class Evaluation(Measurements):
         for part in (self.ranking, self.pointwise, self.beyond):
             for system, estimates in part.items():
                 merged[system] = merged.get(system, {}) | estimates
-        return merged
+        return ByName({system: ByName(estimates) for system, estimates in merged.items()})
 
     @property
     def metrics(self) -> Estimates:
         """The model's metrics by name, such as `ndcg@10` or `auc`."""
-        return self.systems.get(MODEL, {})
+        return self.systems.get(MODEL, ByName())
 
     def to_frame(self, library: Library = "polars") -> Any:
         """Return all metrics as a DataFrame of `polars` or `pandas`, or as an Arrow table (`arrow`).

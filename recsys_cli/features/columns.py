@@ -25,6 +25,9 @@ def row_column(key: str) -> str:
     return f"{PREFIX}row of {key}"
 
 
+STORED_AS = b"stored as"
+"""Metadata of a raw column of dates, read as timestamps: the stored type, to return ids in it."""
+
 # In the rows passed to an engine.
 TRAIN_ROW = f"{PREFIX}row"
 """Optional column (uint64) of train rows: the row number, for the assignment to folds."""

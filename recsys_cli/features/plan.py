@@ -9,16 +9,21 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from recsys_cli.errors import ConfigError
+from recsys_cli.features.columns import PREFIX
 from recsys_cli.features.ops import AnyOp, Categorify, JoinExternal
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import Program, State, compile_plan
-from recsys_cli.features.schema import Role, Task
+from recsys_cli.features.schema import Role, Task, file_of
 
 _NUMBERS = {Role.LABEL, Role.WEIGHT, Role.LIST_WEIGHT}
 """Roles of numeric columns."""
 
 _ONE_PER_ROW = {Role.USER, Role.ITEM, Role.LABEL, Role.WEIGHT, Role.TIMESTAMP}
 """Roles with one value per interaction."""
+
+_SHOWN = 40
+_MAX_FILE_NAME = 255
+"""Longest file name of a vocabulary, a table or a state, in bytes: the limit of file systems."""
 
 
 class Label(BaseModel):
@@ -116,6 +121,10 @@ class FeaturePlan(BaseModel):
         raw = (self._raw_before(name, position) for name, position in named)
         return tuple(dict.fromkeys(name for name in raw if name is not None))
 
+    def raw_source(self, column: str) -> str | None:
+        """Return the raw name of a column of the prepared data; None for a computed column."""
+        return self._raw_before(column, len(self.ops))
+
     def _raw_before(self, column: str, position: int) -> str | None:
         """Return the raw name of an input column of an op; None for a computed column."""
         for op in reversed(self.ops[:position]):
@@ -139,6 +148,7 @@ class FeaturePlan(BaseModel):
         """
         program = compile_plan(self.ops, tuple(self.roles), tables, state=state, lacks=lacks)
         problems = [*self.wrong_roles(), *program.problems, *self._wrong_columns(program)]
+        problems += _wrong_names(program, tables)
         if problems:
             raise ConfigError(
                 "features: " + "\n".join(problems), hint="fix features; the columns above are those of the raw tables"
@@ -238,6 +248,39 @@ class FeaturePlan(BaseModel):
             elif weights in columns and columns[weights][1] != columns[name][1]:
                 problems.append(f"list_weights: {name!r} and {weights!r} have to belong to the same table")
         return problems
+
+
+def _wrong_names(program: Program, tables: Mapping[str, pa.Schema]) -> list[str]:
+    """Return the problems of column names: empty, reserved, or without a file name."""
+    columns = [*program.reads, *(name for name, _, _ in program.columns)]
+    problems = {name: reason for name in columns if (reason := _wrong_name(name))}
+    if not problems:
+        states = [name for step in program.steps for name in step.op.states]
+        problems = {name: reason for name in states if (reason := _too_long(name))}
+    where = {
+        name: f"column {position} of {table}: "
+        for table, schema in tables.items()
+        for position, name in enumerate(schema.names, start=1)
+    }
+    return [f"{where.get(name, '')}the name {name[:_SHOWN]!r} {why}; rename it" for name, why in problems.items()]
+
+
+def _wrong_name(name: str) -> str | None:
+    """Return the reason against a column name; None for a valid one."""
+    if not name:
+        return "is empty"
+    if name.startswith(PREFIX):
+        return f"begins with the reserved character {PREFIX!r}"
+    if "\0" in name:
+        return "contains NUL"
+    return _too_long(name)
+
+
+def _too_long(name: str) -> str | None:
+    """Return the reason against the name of a file; None for a valid one."""
+    num_bytes = len(file_of(name))
+    limit = f"its file name, escaped, has {num_bytes} bytes, and file systems allow {_MAX_FILE_NAME}"
+    return f"is too long: {limit}" if num_bytes > _MAX_FILE_NAME else None
 
 
 def _old_name(op: Op, column: str) -> str:

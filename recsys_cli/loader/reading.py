@@ -126,8 +126,8 @@ def groups_of(path: Path, columns: Sequence[Column]) -> list[RowGroup]:
     """
     with open_parquet(path) as file:
         _require(file.schema_arrow, columns, path)
-        metadata = file.metadata
-    leaves = {metadata.schema.column(i).path.partition(".")[0]: i for i in range(metadata.num_columns)}
+        metadata, names = file.metadata, file.schema_arrow.names
+    leaves = {name: position for position, name in enumerate(names)}  # one each: values, or lists of values
     groups = []
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from recsys_cli.metrics.accuracy import ACCURACY
 from recsys_cli.metrics.arp import ARP
 from recsys_cli.metrics.auc import AUC
@@ -37,54 +39,29 @@ from recsys_cli.metrics.recall import RECALL
 from recsys_cli.metrics.rmse import RMSE, RMSE_OF_ERRORS
 from recsys_cli.metrics.serendipity import SERENDIPITY
 
-POINTWISE: dict[str, PointwiseMetric] = {
-    metric.name: metric
-    for metric in (
-        AUC,
-        PR_AUC,
-        LOG_LOSS,
-        NORMALIZED_ENTROPY,
-        ACCURACY,
-        F1,
-        RMSE,
-        MAE,
-        ECE,
-        CALIBRATION,
-    )
-}
+_M = TypeVar("_M", bound=Metric)
+
+
+def _by_name(*metrics: _M) -> dict[str, _M]:
+    return {metric.name: metric for metric in metrics}
+
+
+POINTWISE: dict[str, PointwiseMetric] = _by_name(
+    AUC, PR_AUC, LOG_LOSS, NORMALIZED_ENTROPY, ACCURACY, F1, RMSE, MAE, ECE, CALIBRATION
+)
 """Metrics of scores against binary labels, by name, in table order."""
 
-OF_NUMBERS: dict[str, PointwiseMetric] = {metric.name: metric for metric in (RMSE_OF_ERRORS, MAE_OF_ERRORS)}
+OF_NUMBERS: dict[str, PointwiseMetric] = _by_name(RMSE_OF_ERRORS, MAE_OF_ERRORS)
 """Metrics of numeric predictions, in the units of the label, by name, in table order. Computed from counts of errors:
 the score of a row is its error."""
 
-GROUPED: dict[str, GroupedMetric] = {metric.name: metric for metric in (GAUC,)}
+GROUPED: dict[str, GroupedMetric] = _by_name(GAUC)
 """Metrics per user of scores against labels, by name; after the pointwise metrics in tables."""
 
-RANKING: dict[str, RankingMetric] = {
-    metric.name: metric
-    for metric in (
-        HR,
-        NDCG,
-        MRR,
-        RECALL,
-        PRECISION,
-        MAP,
-    )
-}
+RANKING: dict[str, RankingMetric] = _by_name(HR, NDCG, MRR, RECALL, PRECISION, MAP)
 """Accuracy metrics of rankings, by name, in table order."""
 
-BEYOND: dict[str, ListMetric] = {
-    metric.name: metric
-    for metric in (
-        COVERAGE,
-        GINI,
-        NOVELTY,
-        ARP,
-        DIVERSITY,
-        SERENDIPITY,
-    )
-}
+BEYOND: dict[str, ListMetric] = _by_name(COVERAGE, GINI, NOVELTY, ARP, DIVERSITY, SERENDIPITY)
 """Beyond-accuracy metrics of rankings, by name, in table order."""
 
 __all__ = [

@@ -9,6 +9,7 @@ from typing import TypeVar
 from recsys_cli import plugins
 from recsys_cli.errors import ConfigError
 from recsys_cli.metrics import BEYOND, GROUPED, POINTWISE, RANKING
+from recsys_cli.metrics.checked import checked
 from recsys_cli.metrics.metric import GroupedMetric, ListMetric, Metric, PointwiseMetric, RankingMetric
 
 SAMPLED = "sampled_"
@@ -46,8 +47,8 @@ def foreign(name: str) -> Metric | None:
     metric = plugins.load(path)
     if type(metric) not in _KINDS:
         kinds = ", ".join(kind.__name__ for kind in _KINDS)
-        raise ConfigError(f"{path!r} is no metric: one of {kinds} of recsys_cli.metrics", hint="see docs/security.md")
-    return replace(metric, name=name)
+        raise ConfigError(f"{path!r} is no metric: one of {kinds} of recsys_cli.metrics", hint="see docs/plugins.md")
+    return checked(replace(metric, name=name))
 
 
 def foreign_path(name: str) -> str | None:

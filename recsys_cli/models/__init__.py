@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from recsys_cli.config import Placement
 from recsys_cli.config.load import model_config
 from recsys_cli.errors import ConfigError
-from recsys_cli.plugins import require_subclass
+from recsys_cli.plugins import guard_class, guarded, require_subclass
 from recsys_cli.registry import MODELS, lookup
 from recsys_cli.registry import load as load_component
 
@@ -54,7 +54,8 @@ def build(
             hint="remove it; or add a `placement` parameter to the model's constructor and pass it to models.embedding.embed",
         )
     columns = kind.input_schema(config, schema)
-    built: Model = kind(config, columns, **{key: value for key, value in optional.items() if key in parameters})
+    with guarded(f"the model {name} ended the process", of=SystemExit):
+        built: Model = kind(config, columns, **{key: value for key, value in optional.items() if key in parameters})
     return built
 
 
@@ -73,6 +74,7 @@ def kind_of(name: str) -> type[Model]:
     path = f"{lookup(MODELS, name, what='model')}.model:Model"
     kind: type[Model] = load_component(path)
     require_subclass(kind, Model, path)
+    guard_class(kind, f"the model {name} ended the process", of=SystemExit)
     return kind
 
 

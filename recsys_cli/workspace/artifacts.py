@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from recsys_cli import __version__
 from recsys_cli.errors import DataError, RecsysError
 from recsys_cli.features.schema import Schema, file_of
-from recsys_cli.features.steps import COLD
+from recsys_cli.features.steps import COLD, INTERACTIONS
 from recsys_cli.workspace.checksums import check_sizes, checksums, verify
 from recsys_cli.workspace.reading import read_json
 from recsys_cli.workspace.writing import write_json
@@ -179,6 +179,11 @@ class PreparedData(Artifact):
     def vocabulary(self, name: str) -> Path:
         """Return the file of a vocabulary, with `value` and `count`: row i belongs to id i + 3."""
         return self.folder / "vocab" / file_of(name)
+
+    @property
+    def raw_columns(self) -> Path:
+        """The Parquet file, without rows, with names and types of the raw interactions."""
+        return self.folder / "state" / "inputs" / file_of(INTERACTIONS)
 
     @property
     def facts(self) -> Path:

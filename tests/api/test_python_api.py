@@ -253,12 +253,6 @@ json.dump([sorted(name for name in found if name in {"torch", "polars", "pandas"
 def test_the_package_etl_is_the_function_too() -> None:
     program = "import recsys_cli.etl.prepare, recsys_cli as recsys; recsys.etl(None, None)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "AttributeError: 'NoneType' object has no attribute" in done.stderr
+    assert "config has to be RunConfig, not NoneType" in done.stderr
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = recsys.nothing
-
-
-def test_polars_objects_are_refused(workspace: recsys.Workspace) -> None:
-    frame = pl.DataFrame({"userId": pl.Series([object(), object()], dtype=pl.Object), "movieId": [1, 2]})
-    with pytest.raises(recsys.RecsysError, match="type Object"):
-        recsys.config_from_frame(frame, workspace, user="userId", item="movieId", model="popularity")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Recsys
 
+import recsys_cli
 from recsys_cli.errors import ConfigError
 from recsys_cli.etl.engine import choose
 from recsys_cli.training.trackers import find
@@ -25,6 +27,7 @@ features:
     - {op: LambdaOp, expression: rating > 3, output: label}
 """
 TABLE = "userId,movieId,rating\n" + "".join(f"u{n % 30},i{n * 7 % 20},{1 + n % 5}\n" for n in range(600))
+VARIED = "userId,movieId,rating\n" + "".join(f"u{n % 30},i{(n * n + n // 30) % 41},{1 + n % 5}\n" for n in range(400))
 DATA = """
 from pathlib import Path
 Path("ran").touch()
@@ -96,7 +99,7 @@ HARMFUL = [
     "shutil:rmtree", "runpy:run_path", "builtins:exec", "builtins:eval", "builtins:open", "builtins:print", "builtins:__import__",
     "os:remove", "os:system", "os:mkdir", "posix:system", "subprocess:run", "subprocess:Popen", "importlib:import_module",
     "pickle:loads", "code:interact", "webbrowser:open", "ctypes:CDLL", "socket:create_connection", "timeit:timeit",
-    "recsys_cli.workspace:write_text", "recsys_cli.cli:main",
+    "recsys_cli.workspace:write_text", "recsys_cli.cli:main", "test.support:captured_stdout", "test.support.os_helper:rmtree",
 ]  # fmt: skip
 
 
@@ -229,8 +232,7 @@ train: {{monitor: "{names[1]}@5"}}
 evaluate: {{metrics: {names}, k: [5], bootstrap: 20}}
 bench: {{models: [mlp, fm], metrics: ["{names[1]}@5", "{names[0]}", "{names[2]}@5"], seeds: [1]}}
 """
-    rows = "".join(f"u{n % 30},i{(n * n + n // 30) % 41},{1 + n % 5}\n" for n in range(400))
-    Path("table.csv").write_text(f"userId,movieId,rating\n{rows}")
+    Path("table.csv").write_text(VARIED)
     config = written(f"{FOREIGN}.data:source", rest)
     assert recsys("etl", config, "--trust", FOREIGN).code == 0
     ranked = recsys("bench", "--trust", FOREIGN, "--json")
@@ -339,6 +341,67 @@ def test_odd_names_are_unknown(recsys: Recsys, name: str) -> None:
     for key in ("dataset.name", "model.name", "etl.engine"):
         answer = recsys("validate", written("movielens-100k"), f"{key}='{name}'")
         assert answer.code == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("lambda found, k: found.hits[:, 0] * np.nan", "(compute) returns NaN or infinity in "),
+        ("lambda found, k: 1 / 0", "(compute) failed: ZeroDivisionError: division by zero"),
+        ("lambda found, k: exit(0)", "(compute) failed: SystemExit: 0"),
+    ],
+)
+def test_fault_of_a_metric_names_it(recsys: Recsys, package: Path, metric: str, message: str) -> None:
+    (package / "metrics.py").write_text(f"{METRICS}\nIT = RankingMetric('it', 'it', {metric})\n")
+    Path("table.csv").write_text(VARIED)
+    config = written(f"{FOREIGN}.data:source", "model: {name: popularity}\n")
+    name = f"{FOREIGN}.metrics:IT"
+    for line in (["etl", config, f"evaluate.metrics=['{name}']"], ["train"]):
+        answer = recsys(*line, "--trust", FOREIGN)
+        assert answer.code == 0, answer.err
+    answer = recsys("evaluate", "--trust", FOREIGN)
+    assert answer.code == 2, answer
+    assert f"the metric {name} {message}" in answer.err
+
+
+def test_a_model_does_not_end_the_process(recsys: Recsys, package: Path) -> None:
+    (package / "net" / "model.py").write_text(MODEL + "\n    def loss(self, *given):\n        raise SystemExit(0)\n")
+    config = written(f"{FOREIGN}.data:source", f"model: {{name: {FOREIGN}.net, hidden_dims: [4]}}\n")
+    assert recsys("etl", config, "--trust", FOREIGN).code == 0
+    answer = recsys("train", "--trust", FOREIGN)
+    assert answer.code == 2, answer
+    assert f"the model {FOREIGN}.net ended the process: SystemExit: 0" in answer.err
+
+
+def test_fault_of_a_dataset_names_it(recsys: Recsys, package: Path) -> None:
+    (package / "data.py").write_text(
+        DATA
+        + """
+from recsys_cli.data.files import Files, FilesOptions
+
+class Broken(Files):
+    def identity(self):
+        return 1 / 0
+
+@DatasetFactory
+def broken(name, options):
+    return Broken(FilesOptions(interactions="table.csv"))
+"""
+    )
+    answer = recsys("etl", written(f"{FOREIGN}.data:broken"), "--trust", FOREIGN)
+    assert answer.code == 2, answer
+    assert f"the dataset {FOREIGN}.data:broken failed: ZeroDivisionError" in answer.err
+
+
+def test_the_current_directory_has_no_plugins(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(CONFIG % f"'{FOREIGN}.data:source'")
+    root = {"PYTHONPATH": str(Path(recsys_cli.__file__).parents[1])}
+    for options in ([], ["-P"]):
+        line = [sys.executable, *options, "-m", "recsys_cli", "--trust", FOREIGN, "validate", "x.yaml"]
+        done = subprocess.run(line, cwd=tmp_path, env=os.environ | root, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert f"No module named '{FOREIGN}'" in done.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 def test_trust_takes_the_names_of_modules(recsys: Recsys) -> None:

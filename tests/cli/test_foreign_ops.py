@@ -118,6 +118,14 @@ def written(op: str) -> Path:
     return path
 
 
+def written_first(op: str) -> Path:
+    """Write a config with the op before all others."""
+    path = written(op)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:6], lines[8], *lines[6:8]]) + "\n")
+    return path
+
+
 def prices(split: str = "train") -> set[float]:
     (data,) = Path("workspace/data").iterdir()
     tables = [pq.read_table(path) for path in sorted((data / split).glob("*.parquet"))]
@@ -146,10 +154,8 @@ def test_a_foreign_op_learns_and_applies(recsys: Recsys) -> None:
 
 
 def test_a_foreign_filter_leaves_out_rows(recsys: Recsys) -> None:
-    config = written(f"{FOREIGN}.scale:Even")
+    config = written_first(f"{FOREIGN}.scale:Even")
     config.write_text(config.read_text() + "    - {op: Normalize, columns: [price]}\n")
-    lines = config.read_text().splitlines()
-    config.write_text("\n".join([*lines[:6], lines[8], *lines[6:8], lines[9]]) + "\n")
     answer = recsys("etl", config, "--trust", FOREIGN)
     assert answer.code == 0, answer.err
     assert len(prices()) == 4
@@ -218,8 +224,143 @@ def test_invalid_foreign_op_is_reported(recsys: Recsys, op: str, rest: list[str]
     assert message in answer.err
 
 
-def test_exit_of_a_foreign_op_is_an_error(recsys: Recsys, package: Path) -> None:
-    (package / "on_polars.py").write_text(ON_POLARS + "\ndef apply(op, state, frame):\n    raise SystemExit(0)\n")
+REORDERS = "the op OnPolars (their_ops.scale.on_polars) changes the order of rows"
+FAILS = "the op OnPolars (their_ops.scale.on_polars) failed: "
+
+
+@pytest.mark.parametrize(
+    ("apply", "message"),
+    [
+        ("return frame.reverse()", REORDERS),
+        ("return frame.sort('price')", REORDERS),
+        ("return frame.head(3)", "(their_ops.scale.on_polars) changes the number of rows from "),
+        ("return pl.concat([frame, frame])", "(their_ops.scale.on_polars) changes the number of rows from "),
+        ("return frame.select(op.columns)", "(their_ops.scale.on_polars) drops columns of other ops"),
+        ("return frame.collect()", "(their_ops.scale.on_polars) returns DataFrame instead of a polars.LazyFrame"),
+        ("return frame.select(pl.all(), pl.col('absent'))", f"{FAILS}ColumnNotFoundError"),
+        ("1 / 0", f"{FAILS}ZeroDivisionError: division by zero"),
+        ("raise SystemExit(0)", f"{FAILS}SystemExit: 0"),
+    ],
+)
+def test_fault_of_a_foreign_op_names_it(recsys: Recsys, package: Path, apply: str, message: str) -> None:
+    (package / "on_polars.py").write_text(f"{ON_POLARS}\ndef apply(op, state, frame):\n    {apply}\n")
     answer = recsys("etl", written(f"{FOREIGN}.scale:OnPolars"), "--trust", FOREIGN)
-    assert answer.code == 1, answer
-    assert "SystemExit(0)" in answer.err
+    assert answer.code == 2, answer
+    assert message in answer.err
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "message"),
+    [
+        (
+            "on_polars",
+            "def learn(op, frame, weight):\n    return {}",
+            "(their_ops.scale.on_polars) returns no table 'price'",
+        ),
+        (
+            "on_polars",
+            "def learn(op, frame, weight):\n    1 / 0",
+            "(their_ops.scale.on_polars) failed: ZeroDivisionError",
+        ),
+        (
+            "on_polars",
+            "del learn",
+            "failed: AttributeError: module 'their_ops.scale.on_polars' has no attribute 'learn'",
+        ),
+        (
+            "merging",
+            "def merge(parts):\n    1 / 0",
+            "the op OnPolars (their_ops.scale.merging) failed: ZeroDivisionError",
+        ),
+        ("merging", "def finalize(op, merged):\n    return {}", "(their_ops.scale.merging) returns no table 'price'"),
+        (
+            "__init__",
+            "OnPolars.outputs = lambda op, inputs: 1 / 0",
+            "their_ops.scale:OnPolars failed: ZeroDivisionError",
+        ),
+    ],
+)
+def test_fault_of_a_fitted_foreign_op_names_it(
+    recsys: Recsys, package: Path, file: str, function: str, message: str
+) -> None:
+    path = package / f"{file}.py"
+    path.write_text(f"{path.read_text()}\n{function}\n")
+    answer = recsys("etl", written(f"{FOREIGN}.scale:OnPolars"), "--trust", FOREIGN)
+    assert answer.code == 2, answer
+    assert message in answer.err
+
+
+FILTER = "(their_ops.scale.even) "
+BATCHES = """
+import pyarrow as pa
+from dataclasses import dataclass
+from recsys_cli.etl.filters.flow import Derived, Flow
+
+@dataclass(frozen=True)
+class Rows(Derived):
+    rows: Flow
+    def batches(self, columns=None):
+        for batch in self.rows.batches(columns):
+            yield %s
+
+def choose(op, rows, context):
+    return Rows(rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            BATCHES % "batch.take(list(range(batch.num_rows))[::-1])",
+            f"{FILTER}changes the order of rows, or repeats rows",
+        ),
+        (BATCHES % "pa.concat_tables([batch, batch])", f"{FILTER}changes the order of rows, or repeats rows"),
+        (BATCHES % "1 / 0", f"{FILTER}failed: ZeroDivisionError"),
+        (EVEN.replace("price", "absent"), f"{FILTER}failed: KeyError"),
+        ("def choose(op, rows, context):\n    return None", f"{FILTER}returns NoneType instead of a Flow"),
+        ("def choose(op, rows, context):\n    raise SystemExit", f"{FILTER}failed: SystemExit"),
+    ],
+)
+def test_fault_of_a_foreign_filter_names_it(recsys: Recsys, package: Path, text: str, message: str) -> None:
+    (package / "even.py").write_text(text)
+    answer = recsys("etl", written_first(f"{FOREIGN}.scale:Even"), "--trust", FOREIGN)
+    assert answer.code == 2, answer
+    assert message in answer.err
+
+
+def test_verbose_shows_the_traceback_of_a_plugin(recsys: Recsys, package: Path) -> None:
+    (package / "on_polars.py").write_text(f"{ON_POLARS}\ndef apply(op, state, frame):\n    1 / 0\n")
+    config = written(f"{FOREIGN}.scale:OnPolars")
+    assert "Traceback" not in recsys("etl", config, "--trust", FOREIGN).err
+    assert "on_polars.py" in recsys("etl", config, "--trust", FOREIGN, "--verbose").err
+
+
+@pytest.mark.parametrize("module", ["os.path", "test.support", "recsys_cli.etl.polars_engine.clip", "pandas.io.common"])
+def test_implementation_outside_the_package_is_refused(recsys: Recsys, package: Path, module: str) -> None:
+    (package / "__init__.py").write_text(OPS.replace("their_ops.scale.on_polars", module))
+    answer = recsys("etl", written(f"{FOREIGN}.scale:OnPolars"), "--trust", FOREIGN)
+    assert answer.code == 2, answer
+    assert f"features.ops.2: OnPolars names '{module}' as its polars, outside its package {FOREIGN}" in answer.err
+
+
+def test_trusted_implementation_may_be_in_another_package(recsys: Recsys, package: Path) -> None:
+    (package.parent.parent / "elsewhere.py").write_text(ON_POLARS)
+    (package / "__init__.py").write_text(OPS.replace("their_ops.scale.on_polars", "elsewhere"))
+    config = written(f"{FOREIGN}.scale:OnPolars")
+    assert "not trusted" in recsys("etl", config, "--trust", FOREIGN).err
+    answer = recsys("etl", config, "--trust", FOREIGN, "--trust", "elsewhere")
+    assert answer.code == 0, answer.err
+
+
+def test_implementation_may_be_in_another_package_of_the_distribution(
+    recsys: Recsys, package: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere.py").write_text(ON_POLARS)
+    (package / "__init__.py").write_text(OPS.replace("their_ops.scale.on_polars", "elsewhere"))
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text(f"{FOREIGN}\nelsewhere\n")
+    answer = recsys("etl", written(f"{FOREIGN}.scale:OnPolars"), "--trust", FOREIGN)
+    assert answer.code == 0, answer.err

@@ -94,6 +94,19 @@ REFUSED = {
 """Ops without an engine implementation, and the reason."""
 
 
+def example_of(op: type[Op]) -> Op:
+    if op not in EXAMPLES:
+        pytest.fail(f"add {op.__name__}: {op.__name__}(…) with typical options to EXAMPLES of {__file__}")
+    return EXAMPLES[op]
+
+
+def test_op_without_an_example_is_explained() -> None:
+    with pytest.raises(
+        pytest.fail.Exception, match=r"add Op: Op\(…\) with typical options to EXAMPLES of .*test_every_op\.py"
+    ):
+        example_of(Op)
+
+
 @every_op
 def test_op_documents_nulls_and_fitting(op: type[Op]) -> None:
     meaning = " ".join((op.__doc__ or "").split()).lower()
@@ -109,7 +122,7 @@ def test_op_is_named_in_a_config_as_its_class(op: type[Op]) -> None:
 
 @every_op
 def test_op_round_trips_through_json(op: type[Op]) -> None:
-    example = EXAMPLES[op]
+    example = example_of(op)
     assert reader.validate_json(example.model_dump_json()) == example
     assert hash(reader.validate_python(example.model_dump())) == hash(example)
 
@@ -117,19 +130,19 @@ def test_op_round_trips_through_json(op: type[Op]) -> None:
 @every_op
 def test_op_refuses_unknown_options(op: type[Op]) -> None:
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
-        reader.validate_python(EXAMPLES[op].model_dump() | {"colums": 1})
+        reader.validate_python(example_of(op).model_dump() | {"colums": 1})
 
 
 @every_op
 def test_op_cannot_be_changed(op: type[Op]) -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        EXAMPLES[op].op = "Other"  # type: ignore[attr-defined]
+        example_of(op).op = "Other"  # type: ignore[attr-defined]
 
 
 @every_op
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engine_computes_an_op_or_says_why_not(op: type[Op], engine: str) -> None:
-    example, modules = EXAMPLES[op], ROLES[engine]
+    example, modules = example_of(op), ROLES[engine]
     if op.__name__ in REFUSED:
         reason = f"{op.__name__} {REFUSED[op.__name__]}"
         assert refusal(example, engine, modules) == reason
@@ -144,7 +157,7 @@ def test_engine_computes_an_op_or_says_why_not(op: type[Op], engine: str) -> Non
 
 @every_op
 def test_fitted_op_has_an_aggregator_and_row_op_a_filter(op: type[Op]) -> None:
-    example = EXAMPLES[op]
+    example = example_of(op)
     for role, has, functions, reason in (
         ("aggregator", example.fitted, ("merge", "finalize"), "learns nothing from train"),
         ("filter", example.phase == "rows", ("choose",), "filters no rows"),

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 import pyarrow as pa
 
-from recsys_cli.etl.implementations import load
+from recsys_cli.etl.implementations import ForeignModule, load
 from recsys_cli.features import ops
 from recsys_cli.features.ops.op import Op
 
@@ -46,3 +46,16 @@ def of(op: Op) -> Aggregator:
         ConfigError: The op of another package declares no aggregator.
     """
     return cast("Aggregator", load(op, "aggregator", MODULES))
+
+
+def finalize(op: Op, merged: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return the fitted state of an op from its merged aggregates, both by name.
+
+    Raises:
+        ConfigError: The aggregator of another package fails, or returns no table for a state of the op.
+    """
+    aggregator = of(op)
+    state = aggregator.finalize(op, merged)
+    if isinstance(aggregator, ForeignModule):
+        aggregator.check_tables(state, op.states)
+    return state

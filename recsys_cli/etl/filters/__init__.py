@@ -16,12 +16,13 @@ import polars as pl
 import pyarrow as pa
 
 from recsys_cli.errors import DataError
+from recsys_cli.etl.filters import foreign
 from recsys_cli.etl.filters.flow import Computed, Counted, Flow, Numbered, OpContext
 from recsys_cli.etl.filters.ops import MODULES
-from recsys_cli.etl.implementations import load
+from recsys_cli.etl.implementations import ForeignModule, load
 from recsys_cli.etl.labels import check_fits
 from recsys_cli.etl.polars_engine import lambda_op
-from recsys_cli.etl.polars_engine.ops import MODULES as ON_POLARS
+from recsys_cli.etl.polars_engine.computing import computing
 from recsys_cli.etl.spill import Rows
 from recsys_cli.events import Emit, Message
 from recsys_cli.features.columns import ROW_NUMBER
@@ -168,10 +169,12 @@ def _choose(
     op: Op, rows: Flow, context: OpContext, written: Mapping[str, Spec | None], labels: Collection[str]
 ) -> Flow:
     if op.phase == "rows":
-        chosen: Flow = load(op, "filter", MODULES).choose(op, rows, context)
+        module = load(op, "filter", MODULES)
+        if isinstance(module, ForeignModule):
+            return foreign.choose(module, op, rows, context)
+        chosen: Flow = module.choose(op, rows, context)
         return chosen
-    computing = load(op, "polars", ON_POLARS)
-    return Computed(rows, partial(_compute, op, computing.apply, tuple(written), frozenset(labels)))
+    return Computed(rows, partial(_compute, op, computing(op).apply, tuple(written), frozenset(labels)))
 
 
 def _compute(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ Mask = npt.NDArray[np.bool_]
 Part = TypeVar("Part")
 
 
+@runtime_checkable
 class Flow(Protocol):
     """Rows in a fixed order, each with its ROW_NUMBER, that can be read repeatedly."""
 
@@ -84,12 +85,10 @@ def plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-@dataclass(frozen=True)
-class Computed:
-    """Rows after a row-wise function of batches, lazily; the function may remove rows."""
+class Derived:
+    """Rows computed from other rows: the columns, bounds and scratch files of those rows by default."""
 
     rows: Flow
-    function: Callable[[pa.Table], pa.Table]
 
     @property
     def materialized(self) -> bool:
@@ -103,6 +102,22 @@ class Computed:
 
     def schema(self) -> pa.Schema:
         """Return the names and types of the columns."""
+        return self.rows.schema()
+
+    def discard(self) -> None:
+        """Delete the scratch files of the rows."""
+        self.rows.discard()
+
+
+@dataclass(frozen=True)
+class Computed(Derived):
+    """Rows after a row-wise function of batches, lazily; the function may remove rows."""
+
+    rows: Flow
+    function: Callable[[pa.Table], pa.Table]
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types of the columns."""
         return self.function(self.rows.schema().empty_table()).schema
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -111,10 +126,6 @@ class Computed:
             rows = self.function(batch)
             if rows.num_rows:
                 yield (rows if columns is None else rows.select(list(columns))).combine_chunks()
-
-    def discard(self) -> None:
-        """Delete the scratch files of the rows."""
-        self.rows.discard()
 
 
 def filter_rows(rows: Flow, keep: Callable[[pa.Table], Mask], columns: Sequence[str]) -> Computed:
@@ -156,7 +167,7 @@ class Materialized:
 
 
 @dataclass(frozen=True)
-class Masked:
+class Masked(Derived):
     """Materialized rows after a filter.
 
     Attributes:
@@ -166,16 +177,11 @@ class Masked:
 
     rows: Flow
     keep: Mask
-    materialized: bool = True
 
     @property
     def most(self) -> int:
         """Number of kept rows."""
         return int(np.count_nonzero(self.keep))
-
-    def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
-        return self.rows.schema()
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the kept rows, or some of their columns."""
@@ -188,31 +194,13 @@ class Masked:
             elif keep.any():
                 yield batch.filter(pa.array(keep)).combine_chunks()
 
-    def discard(self) -> None:
-        """Delete the scratch files of the rows."""
-        self.rows.discard()
-
 
 @dataclass
-class Counted:
+class Counted(Derived):
     """Rows with a count, set by a complete pass."""
 
     rows: Flow
     count: int = field(default=0, init=False)
-
-    @property
-    def materialized(self) -> bool:
-        """Whether the rows are in scratch files."""
-        return self.rows.materialized
-
-    @property
-    def most(self) -> int | None:
-        """Upper bound of the number of rows."""
-        return self.rows.most
-
-    def schema(self) -> pa.Schema:
-        """Return the names and types of the columns."""
-        return self.rows.schema()
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows."""
@@ -221,10 +209,6 @@ class Counted:
             count += batch.num_rows
             yield batch
         self.count = count
-
-    def discard(self) -> None:
-        """Delete the scratch files of the rows."""
-        self.rows.discard()
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import pyarrow as pa
 
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import Aggregates, PassSteps
 from recsys_cli.etl.engines import OWN
-from recsys_cli.etl.implementations import load, refusal
+from recsys_cli.etl.implementations import refusal
 from recsys_cli.etl.nvtabular_engine import frames, join_external
+from recsys_cli.etl.nvtabular_engine.computing import computing
 from recsys_cli.etl.nvtabular_engine.frames import single_threaded
 from recsys_cli.etl.nvtabular_engine.ops import MODULES
 from recsys_cli.etl.nvtabular_engine.weighted import repeated
@@ -24,16 +25,6 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import JoinExternal
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import PlanStep
-
-
-class Computing(Protocol):
-    """Interface of an op's module in this engine; `learn` only for fitted ops."""
-
-    def apply(self, op: Any, state: Mapping[str, pa.Table], rows: pa.Table, folder: Path) -> pa.Table:
-        """Add or change the op's columns; number and order of rows stay."""
-
-    def learn(self, op: Any, rows: pa.Table, folder: Path) -> Mapping[str, pa.Table]:
-        """Return the partial aggregates of a shard."""
 
 
 class NVTabularEngine:
@@ -72,9 +63,9 @@ class NVTabularEngine:
         with self._folder() as folder:
             for position, (step, verb) in enumerate(walk):
                 if verb == "apply":
-                    rows = _computing(step).apply(step.op, _state(step, fitted), rows, folder / str(position))
+                    rows = computing(step.op).apply(step.op, _state(step, fitted), rows, folder / str(position))
                 else:
-                    partials = _computing(step).learn(step.op, rows, folder / str(position))
+                    partials = computing(step.op).learn(step.op, rows, folder / str(position))
                     learnt |= {(step.index, name): table for name, table in partials.items()}
         return learnt
 
@@ -82,7 +73,7 @@ class NVTabularEngine:
         """Apply steps to rows, in order."""
         with self._folder() as folder:
             for position, step in enumerate(steps):
-                rows = _computing(step).apply(step.op, _state(step, fitted), rows, folder / str(position))
+                rows = computing(step.op).apply(step.op, _state(step, fitted), rows, folder / str(position))
         return rows
 
     def join(self, op: JoinExternal, table: pa.Table, keys: pa.Table) -> pa.Table:
@@ -103,10 +94,6 @@ class NVTabularEngine:
         """Yield a folder for NVTabular's files, by default in the working directory."""
         with tempfile.TemporaryDirectory(dir=self.scratch, prefix="nvtabular-") as folder, single_threaded():
             yield Path(folder)
-
-
-def _computing(step: PlanStep) -> Computing:
-    return cast("Computing", load(step.op, "nvtabular", MODULES))
 
 
 def _state(step: PlanStep, fitted: FittedPlan) -> dict[str, pa.Table]:

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import cast
 
 import polars as pl
 import pyarrow as pa
@@ -15,8 +15,9 @@ import pyarrow as pa
 from recsys_cli.errors import MissingExtraError
 from recsys_cli.etl.engine import Aggregates, PassSteps
 from recsys_cli.etl.engines import OWN
-from recsys_cli.etl.implementations import load, refusal
+from recsys_cli.etl.implementations import refusal
 from recsys_cli.etl.polars_engine import count_check, gpu, join_external, joined_categorify
+from recsys_cli.etl.polars_engine.computing import ForeignComputing, computing
 from recsys_cli.etl.polars_engine.direct import Direct
 from recsys_cli.etl.polars_engine.gpu import Gpu
 from recsys_cli.etl.polars_engine.ops import MODULES
@@ -26,16 +27,6 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.ops.op import Op
 from recsys_cli.features.program import PlanStep
-
-
-class Computing(Protocol):
-    """Interface of an op's module in this engine; `learn` only for fitted ops."""
-
-    def apply(self, op: Any, state: Mapping[str, pa.Table], frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Add or change the op's columns; number and order of rows stay."""
-
-    def learn(self, op: Any, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
-        """Return the queries for the partial aggregates of a shard; each row counts as `weight` interactions."""
 
 
 class PolarsEngine:
@@ -98,15 +89,26 @@ class PolarsEngine:
 
     def _applied(self, steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> pl.LazyFrame:
         if self._gpu is not None:
-            return self._gpu.apply(list(_units(steps, fitted, frame)), frame.collect()).lazy()
+            return self._applied_on_gpu(self._gpu, steps, fitted, frame)
         for step in steps:
-            frame = _computing(step).apply(step.op, _state(step, fitted), frame)
+            frame = computing(step.op).apply(step.op, _state(step, fitted), frame)
+        return frame
+
+    @staticmethod
+    def _applied_on_gpu(gpu: Gpu, steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """Apply steps on the GPU, except for ops of other packages: their rows are checked on the CPU."""
+        for is_foreign, part in groupby(steps, key=lambda step: isinstance(computing(step.op), ForeignComputing)):
+            if is_foreign:
+                for step in part:
+                    frame = computing(step.op).apply(step.op, _state(step, fitted), frame)
+            else:
+                frame = gpu.apply(list(_units(list(part), fitted, frame)), frame.collect()).lazy()
         return frame
 
     def _learning(self, step: PlanStep, frame: pl.LazyFrame, weight: pl.Expr) -> Mapping[str, pl.LazyFrame]:
         if self._gpu is not None and step.op.encodes:
             return joined_categorify.learn(cast("Categorify", step.op), frame, weight)
-        return _computing(step).learn(step.op, frame, weight)
+        return computing(step.op).learn(step.op, frame, weight)
 
     def _collected(self, queries: Mapping[tuple[PlanStep, str], pl.LazyFrame]) -> dict[tuple[PlanStep, str], pa.Table]:
         if self._gpu is not None:
@@ -123,14 +125,10 @@ class PolarsEngine:
         return join_external.by_id(op, table, keys)
 
 
-def _computing(step: PlanStep) -> Computing:
-    return cast("Computing", load(step.op, "polars", MODULES))
-
-
 def _units(steps: Sequence[PlanStep], fitted: FittedPlan, frame: pl.LazyFrame) -> Iterator[gpu.Unit]:
     """Yield the parts of the query, each with or without GPU support."""
     for step in steps:
-        apply, state = _computing(step).apply, _state(step, fitted)
+        apply, state = computing(step.op).apply, _state(step, fitted)
         if step.op.encodes:
             yield from joined_categorify.units(cast("Categorify", step.op), state, frame.collect_schema())
         else:

@@ -18,6 +18,7 @@ from recsys_cli.etl.reading.csv_parse import split
 from recsys_cli.etl.reading.dialect import ARROW_TYPES
 from recsys_cli.etl.reading.plain_types import plain_type, to_plain_type
 from recsys_cli.etl.reading.times import read_times, stored_type
+from recsys_cli.features.columns import STORED_AS
 from recsys_cli.features.spec import is_list
 
 _PROBED = 1_000
@@ -48,6 +49,13 @@ def open_parquet(file: RawFile, *, buffer_bytes: int = _MIN_BUFFER) -> Iterator[
             opened = stack.enter_context(pq.ParquetFile(source, buffer_size=buffer_bytes))
         except pa.ArrowInvalid as error:
             raise DataError(f"{file}: not a Parquet file: {error}") from error
+        except (pa.ArrowNotImplementedError, OSError) as error:
+            if isinstance(error, OSError) and "LogicalType" not in str(error):
+                raise
+            raise DataError(
+                f"{file}: pyarrow {pa.__version__} cannot read the type of a column: {error}",
+                hint="write float16 as float32, 128-bit integers as text, and other types as numbers, text or times",
+            ) from error
         yield opened
 
 
@@ -75,7 +83,15 @@ def table_schema(table: RawTable) -> pa.Schema:
             break
         also = {field.name: plain_type(field.type) for field in _schema(file)}
         kinds |= {name: also.get(name, kind) for name, kind in kinds.items() if pa.types.is_null(kind)}
-    return pa.schema(list(kinds.items()))
+    return pa.schema(
+        [pa.field(name, kind, metadata=_stored_as(stored.field(name).type)) for name, kind in kinds.items()]
+    )
+
+
+def _stored_as(kind: pa.DataType) -> dict[bytes, bytes] | None:
+    """Return the metadata of a column of dates, read as timestamps."""
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return {STORED_AS: str(inner).encode()} if pa.types.is_date(inner) else None
 
 
 def with_time_formats(table: RawTable, times: Mapping[str, str]) -> RawTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recsys_cli.errors import DataError
 from recsys_cli.features.spec import is_list
@@ -14,15 +15,17 @@ _TIME = pa.timestamp("us")
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the read type for a stored type.
 
-    Dictionaries become their values; all lists `list`; strings and bytes have 32-bit offsets; decimals become int64
-    without fractional digits and float64 with them; float16 becomes float32; dates become timestamps; timestamps with a
-    zone become UTC without one. Structs, maps and lists of lists stay.
+    Dictionaries and run-end encoded values become their values; all lists `list`; strings and bytes have 32-bit offsets;
+    decimals become int64 without fractional digits and float64 with them; float16 becomes float32; dates become
+    timestamps; timestamps with a zone become UTC without one. Structs, maps and lists of lists stay.
     """
     for is_kind, plain in _PLAIN:
         if is_kind(kind):
             return plain
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
+    if pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
     if pa.types.is_decimal(kind):
@@ -87,7 +90,9 @@ def to_plain_type(values: pa.ChunkedArray, kind: pa.DataType, *, name: str, wher
 
 
 def _stored(values: pa.Array) -> pa.Array:
-    return values.storage if isinstance(values, pa.ExtensionArray) else values
+    if isinstance(values, pa.ExtensionArray):
+        return _stored(values.storage)
+    return pc.run_end_decode(values) if isinstance(values, pa.RunEndEncodedArray) else values
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:

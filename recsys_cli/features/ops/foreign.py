@@ -12,10 +12,10 @@ from recsys_cli.features.ops.op import Op
 
 
 class ForeignOp(Op):
-    """Base class of ops of other packages (docs/security.md); `modules` names the implementations.
+    """Base class of ops of other packages (docs/plugins.md); `modules` names the implementations.
 
-    A module for an engine has `apply`, and `learn` for a fitted op, with the signatures of `Computing` of that engine.
-    "aggregator" has `merge` and `finalize` (`etl.aggregators.Aggregator`), "filter" has `choose` (`etl.filters`).
+    A module for an engine has `apply`, and `learn` for a fitted op, with the signatures of `Computing` in `computing` of that
+    engine. "aggregator" has `merge` and `finalize` (`etl.aggregators.Aggregator`), "filter" has `choose` (`etl.filters`).
 
     Example:
         class Half(ForeignOp):
@@ -73,4 +73,5 @@ def _foreign(name: str) -> type[ForeignOp] | None:
         return None
     kind: type[ForeignOp] = plugins.load(path)
     plugins.require_subclass(kind, ForeignOp, path)
+    plugins.guard_class(kind, f"the op {path} failed")
     return kind

@@ -83,7 +83,7 @@ class Trackers:
     def _try(self, name: str, call: Callable[[], object]) -> None:
         try:
             call()
-        except Exception as error:  # trackers depend on disks, servers and foreign code
+        except (Exception, SystemExit) as error:  # trackers depend on disks, servers and foreign code
             failed = self._open.pop(name, None)
             if failed is not None:
                 with suppress(Exception):  # the first error is the one reported

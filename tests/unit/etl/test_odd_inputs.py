@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -104,6 +105,47 @@ def test_lists_as_user_item_or_label_are_refused_with_the_plan(
     code, said = answer("r.parquet")
     assert code == 2
     assert f"'{role}' holds a list in each row" in said
+
+
+@pytest.mark.parametrize("kind", ["Float16", "Int128"])
+def test_types_unknown_to_pyarrow_are_refused_or_read(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    frame = pl.DataFrame({"user": [1, 2, 3] * 9, "item": [1, 2, 3] * 9, "stars": [4, 5, 1] * 9})
+    frame.with_columns(x=pl.col("stars").cast(getattr(pl, kind))).write_parquet("r.parquet")
+
+    code, said = answer("r.parquet")
+    try:
+        pq.read_schema("r.parquet")
+    except (pa.ArrowNotImplementedError, OSError):
+        assert code == 4
+        assert f"r.parquet: pyarrow {pa.__version__} cannot read the type of a column" in said
+        assert "write float16 as float32" in said
+    else:
+        assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "column 4 of interactions: the name '' is empty"),
+        ("\x01row", r"column 4 of interactions: the name '\x01row' begins with the reserved character"),
+        ("x" * 300, f"column 4 of interactions: the name '{'x' * 40}' is too long"),
+    ],
+)
+def test_odd_column_names_are_refused_where_the_plan_reads_them(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pl.read_csv(HEADER + ROWS).with_columns(pl.lit(1).alias(name)).write_csv("r.csv")
+
+    assert answer("r.csv")[0] == 0
+    ops = [{"op": "LambdaOp", "expression": "stars > 3", "output": "label", "dtype": "int8"},
+           {"op": "Categorify", "columns": ["user", "item", name]}]  # fmt: skip
+    code, said = answer("r.csv", features={"user": "user", "item": "item", "label": "label", "ops": ops})
+    assert code == 2
+    assert message in " ".join(said.split()).replace("\\\\", "\\")
 
 
 def test_nan_users_are_refused_by_a_split_by_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
