@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from row_engine import RowEngine
 from strategies import Case
 
 from recsys_cli.etl.engine import Engine
@@ -29,9 +30,13 @@ from recsys_cli.registry import ENGINES, load
 
 NAN = float("nan")
 LAYOUTS = ("star", "flat")
+ENCODER = "encoder"
+"""Name of the encoder of single rows among the engines."""
 
 
 def _missing(name: str) -> str | None:
+    if name == ENCODER:
+        return None
     error = load(ENGINES[name]).missing()
     return None if error is None else f"{error.message} ({error.hint})"
 
@@ -41,8 +46,17 @@ def _param(name: str) -> Any:
     return pytest.param(name, marks=[pytest.mark.skip(reason=reason)] if reason else [])
 
 
+PARTICIPANTS = (*ENGINES, ENCODER)
+"""The engines, and the encoder of single rows."""
 every_engine = pytest.mark.parametrize("name", [_param(name) for name in ENGINES])
+every_participant = pytest.mark.parametrize("name", [_param(name) for name in PARTICIPANTS])
 needs_all = pytest.mark.skipif(any(map(_missing, ENGINES)), reason=str([*map(_missing, ENGINES)]))
+
+
+def engine_of(name: str, folder: Path, *, device: str = "cpu", emit: Emit = ignore) -> Engine:
+    """Return an engine by name, or the encoder of single rows as one."""
+    kind: type[Engine] = RowEngine if name == ENCODER else load(ENGINES[name])
+    return kind(folder, device=device, emit=emit)
 
 
 @dataclass(frozen=True)
@@ -118,7 +132,7 @@ def stage_by_hand(case: Case, folder: Path, *, shards: int = 2) -> Staged:
 def answer(name: str, case: Case, folder: Path, *, device: str = "cpu", emit: Emit = ignore) -> Answer:
     """Send a case through an engine."""
     staged = stage_by_hand(case, folder)
-    engine: Engine = load(ENGINES[name])(folder, device=device, emit=emit)
+    engine = engine_of(name, folder, device=device, emit=emit)
     executor = Threads(engine.threads)
     fitted = fit(case.plan, staged, engine, executor, ignore)
     raw = dict(Tables(engine, staged, fitted.program, fitted, fitted.program.passes).final())

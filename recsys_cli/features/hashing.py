@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,6 +16,7 @@ _TEXT_STREAM = 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _COUNTER_MASK = (1 << 24) - 1
+_FLOAT64, _UINT64 = struct.Struct("<d"), struct.Struct("<Q")
 
 
 def mix(seed: int, *streams: int) -> int:
@@ -22,6 +25,15 @@ def mix(seed: int, *streams: int) -> int:
     for stream in streams:
         key = _finish((key + _GOLDEN * (stream + 1)) & _MASK)
     return key
+
+
+def _finish(value: int) -> int:
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+_TEXT_KEY = mix(0, _TEXT_STREAM)
 
 
 def hash_counters(counters: npt.NDArray[np.uint64], key: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -80,6 +92,35 @@ def hash_values(values: pa.Array) -> npt.NDArray[np.uint64]:
     return hash_counters(bits(values), 0)
 
 
+def hash_value(value: bool | int | float | str | bytes) -> int:
+    """Hash one value as `hash_values` does, in plain Python: times and dates as their stored integers."""
+    if isinstance(value, str):
+        return _hash_bytes(value.encode())
+    if isinstance(value, bytes):
+        return _hash_bytes(value)
+    if isinstance(value, float):
+        (value,) = _UINT64.unpack(_FLOAT64.pack(value + 0.0))
+    return _finish(int(value) * _GOLDEN & _MASK)
+
+
+def _hash_bytes(text: bytes) -> int:
+    hashed = _finish((len(text) * _GOLDEN + _TEXT_KEY) & _MASK)
+    for start in range(0, len(text), WORD_BYTES):
+        word = int.from_bytes(text[start : start + WORD_BYTES], "little")
+        hashed = _finish((word * _GOLDEN + hashed) & _MASK)
+    return hashed
+
+
+def combine(hashed: int, other: int) -> int:
+    """Hash one counter with a key, as `hash_counters` does."""
+    return _finish((hashed * _GOLDEN + other) & _MASK)
+
+
+def hash_numbers(numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
+    """Hash a NumPy array of integers, booleans or floats as `hash_values` does."""
+    return hash_counters(_bits(numbers), 0)
+
+
 def hash_packed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Hash short texts as `hash_values` does, from the numbers of `string_keys.pack`."""
     sizes = lengths(numbers).view(np.uint64)
@@ -101,8 +142,11 @@ def bits(values: pa.Array) -> npt.NDArray[np.uint64]:
         values = values.cast(pa.uint8())
     elif types.is_temporal(kind):
         values = values.cast(pa.int32() if types.is_date32(kind) or types.is_time32(kind) else pa.int64())
-    numbers = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
-    if types.is_floating(kind):
+    return _bits((values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False))
+
+
+def _bits(numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
+    if numbers.dtype.kind == "f":
         return (numbers.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
     return (
         numbers.view(np.uint64) if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False).view(np.uint64)
@@ -137,9 +181,3 @@ def permutation(size: int, key: int) -> npt.NDArray[np.int64]:
     packed.sort()
     packed &= np.uint64(_COUNTER_MASK)
     return packed.view(np.int64)
-
-
-def _finish(value: int) -> int:
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)

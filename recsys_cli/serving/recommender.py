@@ -92,6 +92,38 @@ class Recommender:
         """Return items by a part of their title or id, most popular first."""
         return self.catalog.search(text, k)
 
+    def history(self, user: Any, k: int) -> list[CatalogItem]:
+        """Return the latest items of a user's stored history, newest first; none for an unknown user."""
+        encoded = int(self.served.users.encode([user])[0])
+        places = self.catalog.places(self.served.histories.of_user(encoded).items)
+        return [self.catalog.item(int(place)) for place in places[places >= 0][::-1][: max(0, k)]]
+
+    def users(self, k: int) -> list[Any]:
+        """Return raw ids of users of train, at most k."""
+        ids: list[Any] = self.served.users.values[: min(max(0, k), self.served.users.num_train)].to_pylist()
+        return ids
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Raw columns of `score`."""
+        return self._rows.inputs
+
+    def check(self, query: Query) -> None:
+        """Check a query.
+
+        Raises:
+            ConfigError: It is invalid.
+        """
+        self._resolver.resolve([query])
+
+    def places(self, query: Query) -> npt.NDArray[np.int64] | None:
+        """Return the places that the filters of a query leave, ascending; None for the catalog."""
+        (request,) = self._resolver.resolve([query])
+        if request.allowed is None and not len(request.excluded):
+            return None
+        allowed = np.arange(len(self.catalog)) if request.allowed is None else request.allowed
+        return np.setdiff1d(allowed, request.excluded)
+
     def _blocks(self, requests: Sequence[Request]) -> Iterator[list[int]]:
         """Yield rows of requests that share a call of the model, in blocks of bounded memory."""
         shared: dict[str, list[int]] = {}

@@ -19,6 +19,7 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.program import INTERACTIONS
 from recsys_cli.serving.query import Query
 from recsys_cli.serving.served import ServedModel
+from recsys_cli.serving.signature import needed_inputs
 
 
 class RowScorer:
@@ -31,6 +32,11 @@ class RowScorer:
     def __init__(self, served: ServedModel) -> None:
         self._served = served
         self._encoders: dict[frozenset[str], Any] = {}
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Raw columns that the features need."""
+        return tuple(needed_inputs(self._fitted))
 
     def score(self, rows: Mapping[str, Sequence[Any]]) -> npt.NDArray[np.float32]:
         """Return the scores of raw rows; see `Recommender.score`."""

@@ -38,7 +38,7 @@ class CatalogScorer:
         self._served, self._model = served, served.model
         self._catalog = catalog
         self._cold = ColdItems.of(served.data)
-        self._scorer = self._over(catalog.candidates)
+        self._scorer = self.over(catalog.candidates)
         if self._model.folds_in:
             self._model.limit_users(FIRST + MOST_USERS)
             self._set_context([])
@@ -63,14 +63,18 @@ class CatalogScorer:
             user_idx: The users, shape (U,).
             places: Places of the only candidates to score, shape (I,); None for the catalog.
         """
-        scorer = self._scorer if places is None else self._over(self._catalog.candidates[places])
+        scorer = self._scorer if places is None else self.over(self._catalog.candidates[places])
         return scorer(user_idx)
 
     def folded(self, histories: Sequence[History], places: npt.NDArray[np.int64] | None = None) -> Tensor:
         """Return scores for histories; for at most `MOST_USERS` of them, shape (U, I)."""
+        self.fold(histories)
+        return self.trained(np.arange(FIRST, FIRST + len(histories)), places)
+
+    def fold(self, histories: Sequence[History]) -> None:
+        """Give a model with fold-in some users: FIRST for the first history, and so on."""
         with torch.inference_mode():
             self._set_context(histories)
-        return self.trained(np.arange(FIRST, FIRST + len(histories)), places)
 
     def popularity(self, num_users: int) -> Tensor:
         """Return train rows of the candidates, for each user; shape (U, I)."""
@@ -107,7 +111,8 @@ class CatalogScorer:
         rows = self._cold.hidden(self._served.histories.together(histories))
         self._model.set_context(TrainingContext(lambda: rows, self._served.tables.join))
 
-    def _over(self, candidates: npt.NDArray[np.int64]) -> ModelScorer:
+    def over(self, candidates: npt.NDArray[np.int64]) -> ModelScorer:
+        """Return scores of the model for some candidates only."""
         served = self._served
         return ModelScorer(
             self._model, served.tables, served.schema, torch.from_numpy(candidates), batch_size=served.source.batch_size

@@ -15,18 +15,29 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_engine, interactions, needs_all, plan, stage_by_hand
+from engines import (
+    LAYOUTS,
+    NAN,
+    PARTICIPANTS,
+    Answer,
+    answer,
+    engine_of,
+    every_participant,
+    interactions,
+    needs_all,
+    plan,
+    stage_by_hand,
+)
 from hypothesis import Phase, given, settings
 from strategies import Case, cases, known_state
 
 from recsys_cli.config import RunConfig
 from recsys_cli.errors import ConfigError, DataError
-from recsys_cli.etl.engine import Engine
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, JoinExternal, LambdaOp
 from recsys_cli.features.schema import FIRST
-from recsys_cli.registry import ENGINES, load
+from recsys_cli.registry import ENGINES
 from recsys_cli.stages.download import download
 from recsys_cli.stages.etl import etl
 from recsys_cli.workspace import PreparedData, Workspace
@@ -68,7 +79,7 @@ def known(name: str) -> Answer:
         return answer(name, CASE, Path(folder))
 
 
-@every_engine
+@every_participant
 def test_vocabulary_is_by_count_then_value(name: str) -> None:
     made = known(name)
     assert list(made.vocabulary("user").items()) == [("ann", 2), ("bob", 2), ("zoë", 1)]
@@ -76,14 +87,14 @@ def test_vocabulary_is_by_count_then_value(name: str) -> None:
     assert list(made.vocabulary("tags").items()) == [("x", 2), ("y", 2), ("é", 1)]
 
 
-@every_engine
+@every_participant
 def test_joined_values_are_counted_over_the_train_interactions(name: str) -> None:
     made = known(name)
     assert list(made.vocabulary("genres").items()) == [("Comedy", 3), ("Drama", 1)]
     assert list(made.vocabulary("year").items()) == [(1999, 1), (2001, 1)]
 
 
-@every_engine
+@every_participant
 def test_null_is_1_and_unseen_is_2(name: str) -> None:
     made = known(name)
     assert made.column("user", "valid") == [4, 2, 1]
@@ -92,7 +103,7 @@ def test_null_is_1_and_unseen_is_2(name: str) -> None:
     assert by_time == {60: 4, 50: 3, 40: 3, 30: 5, 20: 6, 10: 1}
 
 
-@every_engine
+@every_participant
 def test_lists_are_encoded_by_element_and_a_null_list_is_empty(name: str) -> None:
     made = known(name)
     assert made.column("tags", "valid") == [[3, 2], [], []]
@@ -100,7 +111,7 @@ def test_lists_are_encoded_by_element_and_a_null_list_is_empty(name: str) -> Non
     assert by_time == {60: [3, 4], 50: [], 40: [], 30: [4, 1], 20: [5], 10: [3]}
 
 
-@every_engine
+@every_participant
 def test_table_has_a_row_per_id_and_per_cold_key_and_the_first_three_are_without_a_match(name: str) -> None:
     table = known(name).tables["item"]
     assert table.column("genres").to_pylist() == [[], [], [], [3, 1], [4, 3], [], [], [2]]
@@ -112,7 +123,7 @@ def test_table_has_a_row_per_id_and_per_cold_key_and_the_first_three_are_without
     assert [field.type for field in table.schema] == [pa.list_(pa.int32()), pa.int32(), pa.float32()]
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("split", ["train", "valid"])
 def test_flat_is_star_with_the_table_gathered_by_row(name: str, split: str) -> None:
     made = known(name)
@@ -126,7 +137,7 @@ def test_flat_is_star_with_the_table_gathered_by_row(name: str, split: str) -> N
         assert made.column(column, split, layout="flat") == made.column(column, split)
 
 
-@every_engine
+@every_participant
 def test_rows_and_their_order_are_those_of_staging(name: str, tmp_path: Path) -> None:
     made = known(name)
     staged = stage_by_hand(CASE, tmp_path)
@@ -136,7 +147,7 @@ def test_rows_and_their_order_are_those_of_staging(name: str, tmp_path: Path) ->
         assert made.shards["star", split, 0].schema.field("time").type == pa.int64()
 
 
-@every_engine
+@every_participant
 def test_decoding_gives_back_what_was_encoded(name: str, tmp_path: Path) -> None:
     made = known(name)
     staged = stage_by_hand(CASE, tmp_path)
@@ -150,12 +161,12 @@ def test_decoding_gives_back_what_was_encoded(name: str, tmp_path: Path) -> None
                 assert values[encoded] == before
 
 
-@every_engine
+@every_participant
 def test_a_split_without_rows_writes_nothing(name: str) -> None:
     assert not [key for key in known(name).shards if key[1] == "test"]
 
 
-@every_engine
+@every_participant
 def test_no_train_row_at_all_gives_empty_vocabularies(name: str, tmp_path: Path) -> None:
     case = Case({"train": TRAIN.slice(0, 0), "valid": VALID}, CASE.tables, PLAN)
     made = answer(name, case, tmp_path)
@@ -164,7 +175,7 @@ def test_no_train_row_at_all_gives_empty_vocabularies(name: str, tmp_path: Path)
     assert made.column("genres", "valid", layout="flat") == [[2], [2, 2], [2, 1]]
 
 
-@every_engine
+@every_participant
 def test_one_row_whose_other_values_are_all_null(name: str, tmp_path: Path) -> None:
     nulls = {field.name: pa.array([None], field.type) for field in TRAIN.schema}
     train = pa.table(nulls | {"time": TRAIN.column("time").slice(0, 1)})  # a row without a time is refused
@@ -189,7 +200,7 @@ ODD = interactions({
 })  # fmt: skip
 
 
-@every_engine
+@every_participant
 def test_all_types_of_values_and_names_of_columns(name: str, tmp_path: Path) -> None:
     columns = tuple(column for column in ODD.column_names if column not in {"rating", "time"})
     made = answer(
@@ -213,7 +224,7 @@ def test_all_types_of_values_and_names_of_columns(name: str, tmp_path: Path) -> 
         assert sorted(made.column(column)) == sorted(ids[value] for value in raw), column
 
 
-@every_engine
+@every_participant
 def test_texts_and_lists_as_polars_stores_them_are_the_same(name: str, tmp_path: Path) -> None:
     def large(table: pa.Table) -> pa.Table:
         types = {pa.string(): pa.large_string(), pa.list_(pa.string()): pa.large_list(pa.large_string())}
@@ -224,7 +235,7 @@ def test_texts_and_lists_as_polars_stores_them_are_the_same(name: str, tmp_path:
     assert made.files() == known(name).files()
 
 
-@every_engine
+@every_participant
 def test_a_computed_column_can_be_categorified(name: str, tmp_path: Path) -> None:
     ops = (
         LambdaOp(expression="rating > 3", output="high", dtype="int8"),
@@ -238,7 +249,7 @@ def test_a_computed_column_can_be_categorified(name: str, tmp_path: Path) -> Non
     assert made.column("item", "valid") == [2, 2, 5]
 
 
-@every_engine
+@every_participant
 def test_two_tables_joined_by_two_keys(name: str, tmp_path: Path) -> None:
     people = pa.table({"user": ["bob", "zoë"], "town": ["Oslo", "Bergen"]})
     prices = pa.table({"item": pa.array([10, 20], pa.int32()), "price": pa.array([7, None], pa.int64())})
@@ -257,14 +268,14 @@ def test_two_tables_joined_by_two_keys(name: str, tmp_path: Path) -> None:
     assert made.tables["item"].column_names == ["price", "genres"]
 
 
-@every_engine
+@every_participant
 def test_keys_that_stand_twice_are_named(name: str, tmp_path: Path) -> None:
     tables = {"items": pa.concat_tables([ITEMS, ITEMS.slice(1, 2)])}
     with pytest.raises(DataError, match=r"2 duplicate keys in items\.item: 20, 30"):
         answer(name, Case(CASE.splits, tables, PLAN), tmp_path)
 
 
-@every_engine
+@every_participant
 def test_keys_of_nan_match_nothing_and_zero_has_no_sign(name: str, tmp_path: Path) -> None:
     train = interactions({"user": [1, 1, 2], "item": [0.0, NAN, -0.0], "rating": [1.0, 2.0, 3.0]})
     items = pa.table({"item": [NAN, -0.0, NAN], "genre": ["lost", "found", "lost"]})
@@ -280,7 +291,7 @@ def test_keys_of_nan_match_nothing_and_zero_has_no_sign(name: str, tmp_path: Pat
         )
 
 
-@every_engine
+@every_participant
 def test_a_key_of_another_type_is_named(name: str, tmp_path: Path) -> None:
     tables = {"items": ITEMS.set_column(0, "item", pa.array(["a", "b", "c", "d", "e"]))}
     with pytest.raises(ConfigError, match=r"item is int64 in the interactions and string in items"):
@@ -335,11 +346,11 @@ EXPRESSIONS: list[tuple[str, str, list[Any]]] = [
 ]
 
 
-@every_engine
+@every_participant
 def test_expressions(name: str, tmp_path: Path) -> None:
     ops = [LambdaOp(expression=e, output=f"o{i}", dtype=d) for i, (e, d, _) in enumerate(EXPRESSIONS)]
     case = Case({"train": NUMBERS}, {}, plan(Categorify(columns=("user", "item")), *ops))
-    engine: Engine = load(ENGINES[name])(tmp_path)
+    engine = engine_of(name, tmp_path)
     empty = pa.table({"value": pa.array([], pa.int64()), "count": pa.array([], pa.int64())})
     state = known_state(case.plan, {"user": empty, "item": empty})
     fitted = FittedPlan(case.plan, {"interactions": NUMBERS.schema}, state)
@@ -350,7 +361,7 @@ def test_expressions(name: str, tmp_path: Path) -> None:
         assert repr(column.to_pylist()) == repr(pa.array(expected, column.type).to_pylist()), (expression, dtype)
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("expression", ["text", "text > 3", "text + 1", "text and flag", "not text", "-text", "'a'"])
 def test_expressions_do_not_calculate_with_text(name: str, expression: str, tmp_path: Path) -> None:
     ops = (Categorify(columns=("user", "item")), LambdaOp(expression=expression, output="label", dtype="int8"))
@@ -358,7 +369,7 @@ def test_expressions_do_not_calculate_with_text(name: str, expression: str, tmp_
         answer(name, Case({"train": NUMBERS}, {}, plan(*ops)), tmp_path)
 
 
-@every_engine
+@every_participant
 def test_nothing_is_left_behind(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "staged").mkdir()
@@ -388,7 +399,7 @@ def prepare(case: Case, folder: Path, *, engine: str, layout: str) -> PreparedDa
 
 @needs_all
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_stage_writes_the_same_files_with_every_engine(layout: str, tmp_path: Path) -> None:
+def test_the_stage_writes_the_same_files_with_every_participant(layout: str, tmp_path: Path) -> None:
     files = []
     for name in ENGINES:
         data = prepare(CASE, tmp_path, engine=name, layout=layout)
@@ -405,7 +416,7 @@ def test_the_stage_writes_the_same_files_with_every_engine(layout: str, tmp_path
 @given(cases())
 def test_engines_agree(case: Case) -> None:
     made = []
-    for name in ENGINES:
+    for name in PARTICIPANTS:
         with tempfile.TemporaryDirectory() as folder:
             made.append(answer(name, case, Path(folder)).files())
-    assert made[0] == made[1]
+    assert made[0] == made[1] == made[2]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_engine
+from engines import LAYOUTS, NAN, Answer, answer, every_participant
 from numeric_cases import in_order, numbers_case
 from pydantic import ValidationError
 
@@ -43,7 +43,7 @@ def made(name: str) -> Answer:
         return answer(name, numbers_case(ROWS, op, valid=ROWS), Path(folder))
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_ids_tell_the_interval(name: str, layout: str) -> None:
     for column, expected in EXPECTED.items():
@@ -51,7 +51,7 @@ def test_ids_tell_the_interval(name: str, layout: str) -> None:
         assert in_order(made(name), column, "valid", layout=layout) == expected, column
 
 
-@every_engine
+@every_participant
 def test_columns_are_categorical_without_a_vocabulary(name: str) -> None:
     schema = made(name).fitted.schema("star")
     for column, boundaries in BOUNDARIES.items():
@@ -62,7 +62,7 @@ def test_columns_are_categorical_without_a_vocabulary(name: str) -> None:
     assert (kinds.field("age").type, kinds.field("lists").type) == (pa.int32(), pa.list_(pa.int32()))
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("count", [1, 5, 32, 33, 1000])
 def test_any_number_of_boundaries_is_that_of_numpy(name: str, count: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(count)
@@ -76,7 +76,7 @@ def test_any_number_of_boundaries_is_that_of_numpy(name: str, count: int, tmp_pa
     assert in_order(found, "in_lists") == [[code] for code in expected]
 
 
-@every_engine
+@every_participant
 def test_joined_column(name: str, tmp_path: Path) -> None:
     items = {"item": [1, 2, 3], "price": [10.0, None, 25.0]}
     op = Bucketize(columns=("price",), boundaries=(20,))
@@ -86,7 +86,7 @@ def test_joined_column(name: str, tmp_path: Path) -> None:
     assert found.tables["item"].column("price").to_pylist() == [1, 1, 1, 3, 1, 4]
 
 
-@every_engine
+@every_participant
 def test_no_row_at_all(name: str, tmp_path: Path) -> None:
     empty = {column: pa.array(values).slice(0, 0) for column, values in ROWS.items()}
     op = Bucketize(columns=tuple(ROWS), boundaries=BOUNDARIES)

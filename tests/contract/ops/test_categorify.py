@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
-from engines import NAN, Answer, answer, every_engine, interactions, needs_all, plan
+from engines import NAN, PARTICIPANTS, Answer, answer, every_participant, interactions, needs_all, plan
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -25,7 +25,6 @@ from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.hashing import below, hash_values
 from recsys_cli.features.ops import Categorify, JoinExternal
 from recsys_cli.features.schema import FIRST
-from recsys_cli.registry import ENGINES
 
 TRAIN = interactions({
     "user": [1, 1, 1, 2, 2, 3, 3],
@@ -89,7 +88,7 @@ def known(name: str) -> Answer:
         return made(name, Path(folder), *OPS, train=copies(TRAIN), valid=copies(VALID))
 
 
-@every_engine
+@every_participant
 def test_values_below_the_threshold_are_unseen(name: str) -> None:
     found = known(name)
     assert found.vocabulary("city") == {"oslo": 3, "bergen": 2}
@@ -102,7 +101,7 @@ def test_values_below_the_threshold_are_unseen(name: str) -> None:
     assert found.fitted.schema("star")["city"].cardinality == 5
 
 
-@every_engine
+@every_participant
 def test_max_size_keeps_the_first_and_has_room_for_all_reserved_rows(name: str) -> None:
     found = known(name)
     assert found.vocabulary("city_max") == {"oslo": 3}
@@ -111,7 +110,7 @@ def test_max_size_keeps_the_first_and_has_room_for_all_reserved_rows(name: str) 
     assert rest(found.fitted, "city_max") == (1, 3)
 
 
-@every_engine
+@every_participant
 def test_unseen_values_are_spread_over_buckets_behind_the_vocabulary(name: str) -> None:
     found = known(name)
     first = FIRST + 2
@@ -124,14 +123,14 @@ def test_unseen_values_are_spread_over_buckets_behind_the_vocabulary(name: str) 
     assert rest(found.fitted, "city_hashed") == (1, 1)
 
 
-@every_engine
+@every_participant
 def test_buckets_of_whole_numbers(name: str) -> None:
     found = known(name)
     assert found.vocabulary("next") == {20: 3, 10: 2}
     assert found.column("next", "valid") == [[5 + bucket(30, 50), 5 + bucket(99, 50)], [5 + bucket(7, 50)], []]
 
 
-@every_engine
+@every_participant
 def test_nothing_is_frequent_enough(name: str, tmp_path: Path) -> None:
     none = Categorify(columns=("user", "item", "city", "tags"), freq_threshold=100)
     found = made(name, tmp_path / "none", none)
@@ -143,7 +142,7 @@ def test_nothing_is_frequent_enough(name: str, tmp_path: Path) -> None:
     assert buckets.column("user", "valid") == [3, 3, 1]
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("rows", [0, 1])
 def test_nothing_to_learn_from(name: str, rows: int, tmp_path: Path) -> None:
     train = pa.table({field.name: pa.array([None] * rows, field.type) for field in TRAIN.schema})
@@ -158,7 +157,7 @@ def test_nothing_to_learn_from(name: str, rows: int, tmp_path: Path) -> None:
     assert found.fitted.vocabularies["item_next"].num_rows == 0
 
 
-@every_engine
+@every_participant
 def test_joint_columns_share_a_vocabulary_of_all_their_values(name: str, tmp_path: Path) -> None:
     found = made(name, tmp_path, Categorify(columns=("user",)), Categorify(columns=("item", "next"), joint=True))
     assert list(found.vocabulary("item_next").items()) == [(10, 5), (20, 5), (30, 1), (99, 1)]
@@ -172,7 +171,7 @@ def test_joint_columns_share_a_vocabulary_of_all_their_values(name: str, tmp_pat
     assert found.fitted.vocabulary_of("next")["count"].to_pylist() == [2, 3, 0, 1]
 
 
-@every_engine
+@every_participant
 def test_joint_vocabulary_of_texts_with_a_threshold(name: str, tmp_path: Path) -> None:
     train = TRAIN.set_column(2, "city", pa.array(["x", "oslo", "x", "y", None, "oslo", "z"]).dictionary_encode())
     joint = Categorify(columns=("city", "tags"), joint=True, freq_threshold=3)
@@ -181,7 +180,7 @@ def test_joint_vocabulary_of_texts_with_a_threshold(name: str, tmp_path: Path) -
     assert (rest(found.fitted, "city"), rest(found.fitted, "tags")) == ((1, 3), (1, 1))
 
 
-@every_engine
+@every_participant
 def test_a_key_in_a_joint_vocabulary_weighs_its_table_by_its_own_values(name: str, tmp_path: Path) -> None:
     ops = (
         JoinExternal(table="items", on="item", columns=("genre",)),
@@ -194,7 +193,7 @@ def test_a_key_in_a_joint_vocabulary_weighs_its_table_by_its_own_values(name: st
     assert found.column("genre", "valid", layout="flat") == [3, 2, 4]
 
 
-@every_engine
+@every_participant
 def test_infrequent_keys_share_ids_and_keep_their_own_rows(name: str, tmp_path: Path) -> None:
     ops = (
         JoinExternal(table="items", on="item", columns=("genre",)),
@@ -219,7 +218,7 @@ def test_joint_columns_live_in_one_place(tmp_path: Path) -> None:
         made("polars", tmp_path, *ops, train=train, valid=train)
 
 
-@every_engine
+@every_participant
 def test_joint_columns_of_one_table(name: str, tmp_path: Path) -> None:
     ops = (
         JoinExternal(table="items", on="item", columns=("genre", "city")),
@@ -273,7 +272,7 @@ def write_vocabulary(path: Path, values: list[Any]) -> str:
     return str(path)
 
 
-@every_engine
+@every_participant
 def test_a_given_vocabulary_keeps_its_order_and_has_counts_of_train(name: str, tmp_path: Path) -> None:
     files = {"city": "v.parquet", "city_max": "two.csv", "city_hashed": "one.csv", "city_both": "v.txt"}
     values = ["é", "bergen", "stavanger", "oslo"]
@@ -286,7 +285,7 @@ def test_a_given_vocabulary_keeps_its_order_and_has_counts_of_train(name: str, t
         assert rest(found.fitted, column) == (1, 1)
 
 
-@every_engine
+@every_participant
 def test_given_vocabularies_of_numbers_and_of_joint_columns_with_buckets(name: str, tmp_path: Path) -> None:
     items = write_vocabulary(tmp_path / "v.txt", [99, 20])
     users = write_vocabulary(tmp_path / "v.parquet", [3, 2])
@@ -307,7 +306,7 @@ def test_given_vocabularies_of_numbers_and_of_joint_columns_with_buckets(name: s
     assert rest(found.fitted, "genre") == (1, 0)
 
 
-@every_engine
+@every_participant
 def test_a_given_vocabulary_where_train_has_no_value(name: str, tmp_path: Path) -> None:
     path = write_vocabulary(tmp_path / "v.txt", ["a", "b"])
     train = TRAIN.set_column(2, "city", pa.nulls(7))
@@ -342,7 +341,7 @@ def test_a_given_vocabulary_that_is_not_there(tmp_path: Path) -> None:
         made("polars", tmp_path, Categorify(columns=("user", "item"), vocabs={"user": "nowhere.csv"}))
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize(("split", "raw"), [("train", TRAIN), ("valid", VALID)])
 def test_decoding_gives_back_all_but_what_was_left_out(name: str, split: str, raw: pa.Table) -> None:
     found = known(name)
@@ -361,7 +360,7 @@ def _each(row: Any, meanings: Mapping[Any, Any]) -> Any:
     return [meanings.get(value, ...) for value in row] if isinstance(row, list) else meanings.get(row, ...)
 
 
-@every_engine
+@every_participant
 def test_values_that_are_nearly_the_same(name: str, tmp_path: Path) -> None:
     values = ["12345678", "123456789", "1234567", "", " ", "12345678é", "Ω" * 4, "Ω" * 5]
     numbers = [0.5, NAN, -0.0, 0.0, 2.0**53, 2.0**53 + 2, -1e300, 1e-300]
@@ -391,9 +390,9 @@ def test_engines_agree(case: Case, keys: dict[str, Any], others: dict[str, Any],
     case = Case(case.splits, case.tables, case.plan.model_copy(update={"ops": ops}))
     assert isinstance(encode, Categorify)
     answers = []
-    for name in ENGINES:
+    for name in PARTICIPANTS:
         with tempfile.TemporaryDirectory() as folder:
             made_of = answer(name, case, Path(folder))
             state = {str(at): table.to_pydict() for at, table in made_of.fitted.state.items()}
             answers.append((made_of.files(), repr(state)))
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]

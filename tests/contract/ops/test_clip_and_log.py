@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_engine
+from engines import LAYOUTS, NAN, Answer, answer, every_participant
 from numeric_cases import assert_same, in_order, numbers_case
 from pydantic import ValidationError
 
@@ -39,7 +39,7 @@ def made(name: str, op: Op) -> Answer:
         return answer(name, numbers_case(TRAIN, op, valid=TRAIN), Path(folder))
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_clip_brings_numbers_to_its_bounds(name: str, layout: str) -> None:
     expected: dict[str, list[Any]] = {
@@ -53,7 +53,7 @@ def test_clip_brings_numbers_to_its_bounds(name: str, layout: str) -> None:
         assert_same(in_order(found, column, "valid", layout=layout), values, what=column)
 
 
-@every_engine
+@every_participant
 def test_clip_with_one_bound(name: str, tmp_path: Path) -> None:
     ops = (Clip(columns=("real", "whole"), min_value=-0.5), Clip(columns=("flag", "lists"), max_value=0.5))
     found = answer(name, numbers_case(TRAIN, *ops), tmp_path)
@@ -63,7 +63,7 @@ def test_clip_with_one_bound(name: str, tmp_path: Path) -> None:
     assert_same(in_order(found, "lists"), [[0.5, NAN], [], [], [NAN, 0.5], [-2], [0.5]])
 
 
-@every_engine
+@every_participant
 def test_clip_keeps_whole_numbers_to_the_last_digit(name: str, tmp_path: Path) -> None:
     ops = (
         Clip(columns=("whole",), min_value=0.0, max_value=2**53 + 3),
@@ -75,7 +75,7 @@ def test_clip_keeps_whole_numbers_to_the_last_digit(name: str, tmp_path: Path) -
     assert sorted(found.vocabulary("huge")) == [1, 2, 3, 2**63 - 1]
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_log_is_that_of_one_more(name: str, layout: str) -> None:
     log = math.log
@@ -92,14 +92,14 @@ def test_log_is_that_of_one_more(name: str, layout: str) -> None:
         assert_same(in_order(found, column, "valid", layout=layout), values, what=column)
 
 
-@every_engine
+@every_participant
 def test_log_has_the_digits_of_a_small_number(name: str, tmp_path: Path) -> None:
     train = {"small": [1e-5, 1e-9, -1e-7]}
     found = answer(name, numbers_case(train, LogOp(columns=("small",))), tmp_path)
     assert in_order(found, "small") == pytest.approx([math.log1p(x) for x in train["small"]], rel=1e-6)
 
 
-@every_engine
+@every_participant
 def test_clip_and_log_of_joined_columns(name: str, tmp_path: Path) -> None:
     items = {"item": [1, 2, 3], "price": [math.e - 1, -5.0, None], "sizes": [[0.0, None], None, [9.0]]}
     ops = (Clip(columns=("price", "sizes"), min_value=0, max_value=7), LogOp(columns=("price", "sizes")))
@@ -109,7 +109,7 @@ def test_clip_and_log_of_joined_columns(name: str, tmp_path: Path) -> None:
     assert_same(in_order(found, "price", "valid", layout="flat"), [NAN])
 
 
-@every_engine
+@every_participant
 def test_no_row_at_all(name: str, tmp_path: Path) -> None:
     ops = (Clip(columns=COLUMNS, min_value=0), LogOp(columns=COLUMNS))
     empty = {column: pa.array(values).slice(0, 0) for column, values in TRAIN.items()}

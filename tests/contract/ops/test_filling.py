@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_engine
+from engines import LAYOUTS, NAN, Answer, answer, every_participant
 from numeric_cases import assert_same, in_order, numbers_case
 from pydantic import ValidationError
 
@@ -60,7 +60,7 @@ MISSING = FillMissing(columns=COLUMNS, fill_val=9, add_binary_cols=True)
 MEDIAN = FillMedian(columns=COLUMNS, add_binary_cols=True)
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_fill_missing_puts_the_constant_for_null_and_nan(name: str, layout: str) -> None:
     for column, expected in FILLED.items():
@@ -68,7 +68,7 @@ def test_fill_missing_puts_the_constant_for_null_and_nan(name: str, layout: str)
         assert_same(in_order(made(name, MISSING), column, "valid", layout=layout), expected[1:3], what=column)
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("op", [MISSING, MEDIAN], ids=["missing", "median"])
 def test_indicators_say_where_it_was_filled(name: str, op: Op) -> None:
     for column, expected in WHERE.items():
@@ -77,7 +77,7 @@ def test_indicators_say_where_it_was_filled(name: str, op: Op) -> None:
         assert kind == (pa.list_(pa.int8()) if column in {"lists", "wholes"} else pa.int8())
 
 
-@every_engine
+@every_participant
 def test_fill_median_puts_the_median_of_train(name: str) -> None:
     for column, median in MEDIANS.items():
         expected = [
@@ -88,7 +88,7 @@ def test_fill_median_puts_the_median_of_train(name: str) -> None:
         assert_same(in_order(made(name, MEDIAN), column, "valid"), expected[1:3], what=column)
 
 
-@every_engine
+@every_participant
 def test_fill_missing_keeps_whole_numbers_to_the_last_digit(name: str, tmp_path: Path) -> None:
     columns = ("whole", "huge")
     ops = (FillMissing(columns=columns, fill_val=2**53), Categorify(columns=columns))
@@ -97,7 +97,7 @@ def test_fill_missing_keeps_whole_numbers_to_the_last_digit(name: str, tmp_path:
     assert sorted(found.vocabulary("huge")) == [0, 1, 2, 3, 2**53, 2**64 - 1]
 
 
-@every_engine
+@every_participant
 def test_fill_missing_with_a_fraction_makes_real_numbers(name: str, tmp_path: Path) -> None:
     op = FillMissing(columns=("whole", "flag"), fill_val=-0.5)
     found = answer(name, numbers_case(TRAIN, op), tmp_path)
@@ -106,7 +106,7 @@ def test_fill_missing_with_a_fraction_makes_real_numbers(name: str, tmp_path: Pa
     assert "whole_filled" not in found.fitted.schema("star").names
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
 def test_median_is_that_of_numpy_over_all_parts(name: str, size: int, tmp_path: Path) -> None:
     values = np.random.default_rng(size).normal(size=size).round(1)  # ties as well
@@ -114,13 +114,13 @@ def test_median_is_that_of_numpy_over_all_parts(name: str, size: int, tmp_path: 
     assert found.fitted.state[1, "value"].to_pylist() == [{"median": pytest.approx(np.median(values), rel=1e-12)}]
 
 
-@every_engine
+@every_participant
 def test_median_of_two_large_numbers_is_between_them(name: str, tmp_path: Path) -> None:
     found = answer(name, numbers_case({"value": [1.5e308, NAN, 1.7e308]}, FillMedian(columns=("value",))), tmp_path)
     assert found.fitted.state[1, "value"].to_pylist() == [{"median": pytest.approx(1.6e308, rel=1e-12)}]
 
 
-@every_engine
+@every_participant
 def test_median_of_a_joined_column_weighs_the_train_interactions(name: str, tmp_path: Path) -> None:
     train = {"item": [1, 1, 1, 2, 3, None, 9]}
     items = {"item": [1, 2, 3, 4], "price": [10.0, 20.0, None, 1000.0], "sizes": [[1, None], [], None, [5, 5, 5]]}
@@ -134,7 +134,7 @@ def test_median_of_a_joined_column_weighs_the_train_interactions(name: str, tmp_
     assert found.tables["item"].column("price_filled").to_pylist() == [1, 1, 1, 0, 0, 1, 1, 0]
 
 
-@every_engine
+@every_participant
 def test_median_without_a_row_of_train_is_0(name: str, tmp_path: Path) -> None:
     empty = {column: pa.array(values).slice(0, 0) for column, values in TRAIN.items()}
     found = answer(name, numbers_case(empty, MEDIAN, valid={**TRAIN}), tmp_path)

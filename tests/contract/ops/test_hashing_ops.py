@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engines import NAN, answer, every_engine, interactions, needs_all, plan
+from engines import NAN, PARTICIPANTS, answer, every_participant, interactions, needs_all, plan
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -17,7 +17,6 @@ from strategies import Case, cases
 
 from recsys_cli.errors import ConfigError
 from recsys_cli.features.ops import Categorify, HashBucket, HashedCross, JoinExternal
-from recsys_cli.registry import ENGINES
 
 KEYS = Categorify(columns=("user", "item"))
 DAY = datetime.date(1970, 1, 4)
@@ -63,7 +62,7 @@ def code(found: int, num_buckets: int) -> int:
     return 3 + ((found >> 32) * num_buckets >> 32)
 
 
-@every_engine
+@every_participant
 def test_values_become_three_and_the_bucket_of_their_hash(name: str, tmp_path: Path) -> None:
     buckets = {column: 1000 + at for at, column in enumerate(HASHED)}
     case = Case({"train": ROWS, "valid": ROWS}, {}, plan(KEYS, HashBucket(columns=HASHED, num_buckets=buckets)))
@@ -85,7 +84,7 @@ def test_values_become_three_and_the_bucket_of_their_hash(name: str, tmp_path: P
     assert found.shards["star", "valid", 0].schema.field("list").type == pa.list_(pa.int32())
 
 
-@every_engine
+@every_participant
 def test_crosses_are_named_by_their_columns_and_know_their_order(name: str, tmp_path: Path) -> None:
     ops = (
         HashedCross(columns=("text", "whole"), num_buckets=10**6),
@@ -109,7 +108,7 @@ def test_crosses_are_named_by_their_columns_and_know_their_order(name: str, tmp_
     assert found.fitted.schema("star")["big_X_flag_X_day"].cardinality == 10
 
 
-@every_engine
+@every_participant
 def test_columns_of_a_table(name: str, tmp_path: Path) -> None:
     ops = (
         JoinExternal(table="items", on="item", columns=("kind", "kinds")),
@@ -125,7 +124,7 @@ def test_columns_of_a_table(name: str, tmp_path: Path) -> None:
     assert found.column("kind_X_text", "valid") == [*crossed, 1, 1]
 
 
-@every_engine
+@every_participant
 def test_no_rows(name: str, tmp_path: Path) -> None:
     ops = (HashBucket(columns=HASHED, num_buckets=5), HashedCross(columns=("user", "item"), num_buckets=5), KEYS)
     found = answer(name, Case({"train": ROWS.slice(0, 0), "valid": ROWS.slice(0, 1)}, {}, plan(*ops)), tmp_path)
@@ -173,7 +172,7 @@ def test_engines_agree(case: Case, num_buckets: int) -> None:
     )  # fmt: skip
     case = Case(case.splits, case.tables, case.plan.model_copy(update={"ops": ops}))
     files = []
-    for name in ENGINES:
+    for name in PARTICIPANTS:
         with tempfile.TemporaryDirectory() as folder:
             files.append(answer(name, case, Path(folder)).files())
-    assert files[0] == files[1]
+    assert files[0] == files[1] == files[2]

@@ -14,18 +14,28 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, assert_close, every_engine, interactions, needs_all, plan
+from engines import (
+    LAYOUTS,
+    NAN,
+    PARTICIPANTS,
+    Answer,
+    answer,
+    assert_close,
+    engine_of,
+    every_participant,
+    interactions,
+    needs_all,
+    plan,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Case
 
 from recsys_cli.errors import ConfigError, DataError
 from recsys_cli.etl.aggregators.join_groupby import finalize, merge
-from recsys_cli.etl.engine import Engine
 from recsys_cli.etl.polars_engine.join_groupby import learn
 from recsys_cli.features.columns import row_column
 from recsys_cli.features.ops import Categorify, JoinExternal, JoinGroupby
-from recsys_cli.registry import ENGINES, load
 
 TRAIN = interactions({
     "user": ["ann", "bob", "ann", None, "bob", "zoë", "ann", "ann"],
@@ -65,7 +75,7 @@ def valid(name: str, column: str, layout: str = "star") -> list[Any]:
     return known(name).column(column, "valid", layout=layout)
 
 
-@every_engine
+@every_participant
 def test_statistics_are_of_the_values_that_are_there(name: str) -> None:
     assert valid(name, "user_count") == [2, 0, 1, 1, 4]
     expected = {
@@ -78,7 +88,7 @@ def test_statistics_are_of_the_values_that_are_there(name: str) -> None:
     assert (types["user_count"], types["user_rating_sum"]) == (pa.int32(), pa.float32())
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rows_of_train_get_what_is_known_of_their_group(name: str, layout: str) -> None:
     made = known(name)
@@ -86,19 +96,19 @@ def test_rows_of_train_get_what_is_known_of_their_group(name: str, layout: str) 
     assert made.column("user_count", layout=layout) == [users[user] for user in made.column("user")]
 
 
-@every_engine
+@every_participant
 def test_null_and_nan_are_a_group_of_their_own_and_zero_has_no_sign(name: str) -> None:
     assert valid(name, "day_count") == [2, 2, 4, 0, 2]
     assert valid(name, "user_day_count") == [1, 0, 0, 0, 0]
 
 
-@every_engine
+@every_participant
 def test_variance_of_large_numbers_keeps_its_digits(name: str) -> None:
     assert valid(name, "user_big_var")[4] == pytest.approx(np.var([1, 3, 8, 8], ddof=1))
     assert valid(name, "user_flag_mean") == pytest.approx([1, NAN, 0, 0, 2 / 3], nan_ok=True)
 
 
-@every_engine
+@every_participant
 def test_a_table_is_described_as_if_it_were_joined(name: str) -> None:
     made = known(name)
     assert made.fitted.schema("star")["year_count"].table == "item"
@@ -112,7 +122,7 @@ def test_a_table_is_described_as_if_it_were_joined(name: str) -> None:
         assert repr(valid(name, column, "flat")) == repr([of_row[r] for r in made.column(row_column("item"), "valid")])
 
 
-@every_engine
+@every_participant
 def test_columns_of_several_places_are_described_in_the_interactions(name: str) -> None:
     assert known(name).fitted.schema("star")["item_price_max"].table is None
     assert valid(name, "item_count") == [5, 0, 2, 1, 2]
@@ -120,9 +130,9 @@ def test_columns_of_several_places_are_described_in_the_interactions(name: str) 
     assert valid(name, "item_rating_max") == pytest.approx([6, NAN, 3, NAN, 3], nan_ok=True)
 
 
-@every_engine
+@every_participant
 def test_rows_need_only_their_group_to_be_told_of_it(name: str, tmp_path: Path) -> None:
-    engine: Engine = load(ENGINES[name])(tmp_path)
+    engine = engine_of(name, tmp_path)
     program = known(name).fitted.program
     steps = [step for step in program.transforms(None) if step.writes[0] == "user_count"]
     rows = engine.apply(steps, known(name).fitted, VALID.select(["user"]))
@@ -130,7 +140,7 @@ def test_rows_need_only_their_group_to_be_told_of_it(name: str, tmp_path: Path) 
     assert engine.apply(steps, known(name).fitted, VALID.select(["user"]).slice(0, 0)).num_rows == 0
 
 
-@every_engine
+@every_participant
 def test_a_constant_has_no_variance_and_neither_has_one_row(name: str, tmp_path: Path) -> None:
     train = interactions({"user": [1, 1, 1, 2], "item": [1] * 4, "rating": [0.1, 0.1, 0.1, 5.0]})
     op = JoinGroupby(columns=("user",), cont_cols=("rating",), stats=("std", "mean"))
@@ -139,7 +149,7 @@ def test_a_constant_has_no_variance_and_neither_has_one_row(name: str, tmp_path:
     assert found == pytest.approx({3: 0.0, 4: NAN}, nan_ok=True, abs=1e-12)
 
 
-@every_engine
+@every_participant
 def test_no_train_row_at_all_leaves_every_group_unknown(name: str, tmp_path: Path) -> None:
     made = answer(name, Case({"train": TRAIN.slice(0, 0), "valid": VALID}, {"items": ITEMS}, CASE.plan), tmp_path)
     assert made.column("user_count", "valid") == made.column("year_count", "valid", layout="flat") == [0] * 5
@@ -248,7 +258,8 @@ def random_cases(draw: st.DrawFn) -> Case:
 @given(random_cases())
 def test_engines_agree(drawn: Case) -> None:
     made = []
-    for name in ENGINES:
+    for name in PARTICIPANTS:
         with tempfile.TemporaryDirectory() as folder:
             made.append(answer(name, drawn, Path(folder)))
-    assert_close(made[0], made[1])
+    for other in made[1:]:
+        assert_close(made[0], other)

@@ -10,16 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engines import NAN, every_engine, needs_all, plan
+from engines import NAN, PARTICIPANTS, engine_of, every_participant, needs_all, plan
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from strategies import known_state
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.etl.engine import Engine
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import Categorify, LambdaOp
-from recsys_cli.registry import ENGINES, load
 
 UTC = datetime.UTC
 ROWS = pa.table({
@@ -115,12 +113,12 @@ def compute(name: str, folder: Path, ops: list[LambdaOp], rows: pa.Table) -> pa.
     """Send rows through expressions."""
     met = LambdaOp(expression="1", output="met", dtype="int8")  # the label: none of what is computed is made of it
     case = plan(Categorify(columns=("user", "item")), met, *ops, label="met")
-    engine: Engine = load(ENGINES[name])(folder)
+    engine = engine_of(name, folder)
     fitted = FittedPlan(case, {"interactions": rows.schema}, known_state(case, {"user": EMPTY, "item": EMPTY}))
     return engine.apply(fitted.program.transforms(None), fitted, rows)
 
 
-@every_engine
+@every_participant
 def test_functions(name: str, tmp_path: Path) -> None:
     made = compute(name, tmp_path, OPS, ROWS)
     for index, (expression, dtype, expected) in enumerate(EXPRESSIONS):
@@ -129,7 +127,7 @@ def test_functions(name: str, tmp_path: Path) -> None:
         assert repr(column.to_pylist()) == repr(pa.array(expected, column.type).to_pylist()), (expression, dtype)
 
 
-@every_engine
+@every_participant
 def test_functions_of_no_rows(name: str, tmp_path: Path) -> None:
     made = compute(name, tmp_path, OPS, ROWS.slice(0, 0))
     assert made.num_rows == 0
@@ -138,7 +136,7 @@ def test_functions_of_no_rows(name: str, tmp_path: Path) -> None:
     ]
 
 
-@every_engine
+@every_participant
 def test_a_wrong_argument_is_named_before_any_work(name: str) -> None:
     case = plan(Categorify(columns=("user", "item")), LambdaOp(expression="1 + length(rating)", output="o"))
     with pytest.raises(ConfigError, match=r"LambdaOp '1 \+ length\(rating\)': length takes text, but 'rating'"):
@@ -165,11 +163,11 @@ def test_engines_agree_on_parts_of_dates_and_lower_case(seconds: list[int | None
         for place, expression in enumerate(["lower(text) < text", "length(lower(text))", "log(t) + round(t / 7)"])
     ]
     made = []
-    for name in ENGINES:
+    for name in PARTICIPANTS:
         with tempfile.TemporaryDirectory() as folder:
             found = compute(name, Path(folder), ops, rows)
             made.append({op.output: found.column(op.output).to_pylist() for op in ops})
-    assert repr(made[0]) == repr(made[1])
+    assert repr(made[0]) == repr(made[1]) == repr(made[2])
     for row, second in enumerate(seconds):
         if second is not None and abs(second) < 10**10:
             when = datetime.datetime(1970, 1, 1, tzinfo=UTC) + datetime.timedelta(seconds=second)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_engine
+from engines import LAYOUTS, NAN, Answer, answer, every_participant
 from numeric_cases import assert_same, in_order, numbers_case
 
 from recsys_cli.etl import aggregators
@@ -47,7 +47,7 @@ def made(name: str, op: Op) -> Answer:
         return answer(name, numbers_case(TRAIN, op, valid=VALID), Path(folder))
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_normalize_has_mean_0_and_deviation_1(name: str, layout: str) -> None:
     half, third, root = 0.5, math.sqrt(0.75), math.sqrt(2)
@@ -67,7 +67,7 @@ def test_normalize_has_mean_0_and_deviation_1(name: str, layout: str) -> None:
         assert_same(in_order(found, column, "valid", layout=layout), valid, what=column)
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_min_max_maps_train_to_0_and_1(name: str, layout: str) -> None:
     expected: dict[str, tuple[list[Any], list[Any]]] = {
@@ -86,7 +86,7 @@ def test_min_max_maps_train_to_0_and_1(name: str, layout: str) -> None:
         assert_same(in_order(found, column, "valid", layout=layout), valid, what=column)
 
 
-@every_engine
+@every_participant
 def test_deviation_keeps_its_digits_beside_a_large_mean(name: str, tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=1000)
     train = {"time": 1.7e9 + values, "tiny": 1e-200 * values, "far": 1e140 * values}
@@ -98,7 +98,7 @@ def test_deviation_keeps_its_digits_beside_a_large_mean(name: str, tmp_path: Pat
         assert learnt["mean"] == pytest.approx(np.mean(shifted), rel=1e-12)
 
 
-@every_engine
+@every_participant
 def test_numbers_too_large_to_square_become_0(name: str, tmp_path: Path) -> None:
     train = {"large": [1e300, -1e300, 1.0, NAN], "largest": [1.7e308, 1.7e308, 1.6e308, 1e308]}
     found = answer(name, numbers_case(train, Normalize(columns=tuple(train))), tmp_path)
@@ -106,7 +106,7 @@ def test_numbers_too_large_to_square_become_0(name: str, tmp_path: Path) -> None
     assert_same(in_order(found, "largest"), [0, 0, 0, 0])
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_joined_columns_are_weighed_by_the_train_interactions(name: str, layout: str, tmp_path: Path) -> None:
     # price in train: 1 twice and 4 once; the fourth item is not in train, the third has no price.
@@ -124,7 +124,7 @@ def test_joined_columns_are_weighed_by_the_train_interactions(name: str, layout:
     assert found.fitted.state[2, "price"].to_pylist() == [{"mean": pytest.approx(2), "std": pytest.approx(root)}]
 
 
-@every_engine
+@every_participant
 def test_nothing_learnt_without_a_row_of_train(name: str, tmp_path: Path) -> None:
     empty = {column: pa.array(values).slice(0, 0) for column, values in TRAIN.items()}
     ops = (Normalize(columns=("real", "lists")), NormalizeMinMax(columns=("whole", "flag")))
@@ -134,7 +134,7 @@ def test_nothing_learnt_without_a_row_of_train(name: str, tmp_path: Path) -> Non
     assert_same(in_order(found, "whole", "valid"), [0.5, NAN, 0.5])
 
 
-@every_engine
+@every_participant
 def test_one_row_of_train(name: str, tmp_path: Path) -> None:
     train, valid = {"real": [3.0], "other": [3.0]}, {"real": [3.0, 5.0], "other": [3.0, 5.0]}
     ops = (Normalize(columns=("real",)), NormalizeMinMax(columns=("other",)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_engine
+from engines import LAYOUTS, NAN, Answer, answer, every_participant
 from numeric_cases import assert_same, in_order, numbers_case
 
 from recsys_cli.features.ops import Clip, FillMissing, Normalize, ReduceDtypeSize
@@ -59,7 +59,7 @@ def made(name: str) -> Answer:
         return answer(name, numbers_case(TRAIN, ReduceDtypeSize(columns=tuple(TRAIN)), valid=VALID), Path(folder))
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_type_is_the_smallest_that_holds_train(name: str, layout: str) -> None:
     for column, (kind, train, valid) in EXPECTED.items():
@@ -69,7 +69,7 @@ def test_type_is_the_smallest_that_holds_train(name: str, layout: str) -> None:
             assert repr(found) == repr(pa.array(expected, kind).to_pylist()), (column, split)
 
 
-@every_engine
+@every_participant
 def test_schema_names_the_type(name: str) -> None:
     schema = made(name).fitted.schema("star")
     assert [schema[column].dtype for column in ("tiny", "middle", "real", "lists")] == [
@@ -80,7 +80,7 @@ def test_schema_names_the_type(name: str) -> None:
     ]
 
 
-@every_engine
+@every_participant
 def test_joined_column_is_measured_where_train_has_it(name: str, tmp_path: Path) -> None:
     items = {"item": [1, 2, 3, 4], "year": [100, None, -1, 1999], "code": pa.array([2**40 + 1, 7, None, 1])}
     op = ReduceDtypeSize(columns=("year", "code"))
@@ -92,7 +92,7 @@ def test_joined_column_is_measured_where_train_has_it(name: str, tmp_path: Path)
     assert types == [pa.int8(), pa.int64()]
 
 
-@every_engine
+@every_participant
 def test_later_ops_calculate_with_the_type_found(name: str, tmp_path: Path) -> None:
     train = {"a": pa.array([1, 2, 3]), "b": pa.array([100, 0, None]), "c": [1.0, 2.0, None]}
     ops = (
@@ -106,7 +106,7 @@ def test_later_ops_calculate_with_the_type_found(name: str, tmp_path: Path) -> N
     assert in_order(found, "c") == [1, 2, 0]
 
 
-@every_engine
+@every_participant
 def test_no_row_at_all(name: str, tmp_path: Path) -> None:
     empty = {column: pa.array(values).slice(0, 0) for column, values in TRAIN.items()}
     found = answer(name, numbers_case(empty, ReduceDtypeSize(columns=tuple(TRAIN)), valid=VALID), tmp_path)

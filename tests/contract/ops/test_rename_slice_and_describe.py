@@ -8,14 +8,24 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engines import LAYOUTS, NAN, Answer, answer, every_engine, interactions, needs_all, plan
+from engines import (
+    LAYOUTS,
+    NAN,
+    PARTICIPANTS,
+    Answer,
+    answer,
+    engine_of,
+    every_participant,
+    interactions,
+    needs_all,
+    plan,
+)
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from strategies import Case, known_state
 
 from recsys_cli.errors import ConfigError
-from recsys_cli.etl.engine import Engine
 from recsys_cli.features.fitted_plan import FittedPlan
 from recsys_cli.features.ops import (
     AddTags,
@@ -27,7 +37,6 @@ from recsys_cli.features.ops import (
     ValueCount,
 )
 from recsys_cli.features.schema import Column
-from recsys_cli.registry import ENGINES, load
 
 TRAIN = interactions({
     "userId": ["ann", "bob", "ann", None],
@@ -73,7 +82,7 @@ def by_time(made: Answer, name: str, layout: str) -> list[Any]:
     return [values[time] for time in sorted(values)]
 
 
-@every_engine
+@every_participant
 def test_columns_are_known_by_their_new_names(name: str, tmp_path: Path) -> None:
     ops = (Rename(columns={"tags": "labels"}), JOIN, Categorify(columns=("user", "item", "labels", "genres", "studio")))
     after = Rename(columns={"labels": "words", "genres": "kinds"})
@@ -89,7 +98,7 @@ def test_columns_are_known_by_their_new_names(name: str, tmp_path: Path) -> None
     assert made.column("kinds", "valid", layout="flat") == [[4, 3, 2, 2], [4, 3]]
 
 
-@every_engine
+@every_participant
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_numbers_and_nulls_keep_their_values_under_a_new_name(name: str, layout: str, tmp_path: Path) -> None:
     made = made_by(name, tmp_path, IDS)
@@ -145,7 +154,7 @@ SLICES: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
 ]  # fmt: skip
 
 
-@every_engine
+@every_participant
 def test_lists_are_cut_as_python_cuts_them(name: str, tmp_path: Path) -> None:
     given = [[3, 4, 5], [], None, [4, 1, 3, 3], [3, 2, 4, 5, 3], None]
     lists = pa.array(given, pa.list_(pa.int32()))
@@ -156,7 +165,7 @@ def test_lists_are_cut_as_python_cuts_them(name: str, tmp_path: Path) -> None:
     case = plan(IDS, *ops)
     empty = pa.table({"value": pa.array([], pa.int64()), "count": pa.array([], pa.int64())})
     fitted = FittedPlan(case, {"interactions": rows.schema}, known_state(case, {"user": empty, "item": empty}))
-    engine: Engine = load(ENGINES[name])(tmp_path)
+    engine = engine_of(name, tmp_path)
     made = engine.apply(fitted.program.transforms(None), fitted, rows)
     for at, (options, some, more) in enumerate(SLICES):
         assert made.column(str(at)).to_pylist() == some + more, options
@@ -166,7 +175,7 @@ def test_lists_are_cut_as_python_cuts_them(name: str, tmp_path: Path) -> None:
     assert [none.schema.field(str(at)).type.value_type for at in range(len(SLICES))] == [pa.int32()] * len(SLICES)
 
 
-@every_engine
+@every_participant
 def test_raw_lists_are_cut_before_they_are_counted(name: str, tmp_path: Path) -> None:
     ops = (
         ListSlice(columns="tags", start=-2),
@@ -179,7 +188,7 @@ def test_raw_lists_are_cut_before_they_are_counted(name: str, tmp_path: Path) ->
     assert repr(by_time(made, "reals", "star")) == repr([[NAN, NAN], [2.0, -1.5], [-1.5, -1.5], [-1.5, -1.5]])
 
 
-@every_engine
+@every_participant
 def test_joined_lists_are_cut_by_id(name: str, tmp_path: Path) -> None:
     ops = (JOIN, ListSlice(columns="genres", start=1), Categorify(columns=("user", "item", "genres", "studio")))
     made = made_by(name, tmp_path, *ops, tables=TABLES)
@@ -188,7 +197,7 @@ def test_joined_lists_are_cut_by_id(name: str, tmp_path: Path) -> None:
     assert by_time(made, "genres", "flat") == [[4], [3], [3], []]
 
 
-@every_engine
+@every_participant
 def test_no_row_of_train_leaves_typed_lists(name: str, tmp_path: Path) -> None:
     ops = (
         NAMES,
@@ -224,7 +233,7 @@ def test_padding_has_to_be_of_the_type() -> None:
         case.compile({"interactions": TRAIN.schema})
 
 
-@every_engine
+@every_participant
 def test_lengths_are_those_of_train_and_go_along(name: str, tmp_path: Path) -> None:
     ops = (
         JOIN,
@@ -244,7 +253,7 @@ def test_lengths_are_those_of_train_and_go_along(name: str, tmp_path: Path) -> N
     assert FittedPlan.read(folder).schema("star") == made.fitted.schema("star")
 
 
-@every_engine
+@every_participant
 def test_tags_are_added_once_and_stay(name: str, tmp_path: Path) -> None:
     ops = (AddTags(columns=("tags", "one"), tags=("content", "list")), Categorify(columns=("tags", "one")))
     made = made_by(name, tmp_path, IDS, *ops, AddTags(columns="tags", tags=("list", "text")))
@@ -253,7 +262,7 @@ def test_tags_are_added_once_and_stay(name: str, tmp_path: Path) -> None:
     assert column(made, "user").tags == ()
 
 
-@every_engine
+@every_participant
 def test_columns_of_few_values_are_dropped_once_they_are_known(name: str, tmp_path: Path) -> None:
     ops = (
         JOIN,
@@ -269,7 +278,7 @@ def test_columns_of_few_values_are_dropped_once_they_are_known(name: str, tmp_pa
     assert made.vocabulary("one") == {"same": 3}
 
 
-@every_engine
+@every_participant
 def test_all_columns_of_a_table_may_be_dropped(name: str, tmp_path: Path) -> None:
     ops = (
         JoinExternal(table="items", on="item", columns=("studio",)),
@@ -301,10 +310,10 @@ def test_engines_agree_with_each_other_and_with_python(
     })  # fmt: skip
     ops = (Categorify(columns=("user", "item", "tags")), ValueCount(columns="tags"), op)
     made = []
-    for name in ENGINES:
+    for name in PARTICIPANTS:
         with tempfile.TemporaryDirectory() as folder:
             made.append(answer(name, Case({"train": train}, {}, plan(*ops, timestamp="time")), Path(folder)))
-    assert made[0].files() == made[1].files()
+    assert made[0].files() == made[1].files() == made[2].files()
     lists = [row or [] for row in rows]
     cut = [row[slice(*op.bounds)] for row in lists]
     ids = {None: 1} | {value: at for at, value in enumerate(made[0].vocabulary("tags"), 3)}

@@ -1,0 +1,297 @@
+"""Values of a request, as JSON or NumPy has them, in the raw types of the plan."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from recsys_cli.errors import DataError
+from recsys_cli.features.spec import is_list, is_text
+from recsys_cli.serving.encoder.values import Array, Values, stored
+
+Convert = Callable[[Any], Any]
+"""Conversion of one value to its stored form; None for null. Raises ValueError or TypeError for other values."""
+Read = Callable[[Sequence[Any] | Array], Values]
+
+_ZONE = re.compile(r" ?(Z|UTC|GMT)$")
+_SPACED_OFFSET = re.compile(r" ([+-]\d{2}(:?\d{2})?)$")
+_OFFSET = re.compile(r":\d{2}(\.\d+)?[+-]\d{2}(:?\d{2})?$")
+_WRONG = (ValueError, TypeError, OverflowError, pa.ArrowException)
+
+
+def reader(name: str, kind: pa.DataType) -> Read:
+    """Return the conversion of a column of requests.
+
+    Args:
+        name: Column name, for errors.
+        kind: Raw type.
+    """
+    if is_list(kind):
+        return _list_reader(name, kind)
+    dtype, convert = stored(kind), _converter(kind)
+
+    def read(values: Sequence[Any] | Array) -> Values:
+        if isinstance(values, np.ndarray):
+            if values.ndim == 1 and (fast := _from_numpy(values, kind, dtype)) is not None:
+                return fast
+            values = values.tolist()
+        _check_sequence(name, values)
+        converted = []
+        for row, value in enumerate(values):
+            try:
+                converted.append(None if value is None else convert(value))
+            except _WRONG as error:
+                raise _wrong(name, kind, row, value, error) from error
+        return _packed(converted, dtype)
+
+    return read
+
+
+def _list_reader(name: str, kind: pa.DataType) -> Read:
+    held = kind.value_type
+    held = held.value_type if pa.types.is_dictionary(held) else held
+    dtype, convert = stored(held), _converter(held)
+
+    def read(values: Sequence[Any] | Array) -> Values:
+        if isinstance(values, np.ndarray):
+            values = list(values)
+        _check_sequence(name, values)
+        converted, ends = [], [0]
+        for row, listed in enumerate(values):
+            for value in _elements(name, kind, row, listed):
+                try:
+                    converted.append(None if value is None else convert(value))
+                except _WRONG as error:
+                    raise _wrong(name, kind, row, value, error) from error
+            ends.append(len(converted))
+        packed = _packed(converted, dtype)
+        return Values(packed.data, packed.nulls, np.array(ends, dtype=np.int64))
+
+    return read
+
+
+def _elements(name: str, kind: pa.DataType, row: int, listed: Any) -> Sequence[Any]:
+    if listed is None or (isinstance(listed, float) and math.isnan(listed)):
+        return ()
+    if isinstance(listed, np.ndarray):
+        return list(listed.tolist())
+    if isinstance(listed, list | tuple):
+        return listed
+    raise _wrong(name, kind, row, listed, TypeError("a list is expected"))
+
+
+def _check_sequence(name: str, values: Any) -> None:
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__") or isinstance(values, dict):
+        raise DataError(
+            f"column {name}: {values!r} is no column of values", hint="give a list with one value for each row"
+        )
+
+
+def _wrong(name: str, kind: pa.DataType, row: int, value: Any, error: Exception) -> DataError:
+    shown = repr(value) if len(repr(value)) <= 100 else f"{repr(value)[:100]}…"
+    reason = str(error) if type(error) in {ValueError, TypeError} else f"it does not fit {kind}"
+    return DataError(
+        f"row {row + 1}, column {name}: {shown} is no {kind}: {reason}", hint=f"give {name} as {kind}, or null"
+    )
+
+
+def _packed(converted: list[Any], dtype: np.dtype[Any]) -> Values:
+    """Return converted values, None for null, as an array with a null mask."""
+    nulls = None
+    if None in converted:
+        nulls = np.array([value is None for value in converted])
+    if dtype.kind == "O":
+        data = np.empty(len(converted), dtype=object)
+        data[:] = converted
+        return Values(data, nulls)
+    if nulls is None:
+        return Values(np.array(converted, dtype=dtype))
+    if dtype.kind == "f":
+        return Values(np.array([math.nan if value is None else value for value in converted], dtype=dtype))
+    return Values(np.array([0 if value is None else value for value in converted], dtype=dtype), nulls)
+
+
+def _from_numpy(values: Array, kind: pa.DataType, dtype: np.dtype[Any]) -> Values | None:
+    """Convert an array of numbers or times at once; None if it has to be read value by value."""
+    given = values.dtype.kind
+    types = pa.types
+    if types.is_floating(kind) and given in "iufb":
+        return Values(values.astype(dtype))
+    if types.is_timestamp(kind) and given == "M":
+        nulls = np.isnat(values)
+        ticks = values.astype(f"M8[{kind.unit}]").astype(np.int64)
+        return Values(np.where(nulls, 0, ticks), nulls) if nulls.any() else Values(ticks)
+    if not types.is_integer(kind) or given not in "iufb":
+        return None
+    nulls = np.isnan(values) if given == "f" else None
+    filled = np.where(nulls, 0, values) if nulls is not None and nulls.any() else values
+    ends = np.iinfo(dtype)
+    if len(filled) and not (
+        int(filled.min() if np.isfinite(filled.min()) else 2**70) >= ends.min and int(filled.max()) <= ends.max
+    ):
+        return None
+    if given == "f" and (filled != np.trunc(filled)).any():
+        return None
+    return Values(filled.astype(dtype), nulls if nulls is not None and nulls.any() else None)
+
+
+def _converter(kind: pa.DataType) -> Convert:
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_boolean(kind):
+        return _truth
+    if types.is_integer(kind):
+        return _whole(kind)
+    if types.is_floating(kind):
+        return _real
+    if types.is_null(kind):
+        return _nothing
+    if types.is_timestamp(kind):
+        return _time(kind)
+    if is_text(kind):
+        return _bytes if types.is_binary(kind) or types.is_large_binary(kind) else _text
+    if types.is_decimal(kind):
+        return _decimal(kind)
+    return _of_arrow(kind)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and math.isnan(value)
+
+
+def _whole(kind: pa.DataType) -> Convert:
+    ends = np.iinfo(kind.to_pandas_dtype())
+    low, high = int(ends.min), int(ends.max)
+
+    def whole(value: Any) -> int | None:
+        if type(value) is not int:
+            if isinstance(value, str):
+                value = int(pa.scalar(value, pa.string()).cast(kind).as_py())
+            elif isinstance(value, bool | int | np.integer | np.bool_):
+                value = int(value)
+            elif _is_nan(value):
+                return None
+            elif isinstance(value, float | np.floating) and math.isfinite(value) and value == int(value):
+                value = int(value)
+            else:
+                raise TypeError("a whole number is expected")
+        if not low <= value <= high:
+            raise ValueError(f"the range is {low} to {high}")
+        return int(value)
+
+    return whole
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, str):
+        return float(pa.scalar(value, pa.string()).cast(pa.float64()).as_py())
+    if isinstance(value, float | int | np.number | np.bool_ | Decimal):
+        return float(value)
+    raise TypeError("a number is expected")
+
+
+def _truth(value: Any) -> bool | None:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, str):
+        return bool(pa.scalar(value, pa.string()).cast(pa.bool_()).as_py())
+    if _is_nan(value):
+        return None
+    if isinstance(value, int | float | np.number) and value in {0, 1}:
+        return bool(value)
+    raise TypeError("true or false is expected")
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        if not value.isascii():
+            value.encode()  # refuses lone surrogates, which JSON allows and UTF-8 does not
+        return value
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(value)
+    if _is_nan(value):
+        return None
+    raise TypeError("text is expected")
+
+
+def _bytes(value: Any) -> bytes | None:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if _is_nan(value):
+        return None
+    raise TypeError("text is expected")
+
+
+def _nothing(value: Any) -> None:
+    if not _is_nan(value):
+        raise ValueError("train has no value in this column, so only null fits")
+
+
+def _decimal(kind: pa.DataType) -> Convert:
+    def decimal(value: Any) -> Decimal | None:
+        if _is_nan(value):
+            return None
+        exact = value if isinstance(value, Decimal) else Decimal(str(value))
+        converted: Decimal = pa.scalar(exact).cast(kind).as_py()
+        return converted
+
+    return decimal
+
+
+def _of_arrow(kind: pa.DataType) -> Convert:
+    """Return the conversion of dates, times of day and durations: by Arrow, or the stored integer."""
+
+    def convert(value: Any) -> int | None:
+        if _is_nan(value):
+            return None
+        if type(value) is int or isinstance(value, np.integer):
+            return int(value)
+        scalar = pa.scalar(value, pa.string()).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
+        return int(scalar.value)
+
+    return convert
+
+
+def _time(kind: pa.DataType) -> Convert:
+    """Return the conversion to a timestamp: ISO text, a datetime (UTC without a zone), or a number in the unit of the type."""
+    unit = kind.unit
+
+    def time(value: Any) -> int | None:
+        if type(value) is int:
+            return value
+        if isinstance(value, str):
+            return _iso(value, unit)
+        if isinstance(value, np.datetime64):
+            return None if np.isnat(value) else int(value.astype(f"M8[{unit}]").astype(np.int64))
+        if isinstance(value, datetime.date):
+            return _moment(value, unit)
+        if _is_nan(value):
+            return None
+        if isinstance(value, np.integer) or (isinstance(value, float | np.floating) and value == int(value)):
+            return int(value)
+        raise TypeError(f"a time such as 2026-01-31 12:00:00 is expected, or a number of {unit} since 1970")
+
+    return time
+
+
+def _iso(text: str, unit: str) -> int:
+    """Return the ticks of an ISO time in the forms that files may have, such as 2019-10-01 12:00:00 UTC."""
+    text = _SPACED_OFFSET.sub(r"\1", _ZONE.sub("", text) if text[:1].isdigit() else text)
+    zone = "UTC" if _OFFSET.search(text) else None
+    return int(pa.scalar(text, pa.string()).cast(pa.timestamp(unit, zone)).value)
+
+
+def _moment(value: datetime.date, unit: str) -> int:
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    return int(np.datetime64(value, "us").astype(f"M8[{unit}]").astype(np.int64))

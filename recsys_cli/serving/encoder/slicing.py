@@ -1,0 +1,127 @@
+"""The part of a fitted plan that single rows need: backward from the wanted columns to the raw ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pyarrow as pa
+
+from recsys_cli.features.columns import row_column
+from recsys_cli.features.fitted_plan import FittedPlan
+from recsys_cli.features.ops.filling import FILLED
+from recsys_cli.features.ops.foreign import ForeignOp
+from recsys_cli.features.ops.op import Op
+from recsys_cli.features.program import FLAT, INTERACTIONS, Gather, Locate
+from recsys_cli.features.spec import Spec
+from recsys_cli.serving.encoder.ops import ROLE
+
+
+@dataclass(frozen=True)
+class Node:
+    """A step over rows.
+
+    Attributes:
+        op: The op, restricted to the needed columns.
+        index: Its position in the state.
+        writes: Its outputs by name, with their types if the caller has to bring them.
+        brought: Whether it reads other rows, so that the caller brings the outputs.
+    """
+
+    op: Op | Gather | Locate
+    index: int
+    writes: Mapping[str, pa.DataType | None]
+    brought: bool = False
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The needed part of a plan.
+
+    Attributes:
+        nodes: Steps in order.
+        inputs: Types of the required columns: raw ones, and outputs of ops that read other rows.
+        brought: The op of each of the latter.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: Mapping[str, pa.DataType]
+    brought: Mapping[str, str]
+
+
+def slice_plan(fitted: FittedPlan, wanted: Collection[str]) -> Slice:
+    """Return the part of a plan that computes some columns of the interactions."""
+    needed: set[str] = set(wanted)
+    nodes: list[Node] = []
+    inputs: dict[str, pa.DataType] = {}
+    brought: dict[str, str] = {}
+    for node in reversed(list(_nodes(fitted))):
+        hit = needed & set(node.writes)
+        if not hit:
+            continue
+        if node.brought:
+            inputs |= {name: cast("pa.DataType", node.writes[name]) for name in sorted(hit)}
+            brought |= dict.fromkeys(hit, node.op.name)
+            needed -= set(node.writes)
+            continue
+        part = _restricted(node, hit)
+        nodes.append(part)
+        needed = (needed - set(part.writes)) | _reads(part)
+        if isinstance(part.op, Gather) and not fitted.has_cold(part.op.table, train=False):
+            needed.discard(row_column(part.op.table))
+    raw = fitted.inputs[INTERACTIONS]
+    inputs = {name: raw.field(name).type for name in raw.names if name in needed} | inputs
+    return Slice(tuple(reversed(nodes)), inputs, brought)
+
+
+def _nodes(fitted: FittedPlan) -> Iterator[Node]:
+    """Yield the steps of the interactions in order: those before the split, after it, and the joins of the flat layout."""
+    program = fitted.program
+    specs = {field.name: Spec(field.type) for field in fitted.inputs[INTERACTIONS]}
+    for index, any_op in program.rows:
+        op = cast("Op", any_op)
+        if op.drops_only or not op.acts:
+            continue
+        outputs = op.outputs({name: specs[name] for name in op.reads})
+        specs = {name: spec for name, spec in ({} if op.replaces else specs).items() if name not in outputs}
+        specs |= {name: spec for name, spec in outputs.items() if spec is not None}
+        writes = {name: None if spec is None else spec.type for name, spec in outputs.items()}
+        yield Node(op, index, writes, brought=op.phase == "rows" and ROLE not in op.modules)
+    for step in program.transforms(None):
+        if not isinstance(step.op, Locate) or fitted.has_cold(step.op.key, train=False):
+            yield Node(step.op, step.index, dict.fromkeys(step.writes))
+    for key in program.keys:
+        names = [name for name, _, home in program.columns if home == key and name not in fitted.plan.drop]
+        if names and all((FLAT, state) in fitted.state for state in Gather(key, tuple(names)).states):
+            yield Node(Gather(key, tuple(names)), FLAT, dict.fromkeys(names))
+
+
+def _restricted(node: Node, hit: Collection[str]) -> Node:
+    """Restrict an op to the columns whose outputs are needed."""
+    op: Any = node.op
+    if isinstance(op, Gather):
+        op = replace(op, columns=tuple(name for name in op.columns if name in hit))
+        return replace(node, op=op, writes=dict.fromkeys(op.columns))
+    if isinstance(op, Locate | ForeignOp):
+        return node
+    if op.encodes and not op.separable:
+        return replace(node, writes=dict.fromkeys(hit))  # one vocabulary, but each column is encoded on its own
+    if not op.separable:
+        return node
+    columns = tuple(name for name in op.reads if hit & _written(op, name))
+    if not columns:
+        return node
+    part = op.only(columns)
+    return replace(
+        node, op=part, writes=dict.fromkeys(set(node.writes) & set().union(*(_written(op, n) for n in columns)))
+    )
+
+
+def _reads(node: Node) -> set[str]:
+    return set(node.writes) if node.op.encodes else set(node.op.reads_to_apply)
+
+
+def _written(op: Op, column: str) -> set[str]:
+    """Return the outputs of a column of an op that computes each column independently."""
+    return {column, op.renames[column]} if op.renames else {column, column + FILLED}

@@ -1,0 +1,105 @@
+"""Top-k items of many trained users, block by block: the speed of a full ranking, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from recsys_cli.evaluation.held_out import for_users
+from recsys_cli.evaluation.ranking import rank_blocks
+from recsys_cli.features.schema import FIRST
+from recsys_cli.interactions import Interactions
+from recsys_cli.serving.diversity import pool_size, rerank
+from recsys_cli.serving.recommender import Recommender
+from recsys_cli.serving.scoring import MOST_USERS
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Recommendations for some users, best first for each.
+
+    Attributes:
+        users: Encoded user of each row, shape (N,).
+        items: Encoded item or table row, shape (N,).
+        scores: Score, float32; shape (N,).
+        ranks: Rank, from 1; shape (N,).
+        num_users: Users of the block, with and without recommendations.
+    """
+
+    users: Ints
+    items: Ints
+    scores: npt.NDArray[np.float32]
+    ranks: Ints
+    num_users: int
+
+
+def recommend_to_all(
+    recommender: Recommender,
+    users: Ints,
+    *,
+    k: int,
+    places: Ints | None = None,
+    exclude_seen: bool = True,
+    diversity: float = 0.0,
+) -> Iterator[Block]:
+    """Yield the top-k items of trained users, in their order.
+
+    Args:
+        recommender: A recommender whose model can rank.
+        users: Encoded users of train, each once; shape (U,).
+        k: Cut-off.
+        places: Places of the only candidates, ascending; None for the catalog.
+        exclude_seen: Leave out the items of the history.
+        diversity: As in `Query`.
+    """
+    served, scorer = recommender.served, recommender.scorer
+    size = MOST_USERS if served.model.folds_in else max(1, len(users))
+    candidates = recommender.catalog.candidates if places is None else recommender.catalog.candidates[places]
+    for start in range(0, len(users), size):
+        chunk = users[start : start + size]
+        histories = [served.histories.of_user(int(user)) for user in chunk]
+        seen = served.histories.together(histories)
+        if served.model.folds_in:
+            scorer.fold(histories)
+            ids = np.arange(FIRST, FIRST + len(chunk))
+        else:
+            ids = chunk.astype(np.int64)
+            seen = Interactions(chunk[seen.user_idx - FIRST].astype(np.int32), seen.item_idx, seen.labels)
+        order = np.argsort(ids)
+        problem = for_users(ids[order], seen if exclude_seen else seen.chosen(np.empty(0, np.intp)), candidates=candidates)
+        cut_off = pool_size(k) if diversity else k
+        for first, stop, best, scores in rank_blocks(problem, scorer.over(candidates), cut_off=cut_off):
+            own = chunk[order[first:stop]]
+            values = scores.gather(1, torch.from_numpy(best).clamp(min=0).to(scores.device)).cpu().numpy()
+            if diversity:
+                best, values = _diverse(recommender, best, values, places, k=k, diversity=diversity)
+            row, rank = np.nonzero(best >= 0)
+            yield Block(own[row], candidates[best[row, rank]], values[row, rank], rank + 1, len(own))
+
+
+def _diverse(
+    recommender: Recommender,
+    best: Ints,
+    values: npt.NDArray[np.float32],
+    places: Ints | None,
+    *,
+    k: int,
+    diversity: float,
+) -> tuple[Ints, npt.NDArray[np.float32]]:
+    """Rerank the best candidates of each user."""
+    chosen, scores = np.full((len(best), k), -1, np.int64), np.zeros((len(best), k), np.float32)
+    for row in range(len(best)):
+        own = best[row, best[row] >= 0]
+        similarities = recommender.relations.cosines(own if places is None else places[own])
+        if similarities is None:
+            order = np.arange(min(k, len(own)))
+        else:
+            order = rerank(values[row, : len(own)], similarities, k=k, diversity=diversity)
+        chosen[row, : len(order)], scores[row, : len(order)] = own[order], values[row, order]
+    return chosen, scores

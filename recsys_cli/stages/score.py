@@ -1,0 +1,86 @@
+"""`recsys score`: predictions for given rows, from a run or a bundle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recsys_cli.errors import ConfigError
+from recsys_cli.evaluation.loaded_run import config_of, earlier_splits, model_of
+from recsys_cli.evaluation.recommend import RecommendingModel
+from recsys_cli.events import Emit, ignore
+from recsys_cli.serving.bundle import load_bundle
+from recsys_cli.stages.apply import apply
+from recsys_cli.stages.tables import read_columns
+from recsys_cli.workspace import Bundle, TrainedRun, Workspace, replacing
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Result of `score`.
+
+    Attributes:
+        output: The file.
+        rows: Number of rows.
+        probabilistic: Whether scores predict the label.
+    """
+
+    output: Path
+    rows: int
+    probabilistic: bool
+
+
+def score(
+    source: TrainedRun | Bundle, rows: Path, output: Path, workspace: Workspace, *, force: bool = False, emit: Emit = ignore
+) -> Scored:
+    """Score rows in the format of the dataset's interactions, and write the column `score` in their order.
+
+    Args:
+        source: A run, which prepares rows by the ETL, or a bundle, which reads parquet or csv.
+        rows: The file of rows; label, weight and timestamp may be missing.
+        output: The parquet file to write.
+        workspace: Workspace of the run.
+        force: Overwrite an existing file.
+        emit: Receives progress.
+
+    Raises:
+        ConfigError: The output exists.
+        DataError: A column is missing, or a value does not fit its type.
+        TrainingError: A score is not finite.
+    """
+    if output.exists() and not force:
+        raise ConfigError(f"{output} already exists", hint="choose another file with --out, or overwrite it: --force")
+    if isinstance(source, Bundle):
+        recommender = load_bundle(source.folder)
+        names = recommender.inputs
+        table = read_columns(rows, names)
+        scores = recommender.score({name: table.column(name).to_pylist() for name in names})
+        probabilistic = recommender.served.model.probabilistic
+    else:
+        scores, probabilistic = score_by_run(source, rows, workspace, emit=emit)
+    with replacing(output) as made:
+        pq.write_table(pa.table({"score": pa.array(scores, pa.float32())}), made)
+    return Scored(output, len(scores), probabilistic)
+
+
+def score_by_run(
+    run: TrainedRun, rows: Path, workspace: Workspace, *, emit: Emit = ignore
+) -> tuple[npt.NDArray[np.float32], bool]:
+    """Score rows by the ETL and the model of a run.
+
+    Returns:
+        Scores, shape (N,), and whether they predict the label.
+    """
+    config, data = config_of(run), workspace.data_of(run)
+    with workspace.scratch() as scratch:
+        applied = apply(str(run.folder), [str(rows)], workspace, output=scratch / "rows.prepared.parquet", emit=emit)
+        model = model_of(run, config, data)
+        scorer = RecommendingModel(
+            model, data, earlier=earlier_splits(config, data), batch_size=config.evaluate.batch_size
+        )
+        return scorer.score_rows(applied.output, applied.schema), model.probabilistic

@@ -1,0 +1,122 @@
+"""Files of ids that commands read, and of recommendations that they write: parquet, csv and JSON lines."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from recsys_cli.errors import ConfigError, DataError
+from recsys_cli.features.parquet import read_parquet
+from recsys_cli.workspace import replacing
+
+FORMATS = (".parquet", ".csv", ".jsonl")
+
+
+def read_columns(path: Path, names: Sequence[str]) -> pa.Table:
+    """Return columns of a parquet or csv file.
+
+    Raises:
+        DataError: The file is unreadable, or has no such column.
+    """
+    table = _read(path)
+    if missing := [name for name in names if name not in table.column_names]:
+        raise DataError(
+            f"{path}: no column {', '.join(missing)}; the columns are {', '.join(table.column_names)}",
+            hint="name the columns as in the raw data",
+        )
+    return table.select(list(names))
+
+
+def read_column(path: Path, name: str) -> list[Any]:
+    """Return a column of ids: of a parquet or csv file by name, or else its first; of a text file one id per line.
+
+    Raises:
+        DataError: The file is unreadable.
+    """
+    if path.suffix in {".parquet", ".csv"}:
+        table = _read(path)
+        values: list[Any] = table.column(name if name in table.column_names else 0).to_pylist()
+        return values
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot read ids: {error}", hint="write one id per line") from error
+    return [line.strip() for line in lines if line.strip() and line.strip() != name]
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        table = read_parquet(path) if path.suffix == ".parquet" else pa_csv.read_csv(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot read a table: {error}", hint="write parquet or csv with a header") from error
+    if not table.num_columns:
+        raise DataError(f"{path}: the table has no columns", hint="write parquet or csv with a header")
+    return table
+
+
+def check_format(path: Path) -> None:
+    """Check the suffix of an output file.
+
+    Raises:
+        ConfigError: It is none of `FORMATS`.
+    """
+    if path.suffix not in FORMATS:
+        raise ConfigError(f"{path}: unknown format {path.suffix!r}", hint=f"end the name with {', '.join(FORMATS)}")
+
+
+class TableWriter:
+    """Writes recommendations to a file block by block; it appears under its name when it is complete.
+
+    Args:
+        path: A file of one of `FORMATS`.
+        user: Type of the user ids.
+        item: Type of the item ids.
+
+    Raises:
+        ConfigError: The format is unknown.
+    """
+
+    def __init__(self, path: Path, user: pa.DataType, item: pa.DataType) -> None:
+        check_format(path)
+        self._path = path
+        self._schema = pa.schema([("user", user), ("item", item), ("rank", pa.int32()), ("score", pa.float32())])
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Open the file under a temporary name."""
+        partial = f".{self._path.name}.{uuid.uuid4().hex[:8]}.partial"
+        made = self._stack.enter_context(replacing(self._path, partial=partial))
+        if self._path.suffix == ".jsonl":
+            self._file: Any = self._stack.enter_context(made.open("w", encoding="utf-8"))
+        else:
+            kind = pq.ParquetWriter if self._path.suffix == ".parquet" else pa_csv.CSVWriter
+            self._file = self._stack.enter_context(kind(made, self._schema))
+        return self
+
+    def write(
+        self, users: pa.Array, items: pa.Array, ranks: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]
+    ) -> None:
+        """Append rows."""
+        columns = [users, items, pa.array(ranks, pa.int32()), pa.array(scores, pa.float32())]
+        table = pa.table(columns, schema=self._schema)
+        if self._path.suffix == ".jsonl":
+            self._file.writelines(json.dumps(row, default=str, ensure_ascii=False) + "\n" for row in table.to_pylist())
+        else:
+            self._file.write_table(table)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file; rename it without an error."""
+        self._stack.__exit__(kind, error, trace)
