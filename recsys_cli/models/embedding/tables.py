@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (torch's own abbreviation)
 
-from recsys_cli.batch import Batch, Ragged
+from recsys_cli.batch import Batch, Padded, Ragged
 from recsys_cli.features.schema import PADDING, Column
-from recsys_cli.models.embedding.lookup import Lookup
+from recsys_cli.models.embedding.lookup import Lookup, PaddedLookup
 
 INITIAL_STD = 0.01
 """Standard deviation of initial embeddings: small, so that rare rows stay near the average instead of adding noise as with torch's
@@ -139,13 +139,17 @@ def key_of(name: str) -> str:
     return "of_" + name.replace("%", "%25").replace(".", "%2E")
 
 
-def _indices(feature: Tensor | Ragged, like: Lookup | None) -> tuple[Tensor, Tensor]:
+def _indices(feature: Tensor | Ragged | Padded, like: Lookup | None) -> tuple[Tensor, Tensor]:
+    if isinstance(feature, Padded):
+        return feature.values.flatten(), feature.values
     if like is not None and like.used is not None:
         return like.used, like.inverse
     return _distinct(feature.values if isinstance(feature, Ragged) else feature)
 
 
-def _lookup(feature: Tensor | Ragged, rows: Tensor, used: Tensor, inverse: Tensor) -> Lookup:
+def _lookup(feature: Tensor | Ragged | Padded, rows: Tensor, used: Tensor, inverse: Tensor) -> Lookup:
+    if isinstance(feature, Padded):
+        return PaddedLookup(rows, inverse, weights=feature.weights)
     if isinstance(feature, Ragged):
         return Lookup(rows, inverse, feature.offsets, feature.weights, used)
     return Lookup(rows, inverse, used=used)
