@@ -88,7 +88,7 @@ class Program(nn.Module):
         super().__init__()
         self.model, self._score, self._schema = model, score, schema
         self._kinds = {column.name: column.kind for column in schema.features}
-        keys = [c for c in schema.categorical if not c.ragged and (c.name in names or _has(tables, c.name, names))]
+        keys = [c for c in schema.categorical if _has(tables, c.name, names)]
         self.keys = nn.ModuleList(TableConstants(column, tables, names) for column in keys)
         self._keys = tuple(column.name for column in keys)
         joined = {name for module in self.keys for name in cast("TableConstants", module).columns}
@@ -139,8 +139,10 @@ class VectorProgram(nn.Module):
 
 
 def _has(tables: DimensionTables, key: str, names: frozenset[str]) -> bool:
-    """Return whether the table of a key has a feature in use."""
-    return bool(tables.num_rows(key)) and bool(names & set(tables.features({key: torch.zeros(1, dtype=torch.int64)})))
+    """Return whether a key has a table, and it or a feature of the table is in use."""
+    if not tables.num_rows(key):
+        return False
+    return key in names or bool(names & set(tables.features({key: torch.zeros(1, dtype=torch.int64)})))
 
 
 def _in_range(ids: Tensor, num_rows: int) -> Tensor:

@@ -31,17 +31,18 @@ def table_rows(served: ServedModel, num_rows: int, *, seed: int = 0) -> dict[str
 
 
 def _keys(served: ServedModel) -> list[Column]:
-    return [column for column in served.schema.categorical if not column.ragged and column.table is None]
+    return [column for column in served.schema.categorical if served.tables.num_rows(column.name)]
 
 
 def _rows(served: ServedModel, column: Column, num_rows: int, rng: np.random.Generator) -> torch.Tensor:
-    bound = max(int(column.cardinality or 0), served.tables.num_rows(column.name))
-    return torch.from_numpy(rng.integers(NULL, bound, num_rows))
+    return torch.from_numpy(rng.integers(NULL, served.tables.num_rows(column.name), num_rows))
 
 
 def _feature(column: Column, num_rows: int, rng: np.random.Generator) -> Feature:
-    if not column.ragged:
+    if not column.ragged and column.kind is Kind.NUMERIC:
         return torch.from_numpy(rng.standard_normal(num_rows, dtype=np.float32))
+    if not column.ragged:
+        return torch.from_numpy(rng.integers(NULL, int(column.cardinality or 0), num_rows))
     offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(rng.integers(0, _LONGEST, num_rows)))))
     size = int(offsets[-1])
     if column.kind is Kind.NUMERIC:
